@@ -19,6 +19,7 @@ git ls-files -z 'docs/*.md' 'docs/*.svg' README.md CONTRIBUTING.md \
         to="$book/src/${file#docs/}"
         mkdir -p "$(dirname "$to")"
         case "$file" in
+        docs/*/*.md) sed 's|](\.\./\.\./|](../|g' "$file" >"$to" ;;
         docs/*.md) sed 's|](\.\./|](|g' "$file" >"$to" ;;
         *.md) sed 's|docs/SUMMARY\.md|what-it-is.md|g; s|](\(\(\.\./\)*\)docs/|](\1|g' "$file" >"$to" ;;
         *) cp "$file" "$to" ;;

@@ -10,7 +10,7 @@ fi
 step build cargo build --release --quiet -p nbd-export
 scratch="$(mktemp -d)"
 trap 'rm -rf "$scratch"' EXIT
-head -c 64 /dev/urandom >"$scratch/key"
+(umask 077 && head -c 64 /dev/urandom >"$scratch/key")
 program="$(realpath "$target/release/nbd-export")"
 # ratio NAME PART [KEYFILE]
 ratio() {

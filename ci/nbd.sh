@@ -17,8 +17,9 @@ server=""
 trap '[ -z "$server" ] || kill -9 "$server" 2>/dev/null; rm -rf "$scratch"' EXIT
 size=$((64 << 20))
 socket="$scratch/nbd.sock"
-uri="nbd+unix:///disk?socket=$socket"
-head -c 64 /dev/urandom >"$scratch/key"
+uri_unix="nbd+unix:///disk?socket=$socket"
+uri="$uri_unix"
+(umask 077 && head -c 64 /dev/urandom >"$scratch/key")
 
 # start OPTIONS...: a server whose export "disk" is fresh unless it is told to stay.
 start() {
@@ -31,6 +32,11 @@ start() {
     done
     cat "$scratch/log"
     return 1
+}
+
+# free_port: one of TCP that nobody listens at now.
+free_port() {
+    /usr/bin/python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
 }
 
 stop() {
@@ -56,8 +62,21 @@ copies() {
         qemu-img create -q -f qcow2 "$scratch/image.qcow2" "$size" &&
         qemu-io -c 'write -P 5 1M 3M' "$scratch/image.qcow2" >/dev/null &&
         qemu-img convert -n -f qcow2 -O raw "$scratch/image.qcow2" "$uri" &&
-        qemu-img compare -f qcow2 -F raw "$scratch/image.qcow2" "$uri" &&
-        qemu-img map -f raw --output json "$uri" | grep -q '"data": true'
+        qemu-img compare -f qcow2 -F raw "$scratch/image.qcow2" "$uri"
+}
+
+# maps KIND: data and holes of the export are those of the file; what is encrypted is all data.
+maps() {
+    qemu-img map -f raw --output json "$uri" >"$scratch/map" &&
+        qemu-img map -f raw --output json "$scratch/disk" >"$scratch/map.file" &&
+        /usr/bin/python3 - "$1" "$size" "$scratch/map" "$scratch/map.file" <<'PY'
+import json, sys
+kind, size, export, file = sys.argv[1], int(sys.argv[2]), *(json.load(open(p)) for p in sys.argv[3:])
+parts = lambda extents: [(e["start"], e["length"], e["data"], e["zero"]) for e in extents]
+expected = parts(file) if kind == "plain" else [(0, size, True, False)]
+assert parts(export) == expected, (export, expected)
+print(f"{len(export)} extents, {sum(e['data'] for e in export)} with data")
+PY
 }
 
 odd_commands() {
@@ -94,47 +113,77 @@ full_disk() {
         qemu-io -f raw "$uri" -c 'read -P 1 0 64k' >/dev/null
 }
 
+# Whoever lists exports may ask about one after the other.
+lists() {
+    local exports=() n
+    for n in $(seq 100); do exports+=(--export "disk$n=$scratch/fixed,ro"); done
+    start --threads 1 "${exports[@]}" &&
+        [ "$(qemu-nbd -L -k "$socket" | grep -c 'export: ')" = 100 ] &&
+        [ "$(nbdinfo --list "nbd+unix:///?socket=$socket" | grep -c '^export=')" = 100 ] && stop
+}
+
+# idle_clients PORT: a thousand over a Unix socket, then a thousand over TCP.
 idle_clients() {
-    local before after
-    before="$(awk '/VmRSS/ { print $2 }' "/proc/$server/status")"
-    /usr/bin/python3 - "$socket" "$server" "$before" <<'PY'
-import socket, struct, sys, time
-path, server, before = sys.argv[1], sys.argv[2], int(sys.argv[3])
-clients = []
-for _ in range(1000):
-    s = socket.socket(socket.AF_UNIX)
-    s.connect(path)
+    /usr/bin/python3 - "$socket" "$1" "$server" <<'PY'
+import socket, struct, sys
+path, port, server = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+
+def client(family, address):
+    s = socket.socket(family)
+    s.connect(address)
     s.sendall(struct.pack(">I", 3) + struct.pack(">8sII", b"IHAVEOPT", 1, 4) + b"disk")
-    clients.append(s)
-for s in clients:
+    return s
+
+def served(s):
     got = 0
     while got < 18 + 10:
         got += len(s.recv(28 - got))
-rss = int([l for l in open(f"/proc/{server}/status") if l.startswith("VmRSS")][0].split()[1])
-each = (rss - before) / len(clients)
-print(f"1000 idle clients: {each:.1f} KiB each, {rss} KiB in all")
-assert each < 32, "too much for a client that does nothing"
+    return s
+
+def resident():
+    return int([l for l in open(f"/proc/{server}/status") if l.startswith("VmRSS")][0].split()[1])
+
+for name, family, address in ("Unix", socket.AF_UNIX, path), ("TCP", socket.AF_INET, ("127.0.0.1", port)):
+    # When the first one is served, all threads have begun, and have made what they keep.
+    clients = [served(client(family, address))]
+    before = resident()
+    clients += [client(family, address) for _ in range(1000)]
+    for s in clients[1:]:
+        served(s)
+    after = resident()
+    each = (after - before) / 1000
+    print(f"{name}: 1000 idle clients: {each:.1f} KiB each, {after} KiB in all")
+    assert each < 4, "too much for a client that does nothing"
 PY
 }
 
 for engine in io_uring psync; do
     for kind in plain encrypted; do
-        key=""
-        [ "$kind" = plain ] || key=",key=$scratch/key"
+        key="" header=0
+        [ "$kind" = plain ] || key=",key=$scratch/key" header=4096
         rm -f "$scratch/disk" "$scratch/fixed"
-        truncate -s "$size" "$scratch/disk" "$scratch/fixed" "$scratch/full"
+        truncate -s "$size" "$scratch/fixed" "$scratch/full"
+        truncate -s $((size + header)) "$scratch/disk"
+        port="$(free_port)"
         options=(--engine "$engine" --max-split 64 --export "disk=$scratch/disk$key"
-            --export "fixed=$scratch/fixed,ro")
+            --export "fixed=$scratch/fixed,ro" --listen "127.0.0.1:$port")
         # Only io_uring may be missing from a machine.
         if ! start "${options[@]}"; then
             [ "$engine" = io_uring ] || exit 1
             skip "nbd $engine" "the engine cannot be used here"
             continue 2
         fi
-        step "$engine $kind idle clients" idle_clients
+        step "$engine $kind idle clients" idle_clients "$port"
         for jobs in 1 2 4; do step "$engine $kind fio $jobs" fio_verifies "$jobs"; done
         step "$engine $kind copies" copies
+        step "$engine $kind map" maps "$kind"
         step "$engine $kind odd commands" odd_commands "$RANDOM"
+        uri="nbd://127.0.0.1:$port/disk"
+        step "$engine $kind tcp fio" fio_verifies 2
+        step "$engine $kind tcp copies" copies
+        step "$engine $kind tcp map" maps "$kind"
+        step "$engine $kind tcp odd commands" odd_commands "$RANDOM"
+        uri="$uri_unix"
         step "$engine $kind corners" corners
         step "$engine $kind killed" killed "${options[@]}"
         step "$engine $kind stop" stop
@@ -144,5 +193,19 @@ for engine in io_uring psync; do
         step "$engine $kind stop with refusals" stop
     done
 done
+# Pages of files in memory go to the socket as they are.
+if memory="$(mktemp -p /dev/shm)"; then
+    trap '[ -z "$server" ] || kill -9 "$server" 2>/dev/null; rm -rf "$scratch" "$memory"' EXIT
+    truncate -s "$size" "$memory"
+    port="$(free_port)"
+    step "memory start" start --export "disk=$memory" --listen "127.0.0.1:$port"
+    step "memory copies" copies
+    uri="nbd://127.0.0.1:$port/disk"
+    step "memory tcp copies" copies
+    step "memory tcp fio" fio_verifies 2
+    uri="$uri_unix"
+    step "memory stop" stop
+fi
+step lists lists
 step full-disk full_disk
 step full-disk-stop stop

@@ -70,6 +70,8 @@ fn works(c: &mut Criterion) {
     }
     let pending = Pending::new(ITEMS);
     run(c, "pending", "cancel", || pending.cancel());
+    let apart = Pending::apart(ITEMS / 10);
+    run(c, "pending", "cancel, a queue each", || apart.cancel());
     run(c, "pending", "flush each", || pending.flush_each());
     run(c, "pending", "flush", || pending.flush());
     let latency = flush_latency();

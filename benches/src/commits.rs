@@ -1,13 +1,15 @@
 //! Committers that each append a small record and want it durable, again and again.
 
 use anyhow::{Context as _, Result};
-use inflight_flush::log::{DirStorage, Durability, GroupMode, Log, LogOptions, MemoryStorage};
-use inflight_flush::{Device, FileDevice, Flusher as _, MemoryDevice, Power};
+use inflight_flush::log::{
+    DirStorage, Durability, GroupMode, Log, LogOptions, MemoryStorage, Storage as _,
+};
+use inflight_flush::{Device, Flusher as _, MemoryDevice, Power};
 use std::fmt;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 /// Records as file systems' journals have them for a small operation.
@@ -28,6 +30,8 @@ pub trait Commits: fmt::Debug + Send + Sync {
 pub enum Place {
     /// A folder of a real file system.
     Folder(PathBuf),
+    /// A folder of a file system in memory, whose flush does nothing.
+    MemoryFolder(PathBuf),
     /// A disk in memory whose flush takes this long.
     Memory(Duration),
 }
@@ -81,17 +85,21 @@ impl Way {
             Ok(own)
         };
         Ok(Some(match (self, place) {
-            (Self::FlushEach | Self::DurableWriteEach, Place::Folder(folder)) => {
-                let file = zeros(&own(folder)?.join("records"))?;
+            (
+                Self::FlushEach | Self::DurableWriteEach,
+                Place::Folder(folder) | Place::MemoryFolder(folder),
+            ) => {
+                // The very file that our log writes to: how it was filled matters.
+                let device = DirStorage::new(own(folder)?)?.create(0, FILE)?;
                 Box::new(Each {
-                    device: Box::new(FileDevice::new(file)),
+                    device,
                     durable_writes: self == Self::DurableWriteEach,
                     next: AtomicU64::new(0),
                     flushes: AtomicU64::new(0),
                 })
             }
             (Self::FlushEach, Place::Memory(flush)) => Box::new(Each {
-                device: Box::new(MemoryDevice::new(1 << 20).with_flush_time(*flush)),
+                device: Arc::new(MemoryDevice::new(1 << 20).with_flush_time(*flush)),
                 durable_writes: false,
                 next: AtomicU64::new(0),
                 flushes: AtomicU64::new(0),
@@ -99,7 +107,9 @@ impl Way {
             (Self::Ours(mode), place) => {
                 let options = LogOptions::new().group_mode(mode).segment_size(FILE);
                 let (log, _) = match place {
-                    Place::Folder(folder) => options.open(DirStorage::new(own(folder)?)?),
+                    Place::Folder(folder) | Place::MemoryFolder(folder) => {
+                        options.open(DirStorage::new(own(folder)?)?)
+                    }
                     Place::Memory(flush) => {
                         let storage = MemoryStorage::new(&Power::new());
                         options.open(storage.with_flush_time(*flush))
@@ -108,7 +118,7 @@ impl Way {
                 .context("opening the log")?;
                 Box::new(Ours(log))
             }
-            (Self::Okaywal, Place::Folder(folder)) => {
+            (Self::Okaywal, Place::Folder(folder) | Place::MemoryFolder(folder)) => {
                 let log = okaywal::WriteAheadLog::recover(own(folder)?, okaywal::LogVoid)?;
                 Box::new(Okay(log))
             }
@@ -117,18 +127,9 @@ impl Way {
     }
 }
 
-fn zeros(path: &Path) -> Result<std::fs::File> {
-    let mut options = std::fs::OpenOptions::new();
-    let file = options.read(true).write(true).create(true).truncate(true);
-    let file = file.open(path)?;
-    std::io::Write::write_all(&mut &file, &vec![0; FILE as usize])?;
-    file.sync_all()?;
-    Ok(file)
-}
-
 /// A write for each record, and a flush behind it or in it.
 struct Each {
-    device: Box<dyn Device>,
+    device: Arc<dyn Device>,
     durable_writes: bool,
     next: AtomicU64,
     flushes: AtomicU64,
@@ -212,7 +213,7 @@ pub fn run(commits: &dyn Commits, place: &Place, committers: usize, window: Dura
     let record = [7; RECORD];
     let disk = || match place {
         Place::Folder(folder) => disk_flushes(folder),
-        Place::Memory(_) => None,
+        Place::Memory(_) | Place::MemoryFolder(_) => None,
     };
     let barrier = Barrier::new(committers + 1);
     let (asked, seen) = (commits.flushes(), disk());

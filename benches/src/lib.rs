@@ -12,6 +12,7 @@ mod ids;
 mod loads;
 pub mod machine;
 mod ours;
+pub mod phase;
 pub mod pools;
 mod rivals;
 mod rng;
@@ -22,6 +23,7 @@ pub mod stop;
 pub mod tags;
 pub mod tasks;
 mod waiting;
+pub mod wakeup;
 
 pub use batches::{Batches, batchers};
 pub use ids::{Ids, check_ids};

@@ -170,6 +170,14 @@ pub(crate) fn second_cpu() -> usize {
     core.map_or(0, |core| core.id)
 }
 
+/// The number of the `n`-th CPU, round again behind the last.
+#[must_use]
+pub(crate) fn cpu(n: usize) -> usize {
+    let cores = cores();
+    let core = cores.get(n % cores.len().max(1));
+    core.map_or(0, |core| core.id)
+}
+
 /// Makes the calling thread, and those it will start, real-time, if permitted.
 #[must_use]
 pub fn become_realtime() -> bool {

@@ -148,6 +148,11 @@ while True:
     exactly(s, n)
     kinds.append(kind)
 holds(kinds == [0x80000009, 0x80000001, 1])
+# A name that is too long has no answer.
+s = raw()
+exactly(s, 18)
+s.sendall(struct.pack(">I", 3) + option(1, b"x" * 5000))
+closed(s)
 # A client that goes in the middle of a write harms nobody.
 s = raw()
 exactly(s, 18)

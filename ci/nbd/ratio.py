@@ -103,6 +103,8 @@ for place, folder in places if "loads" in parts else ():
         # Page by page: of longer writes ext4 makes folios of many pages in memory, and each short write
         # to one then walks all of its blocks, which takes longer than all that servers do.
         with open(path, "wb", buffering=0) as file:
+            # Where an encrypted file has its header.
+            file.write(bytes(4096) if key else b"")
             for _ in range(SIZE >> 12):
                 file.write(os.urandom(4096))
             os.fsync(file.fileno())

@@ -100,6 +100,17 @@ impl Own {
         one.swap_remove(0)
     }
 
+    /// So many unbound queues over one pool, at whose workers nobody looks.
+    ///
+    /// # Panics
+    ///
+    /// If the machine has no topology.
+    #[must_use]
+    pub fn unsampled(queues: usize) -> Vec<Self> {
+        let builder = WorkqueueSystem::builder().sampling(false);
+        Self::several(builder, Kind::Unsampled, queues)
+    }
+
     /// So many unbound queues over one pool. If they can be traced, each step of each item calls a
     /// function that looks whether somebody wants to know.
     ///

@@ -224,22 +224,41 @@ impl Queues {
 /// Works that are queued and cannot run yet.
 #[derive(Debug)]
 pub struct Pending {
-    own: Own,
+    /// Over one pool. The works go to them by turns.
+    queues: Vec<Own>,
     works: Vec<OwnWork>,
 }
 
 impl Pending {
-    /// So many.
+    /// So many, on one queue.
     #[must_use]
     pub fn new(works: u64) -> Self {
-        Self {
-            own: Own::new(Kind::Unsampled),
-            works: (0..works).map(|i| OwnWork::new(move || ran(i))).collect(),
-        }
+        Self::on(Own::unsampled(1), works)
+    }
+
+    /// So many, on a queue each.
+    ///
+    /// # Panics
+    ///
+    /// If the machine has no topology.
+    #[must_use]
+    pub fn apart(works: u64) -> Self {
+        Self::on(Own::unsampled(works as usize), works)
+    }
+
+    fn on(queues: Vec<Own>, works: u64) -> Self {
+        let works = (0..works).map(|i| OwnWork::new(move || ran(i))).collect();
+        Self { queues, works }
     }
 
     fn queue(&self) {
-        self.works.iter().for_each(|work| work.queue(&self.own));
+        let queues = self.queues.iter().cycle();
+        let each = self.works.iter().zip(queues);
+        each.for_each(|(work, queue)| work.queue(queue));
+    }
+
+    fn flush_queues(&self) {
+        self.queues.iter().for_each(Own::flush);
     }
 
     /// Queues them behind items that hold all workers, then takes each one back, in no order.
@@ -261,7 +280,7 @@ impl Pending {
         let holders: Vec<_> = (0..cpus())
             .map(|_| {
                 let (held, holding) = (held.clone(), holding.clone());
-                self.own.spawn_waited(move || {
+                self.queues[0].spawn_waited(move || {
                     holding.fetch_add(1, Ordering::Relaxed);
                     // Ordering: Acquire, pairs with the store below; hands nothing over.
                     while held.load(Ordering::Acquire) {
@@ -286,7 +305,7 @@ impl Pending {
             held.store(false, Ordering::Release);
             holders.into_iter().for_each(|wait| assert_eq!(wait(), 0));
             // What is left in the queue would run now, and be counted.
-            self.own.flush();
+            self.flush_queues();
         });
         spent
     }
@@ -313,7 +332,7 @@ impl Pending {
             || (),
             || {
                 self.queue();
-                self.own.flush();
+                self.flush_queues();
                 assert_eq!(ran_so_far(), self.works.len() as u64, "flushed too early");
             },
         )

@@ -122,7 +122,8 @@ impl fmt::Debug for Histogram {
 
 /// What a [`FlushDomain`](crate::FlushDomain) has done since it was made.
 ///
-/// When nobody waits, `merged == requested() - elided - failed_before - cancelled`.
+/// When nobody waits, `merged == requested() - elided - failed_before - cancelled`: each flush that
+/// was asked for is counted in one of the four, whatever fails or leaves.
 ///
 /// ```
 /// use inflight_flush::{FlushDomain, MemoryDevice};
@@ -159,9 +160,10 @@ pub struct Counters {
     pub forced_by_timeout: u64,
     /// Flushes that failed.
     pub errors: u64,
-    /// Requests whose data failed or was given up, and that needed a flush behind it.
+    /// Flushes that data needed behind it, and that were not waited for, because the data or the
+    /// flush before it failed.
     pub failed_before: u64,
-    /// Requests that left before their flush was issued.
+    /// Flushes that were not waited for, because the request left before they were issued.
     pub cancelled: u64,
     /// Data steps started.
     pub data_dispatched: u64,

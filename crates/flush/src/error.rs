@@ -16,9 +16,18 @@ use std::io;
 pub struct DeviceError {
     kind: io::ErrorKind,
     os: Option<i32>,
+    message: Option<&'static str>,
 }
 
 impl DeviceError {
+    /// Whoever used the device has left or panicked before it had ended. Not `Interrupted`, which
+    /// callers take for leave to try again.
+    pub(crate) const UNHEARD: Self = Self {
+        kind: io::ErrorKind::Other,
+        os: None,
+        message: Some("nobody has heard how it ended"),
+    };
+
     /// The kind of the system's error.
     #[must_use]
     pub const fn kind(self) -> io::ErrorKind {
@@ -34,7 +43,11 @@ impl DeviceError {
 
 impl From<io::ErrorKind> for DeviceError {
     fn from(kind: io::ErrorKind) -> Self {
-        Self { kind, os: None }
+        Self {
+            kind,
+            os: None,
+            message: None,
+        }
     }
 }
 
@@ -43,15 +56,17 @@ impl From<&io::Error> for DeviceError {
         Self {
             kind: error.kind(),
             os: error.raw_os_error(),
+            message: None,
         }
     }
 }
 
 impl From<DeviceError> for io::Error {
     fn from(error: DeviceError) -> Self {
-        match error.os {
-            Some(os) => Self::from_raw_os_error(os),
-            None => error.kind.into(),
+        match (error.os, error.message) {
+            (Some(os), _) => Self::from_raw_os_error(os),
+            (None, Some(message)) => Self::new(error.kind, message),
+            (None, None) => error.kind.into(),
         }
     }
 }
@@ -132,6 +147,8 @@ pub enum WriteError {
     Flush(DeviceError),
     /// The time was up. Whether the write was done, and is durable, is not known.
     TimedOut,
+    /// A flush is needed, and it was asked for without waiting. Nothing was written.
+    WouldBlock,
 }
 
 impl fmt::Display for WriteError {
@@ -140,6 +157,7 @@ impl fmt::Display for WriteError {
             Self::Write(error) => write!(f, "the write failed: {error}"),
             Self::Flush(error) => write!(f, "a flush for the write failed: {error}"),
             Self::TimedOut => f.write_str("the time was up before the write was durable"),
+            Self::WouldBlock => f.write_str("the write needs a flush, which takes time"),
         }
     }
 }
@@ -149,7 +167,7 @@ impl std::error::Error for WriteError {
         match self {
             Self::Write(error) => Some(error),
             Self::Flush(error) => Some(error),
-            Self::TimedOut => None,
+            Self::TimedOut | Self::WouldBlock => None,
         }
     }
 }
@@ -158,8 +176,8 @@ impl From<FlushError> for WriteError {
     fn from(error: FlushError) -> Self {
         match error {
             FlushError::Device(error) => Self::Flush(error),
-            // A sequence always waits.
-            FlushError::TimedOut | FlushError::WouldBlock => Self::TimedOut,
+            FlushError::TimedOut => Self::TimedOut,
+            FlushError::WouldBlock => Self::WouldBlock,
         }
     }
 }
@@ -170,6 +188,7 @@ impl From<WriteError> for io::Error {
             WriteError::Write(error) => error,
             WriteError::Flush(error) => error.into(),
             WriteError::TimedOut => io::ErrorKind::TimedOut.into(),
+            WriteError::WouldBlock => io::ErrorKind::WouldBlock.into(),
         }
     }
 }

@@ -34,6 +34,8 @@ mod domain;
 mod error;
 pub mod log;
 pub mod machine;
+#[cfg(feature = "metrics")]
+mod metrics;
 
 pub use counters::{Counters, Histogram};
 #[cfg(all(feature = "io-uring", target_os = "linux"))]
@@ -42,6 +44,8 @@ pub use device::{Device, FileDevice, Flusher, MemoryDevice, Power};
 pub use domain::{FlushDomain, FlushDomainBuilder, Sequence};
 pub use error::{DeviceError, FlushError, WriteError};
 pub use machine::{Caps, Deferral, Flags, FlagsError};
+#[cfg(feature = "metrics")]
+pub use metrics::describe_metrics;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

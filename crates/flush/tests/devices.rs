@@ -64,6 +64,114 @@ fn a_ring_says_when_a_write_fails() {
     device.flush().unwrap();
 }
 
+/// Segments of a folder, each through rings of its own.
+#[cfg(all(feature = "io-uring", target_os = "linux"))]
+mod ring_log {
+    use inflight_flush::log::{DirStorage, Durability, GroupMode, LogOptions, Storage};
+    use inflight_flush::{Device, FlushDomain, UringDevice};
+    use inflight_sync::{Arc, thread};
+    use std::fs::OpenOptions;
+    use std::io;
+    use std::path::PathBuf;
+
+    #[derive(Debug)]
+    struct Rings(DirStorage, PathBuf);
+
+    impl Storage for Rings {
+        fn segments(&self) -> io::Result<Vec<u64>> {
+            self.0.segments()
+        }
+
+        fn create(&self, number: u64, len: u64) -> io::Result<Arc<dyn Device>> {
+            drop(self.0.create(number, len)?);
+            self.open(number)
+        }
+
+        fn open(&self, number: u64) -> io::Result<Arc<dyn Device>> {
+            let path = self.1.join(format!("{number:016x}.log"));
+            let file = OpenOptions::new().read(true).write(true).open(path)?;
+            Ok(Arc::new(UringDevice::new(file)?))
+        }
+
+        fn remove(&self, number: u64) -> io::Result<()> {
+            self.0.remove(number)
+        }
+    }
+
+    fn there_are_rings() -> bool {
+        UringDevice::new(tempfile::tempfile().unwrap()).is_ok()
+    }
+
+    #[test]
+    fn a_log_goes_through_rings() {
+        if !there_are_rings() {
+            return;
+        }
+        for mode in [GroupMode::Off, GroupMode::Leader, GroupMode::Auto] {
+            let folder = tempfile::tempdir().unwrap();
+            let options = || LogOptions::new().group_mode(mode).segment_size(64 << 10);
+            let rings = || {
+                Rings(
+                    DirStorage::new(folder.path()).unwrap(),
+                    folder.path().into(),
+                )
+            };
+            let (log, _) = options().open(rings()).unwrap();
+            let threads: Vec<_> = (0..3_u8)
+                .map(|id| {
+                    let log = log.clone();
+                    thread::spawn(move || {
+                        for n in 0..60_u8 {
+                            let lsn = log.append_blocking(&[vec![id, n], vec![7; 500]].concat());
+                            log.commit_blocking(lsn.unwrap(), Durability::Flushed)
+                                .unwrap();
+                        }
+                    })
+                })
+                .collect();
+            threads
+                .into_iter()
+                .for_each(|thread| thread.join().unwrap());
+            drop(log);
+            let (_, found) = options().open(rings()).unwrap();
+            assert_eq!(found.records.len(), 180, "{mode:?}");
+        }
+    }
+
+    #[test]
+    fn a_domain_goes_through_a_ring() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(1 << 20).unwrap();
+        let Ok(device) = UringDevice::new(file) else {
+            return;
+        };
+        let device = Arc::new(device);
+        let domain = FlushDomain::new(device.clone());
+        let threads: Vec<_> = (0..3_u64)
+            .map(|id| {
+                let (device, domain) = (device.clone(), domain.clone());
+                thread::spawn(move || {
+                    for n in 0..30 {
+                        let at = (id * 30 + n) * 512;
+                        device.write_at(&[7; 512], at).unwrap();
+                        domain.flush_blocking().unwrap();
+                        domain
+                            .write_fua_blocking(|| device.write_fua_at(&[8; 512], at))
+                            .unwrap();
+                    }
+                })
+            })
+            .collect();
+        threads
+            .into_iter()
+            .for_each(|thread| thread.join().unwrap());
+        let mut bytes = vec![0; 90 * 512];
+        device.read_at(&mut bytes, 0).unwrap();
+        assert!(bytes.iter().all(|&byte| byte == 8));
+        assert_eq!(domain.counters().merged, 90);
+    }
+}
+
 #[test]
 fn what_was_flushed_survives_and_what_was_not_may_not() {
     let device = MemoryDevice::new(4096);

@@ -6,6 +6,7 @@ use inflight_flush::{
 };
 use inflight_sync::time::Clock;
 use inflight_sync::{Arc, Condvar, Mutex, block_on, thread};
+use std::cell::Cell;
 use std::future::Future;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -220,6 +221,58 @@ fn a_panicking_leader_leaves_the_flush_to_another() {
     }));
     assert!(panicked.is_err());
     block_on(second).unwrap();
+    assert_eq!(domain.failed_flushes(), 1, "nobody knows how it went");
+}
+
+/// The system may have told of a loss to the flush that nobody heard the end of, and to no other.
+#[test]
+fn a_flush_whose_end_nobody_hears_counts_as_failed() {
+    let domain = FlushDomain::builder().build();
+    let flushes = Cell::new(0);
+    let flush = |ends: bool| {
+        let flushes = &flushes;
+        domain.flush_with(move || {
+            flushes.set(flushes.get() + 1);
+            std::future::poll_fn(move |_| {
+                if ends {
+                    Poll::Ready(Ok(()))
+                } else {
+                    Poll::Pending
+                }
+            })
+        })
+    };
+    let data = domain.begin_blocking(Flags::write().fua()).unwrap();
+    let mut first = Box::pin(flush(false));
+    let mut second = Box::pin(flush(true));
+    assert!(poll_once(first.as_mut()).is_pending());
+    assert!(poll_once(second.as_mut()).is_pending());
+    let data = Box::pin(data.finish(Ok(()))); // issues the flush: `first` is to carry it out
+    assert!(poll_once(first.as_mut()).is_pending());
+    assert_eq!(flushes.get(), 1, "it is at it");
+    drop(first);
+    let unheard = block_on(second.as_mut());
+    let Err(FlushError::Device(error)) = unheard else {
+        panic!("{unheard:?}")
+    };
+    assert_ne!(
+        error.kind(),
+        io::ErrorKind::Interrupted,
+        "not to be asked again blindly"
+    );
+    assert!(matches!(block_on(data), Err(WriteError::Flush(_))));
+    assert_eq!((domain.failed_flushes(), domain.poison()), (1, Some(error)));
+    assert_eq!(flushes.get(), 1);
+
+    // Also if nobody else waits.
+    let mut alone = Box::pin(flush(false));
+    assert!(poll_once(alone.as_mut()).is_pending());
+    drop(alone);
+    assert_eq!(
+        (domain.failed_flushes(), domain.counters().withdrawn),
+        (2, 0)
+    );
+    block_on(flush(true)).unwrap();
 }
 
 #[test]

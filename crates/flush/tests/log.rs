@@ -112,47 +112,6 @@ fn buffered_is_less_than_flushed() {
 }
 
 #[test]
-fn eight_committers_lose_nothing_and_share() {
-    for mode in [GroupMode::Off, GroupMode::Leader, GroupMode::Auto] {
-        let storage = storage().with_flush_time(Duration::from_micros(200));
-        let log = open(&storage, LogOptions::new().group_mode(mode));
-        let flushes = storage.flushes();
-        let threads: Vec<_> = (0..8_u8)
-            .map(|id| {
-                let log = log.clone();
-                thread::spawn(move || {
-                    for n in 0..50_u8 {
-                        let lsn = log.append_blocking(&[id, n]).unwrap();
-                        log.commit_blocking(lsn, Durability::Flushed).unwrap();
-                        assert!(log.durable() >= lsn);
-                    }
-                })
-            })
-            .collect();
-        for thread in threads {
-            thread.join().unwrap();
-        }
-        let flushes = storage.flushes() - flushes;
-        assert!(flushes <= 400, "{mode:?}: {flushes}");
-        if mode == GroupMode::Leader {
-            let counters = log.counters();
-            assert_eq!(counters.flushes, flushes);
-            // Some find their record durable when they come.
-            assert!(
-                counters.grouped <= 400 && counters.grouped > flushes,
-                "{counters:?}"
-            );
-            assert_eq!(counters.group_sizes.iter().sum::<u64>(), flushes);
-        }
-        let mut found = payloads(&after_power_loss(&storage, 5));
-        assert_eq!(found.len(), 400);
-        found.sort();
-        found.dedup();
-        assert_eq!(found.len(), 400);
-    }
-}
-
-#[test]
 fn a_failed_flush_fails_the_log_until_it_is_opened_again() {
     for mode in [GroupMode::Off, GroupMode::Leader] {
         let storage = storage();
@@ -283,6 +242,32 @@ fn appending_waits_for_room_and_says_when_there_is_none() {
 }
 
 #[test]
+fn a_checkpoint_appends_in_each_form() {
+    let storage = storage();
+    let options = LogOptions::new()
+        .buffer_size(1024)
+        .max_buffered(4096)
+        .max_group(4096);
+    let log = open(&storage, options);
+    let mut checkpoint = log.checkpoint();
+    let mut appended = 0_u8;
+    while checkpoint.try_append(&[appended; 500]).is_ok() {
+        appended += 1;
+    }
+    assert_eq!(appended, 7);
+    assert_eq!(checkpoint.try_append(&[7; 500]), Err(LogError::Full));
+    let limit = Duration::from_secs(9);
+    checkpoint.append_timeout(&[7; 500], limit).unwrap();
+    checkpoint.append_blocking(&[8; 500]).unwrap();
+    block_on(checkpoint.append(&[9; 500])).unwrap();
+    let range = checkpoint.commit_timeout(limit).unwrap();
+    assert_eq!(log.try_commit(range.end, Durability::Flushed), Ok(()));
+    let found = after_power_loss(&storage, 1);
+    let firsts: Vec<u8> = found.records.iter().map(|r| r.payload[0]).collect();
+    assert_eq!(firsts, Vec::from_iter(0..10));
+}
+
+#[test]
 fn positions_that_do_not_exist_are_refused() {
     let log = open(&storage(), LogOptions::new());
     let lsn = log.try_append(b"x").unwrap();
@@ -365,11 +350,11 @@ fn old_segments_go_when_the_tail_has_passed_them() {
 #[test]
 fn what_is_found_again_is_durable() {
     let storage = storage();
-    let log = open(&storage, LogOptions::new());
+    let log = open(&storage, LogOptions::new().segment_size(64 << 10));
     let lsn = log.try_append(b"record").unwrap();
     log.commit_blocking(lsn, Durability::Buffered).unwrap();
     drop(log);
-    let log = open(&storage, LogOptions::new());
+    let log = open(&storage, LogOptions::new().segment_size(64 << 10));
     assert_eq!(log.durable(), lsn);
     for seed in 0..20 {
         assert_eq!(payloads(&after_power_loss(&storage, seed)), [b"record"]);
@@ -410,7 +395,8 @@ fn a_log_on_files_goes_on_where_it_ended() {
 #[test]
 fn corruption_and_torn_writes_are_told_apart() {
     let storage = storage();
-    let log = open(&storage, LogOptions::new().buffer_size(1024));
+    let options = LogOptions::new().buffer_size(1024).segment_size(64 << 10);
+    let log = open(&storage, options);
     let mut ends = Vec::new();
     for n in 0..20_u8 {
         let lsn = log.try_append(&[n + 1; 600]).unwrap();

@@ -5,6 +5,7 @@
 //! | no flush is considered when data has ended | `fl1_data_ends_while_somebody_joins` |
 //! | who comes during a flush joins it | `fl2_a_flush_does_not_absorb_who_comes_later` |
 //! | the leader does not hand its flush on when it leaves | `fl7_the_leader_leaves` |
+//! | the leader hands its flush on when it leaves amid it | `fl18_the_leader_leaves_amid_its_flush` |
 #![cfg(loom)]
 
 use inflight_flush::{Caps, Deferral, Flags, FlushDomain, FlushError, Flusher};
@@ -259,6 +260,38 @@ fn fl7_a_waiter_leaves_while_its_flush_runs() {
         }
         write_and_flush(&domain, &disk, 2);
         other.join().unwrap();
+    });
+}
+
+/// FL.18. A task begins a flush that the system tells of a loss, and is dropped before it hears of
+/// it. The flush of another one succeeds, with nothing left to write. Both were written before.
+#[test]
+fn fl18_the_leader_leaves_amid_its_flush() {
+    check("fl18_the_leader_leaves_amid_its_flush", BOUND, || {
+        let disk = Disk::default();
+        let domain = domain(&disk, Deferral::Off);
+        let before = domain.failed_flushes();
+        disk.write(1);
+        let other = thread::spawn({
+            let (domain, disk) = (domain.clone(), disk.clone());
+            move || {
+                let flushed = domain.flush_blocking();
+                let knows = flushed.is_err() || domain.failed_flushes() > before;
+                assert!(knows || disk.is_durable(1));
+            }
+        });
+        {
+            let mut leaving = pin!(domain.flush_with(|| {
+                // The system drops what it could not write, and tells this flush only.
+                disk.0.written.store(0, Ordering::Relaxed);
+                std::future::pending()
+            }));
+            let _ = leaving
+                .as_mut()
+                .poll(&mut Context::from_waker(Waker::noop()));
+        }
+        other.join().unwrap();
+        write_and_flush(&domain, &disk, 2);
     });
 }
 

@@ -5,6 +5,7 @@
 //! | the commit that completes them does not unpark the leader | `fl22_the_leader_waits_for_the_other` |
 //! | the leader counts under the lock, and leaves its unparker under it a second time | the same |
 //! | a commit looks whether all are back, and takes the unparker, before it has counted itself | the same |
+//! | the leader waits without an end | `fl22_the_other_does_not_come` |
 #![cfg(loom)]
 
 use inflight_flush::log::{Durability, Log, LogOptions, Storage};
@@ -129,9 +130,9 @@ fn commit(log: &Log, durability: Durability) {
     log.commit_blocking(lsn, durability).unwrap();
 }
 
-/// A log that has seen a flush of 1 ms with two commits under way; the second of them
-/// commits once more, on a thread of its own.
-fn lesson() -> (Log, Disk, thread::JoinHandle<()>) {
+/// A log that has seen a flush of 1 ms with two commits under way; who made the second of them does
+/// something more, on a thread of its own.
+fn lesson(then: impl FnOnce(&Log, &Disk) + Send + 'static) -> (Log, Disk, thread::JoinHandle<()>) {
     let clock = Clock::manual();
     let disk = Disk(Arc::new(Shared {
         clock: clock.clone(),
@@ -148,7 +149,7 @@ fn lesson() -> (Log, Disk, thread::JoinHandle<()>) {
         move || {
             disk.wait_for(step::SECOND);
             commit(&log, Durability::Buffered);
-            commit(&log, Durability::Flushed);
+            then(&log, &disk);
         }
     });
     commit(&log, Durability::Flushed);
@@ -161,11 +162,30 @@ fn lesson() -> (Log, Disk, thread::JoinHandle<()>) {
 #[test]
 fn fl22_the_leader_waits_for_the_other() {
     check("fl22_the_leader_waits_for_the_other", BOUND, || {
-        let (log, disk, other) = lesson();
+        let (log, disk, other) = lesson(|log, _| commit(log, Durability::Flushed));
         let before = disk.0.flushes.load(Ordering::Relaxed);
         commit(&log, Durability::Flushed);
         other.join().unwrap();
         let flushes = disk.0.flushes.load(Ordering::Relaxed);
         assert_eq!(flushes - before, 1, "one for both: {:?}", log.counters());
+    });
+}
+
+/// FL.22. The other one does not come: the leader goes on when half of a flush has passed.
+#[test]
+fn fl22_the_other_does_not_come() {
+    check("fl22_the_other_does_not_come", BOUND, || {
+        let over = Arc::new(AtomicUsize::new(0));
+        let is_over = over.clone();
+        let (log, _, other) = lesson(move |_, disk| {
+            while disk.0.clock.sleepers() == 0 && is_over.load(Ordering::Acquire) == 0 {
+                thread::yield_now();
+            }
+            disk.0.clock.advance(FLUSH / 2);
+        });
+        commit(&log, Durability::Flushed);
+        over.store(1, Ordering::Release);
+        other.join().unwrap();
+        assert_eq!(log.counters().delays, 1, "it waited: {:?}", log.counters());
     });
 }

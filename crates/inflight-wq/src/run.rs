@@ -110,7 +110,15 @@ fn run(options: &Options, socket: &Path) -> Result<(), Ended> {
             write(socket, &request)
         }
         Command::Trace => match asked(socket, &Request::Trace)? {
-            Reply::Trace { steps } => print(&steps.iter().map(step).collect::<String>()),
+            Reply::Trace { steps, dropped } => {
+                let lost = (dropped > 0).then(|| format!("[lost {dropped} steps]\n"));
+                print(
+                    &lost
+                        .into_iter()
+                        .chain(steps.iter().map(step))
+                        .collect::<String>(),
+                )
+            }
             other => Err(unexpected(&other)),
         },
     }

@@ -1,7 +1,7 @@
 //! The program against running systems: this test process serves, the program asks.
 #![cfg(target_os = "linux")]
 
-use inflight_sync::thread;
+use inflight_sync::{Arc, Mutex, thread};
 use inflight_workqueue::{Attrs, Workqueue, WorkqueueSystem};
 use inflight_workqueue_serve::{Serve, Server};
 use std::fs;
@@ -182,6 +182,9 @@ fn monitor_prints_json() {
         (&values[0]["started"], &values[1]["completed"]),
         (&3.into(), &3.into())
     );
+    for key in ["remote_wakeups", "stolen", "cm_wakeup", "repatriated"] {
+        assert_eq!(values[0][key], 0, "{key}");
+    }
     assert!(values[0]["timestamp"].as_f64() < values[1]["timestamp"].as_f64());
 }
 
@@ -259,6 +262,28 @@ fn the_system_is_shown_and_changed() {
     }
 }
 
+/// The program has been built without a watchdog, and hangs.
+#[test]
+fn stalls_are_looked_for_when_somebody_asks() {
+    let served = Served::new();
+    let text = served.run("system").printed();
+    assert!(text.contains("watchdog_thresh_ms       rw 0\n"), "{text}");
+    let held = Arc::new(Mutex::new(()));
+    let closed = held.lock();
+    for _ in 0..9 {
+        let held = held.clone();
+        served.crypt.spawn(move || drop(held.lock())).detach();
+    }
+    served.run("set-system watchdog_thresh_ms 10").printed();
+    let stall = "ago: queue crypt: 1 waiting, first crypt: cli::stalls_are_looked_for";
+    while !served.run("dump").printed().contains(stall) {}
+    drop(closed);
+    served.crypt.flush_blocking().unwrap();
+    served
+        .run("set-system watchdog_thresh_ms soon")
+        .complained(1, "watchdog_thresh_ms is a number of ms, 0 for never");
+}
+
 #[test]
 fn steps_of_items_are_printed_while_they_are_recorded() {
     let served = Served::new();
@@ -277,6 +302,19 @@ fn steps_of_items_are_printed_while_they_are_recorded() {
     served.run("trace").printed();
     served.crypt.spawn(|| ()).wait().unwrap();
     assert_eq!(served.run("trace").printed(), "");
+}
+
+#[test]
+fn dropped_steps_are_told() {
+    let served = Served::new();
+    served.run("set-system trace 1").printed();
+    for _ in 0..16_384 / 4 + 25 {
+        served.crypt.spawn(|| ()).detach();
+    }
+    served.crypt.flush_blocking().unwrap();
+    let text = served.run("trace").printed();
+    assert_eq!(text.lines().next(), Some("[lost 100 steps]"));
+    assert_eq!(text.lines().count(), 1 + 16_384);
 }
 
 #[test]

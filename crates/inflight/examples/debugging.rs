@@ -30,9 +30,16 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let packets = system.workqueue("packets").bound().build()?;
     let cpu = inflight::topology::current_cpu();
     let (parse, short) = (Work::new(parse_everything), Work::new(|| ()));
-    packets.queue_on(cpu, &parse)?;
-    packets.queue_on(cpu, &short)?;
-    println!("{}", told.recv()?);
+    // On a busy machine it may not have used its time at the first try.
+    let hog = loop {
+        packets.queue_on(cpu, &parse)?;
+        packets.queue_on(cpu, &short)?;
+        packets.flush_blocking()?;
+        if let Ok(hog) = told.try_recv() {
+            break hog;
+        }
+    };
+    println!("{hog}");
 
     println!("\n== an item that never ends, in front of a limit");
     let (release, released) = mpsc::channel::<()>();
@@ -43,8 +50,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("{}", told.recv()?);
     println!("\n== the same in the dump");
     let dump = system.dump();
-    let about = |line: &&str| line.contains("uploads") && !line.starts_with('[');
-    dump.lines().filter(about).for_each(|l| println!("{l}"));
+    let state = dump.split("State\n=====\n").last();
+    println!("{}", state.unwrap_or_default());
     release.send(())?;
     assert!(first.wait()?, "it was told to end");
     second.wait()?;

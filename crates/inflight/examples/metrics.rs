@@ -1,4 +1,4 @@
-//! Tags and queues on one page: what a Prometheus server would be told of a small engine.
+//! Tags, flushes and queues on one page: what a Prometheus server would be told of a small engine.
 //!
 //! `cargo run -p inflight --example metrics`; a program of yours needs the feature `metrics` of
 //! `inflight`, and answers a scrape with the text printed here.

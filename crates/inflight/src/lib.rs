@@ -85,13 +85,17 @@ pub use inflight_workqueue as workqueue;
 #[cfg(feature = "serve")]
 pub use inflight_workqueue_serve as serve;
 
+#[cfg(feature = "metrics")]
+mod metrics;
 mod requeue;
 mod workqueue_sink;
 
 pub mod model;
 pub mod prelude;
 
-pub use requeue::Requeue;
+#[cfg(feature = "metrics")]
+pub use metrics::describe_metrics;
+pub use requeue::{Requeue, RequeueStats};
 pub use workqueue_sink::WorkqueueSink;
 
 #[cfg(doctest)]
@@ -102,14 +106,34 @@ struct Readme;
 #[doc = include_str!("../README.md")]
 struct CrateReadme;
 
+/// The code of pages of the book is run as tests of this crate.
 #[cfg(doctest)]
-#[doc = include_str!("../../../docs/first-engine.md")]
-struct FirstEngine;
+macro_rules! pages {
+    ($($name:ident: $page:literal,)*) => {
+        $(#[doc = include_str!(concat!("../../../docs/", $page, ".md"))]
+        struct $name;)*
+    };
+}
 
 #[cfg(doctest)]
-#[doc = include_str!("../../../docs/guidelines.md")]
-struct Guidelines;
-
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/needs.md")]
-struct Needs;
+pages! {
+    FirstEngine: "first-engine",
+    Guidelines: "guidelines",
+    Inflight: "inflight",
+    RequeuePage: "requeue",
+    LostWakeups: "needs/lost-wakeups",
+    RefusedThreads: "needs/refused-threads",
+    AnybodysFree: "needs/anybodys-free",
+    StackedUsers: "needs/stacked-users",
+    BoundedInFlight: "needs/bounded-in-flight",
+    Fairness: "needs/fairness",
+    SeveralAtOnce: "needs/several-at-once",
+    ChangingLimits: "needs/changing-limits",
+    SleepingWorkers: "needs/sleeping-workers",
+    OwnStack: "needs/own-stack",
+    ClassesInOnePool: "needs/classes-in-one-pool",
+    Placement: "needs/placement",
+    CpuSets: "needs/cpu-sets",
+    Ending: "needs/ending",
+    LookingInside: "needs/looking-inside",
+}

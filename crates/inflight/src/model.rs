@@ -1,4 +1,4 @@
-//! One door to loom for the tests of your own code.
+//! One way to loom for the tests of your own code.
 
 /// Runs `model` in every interleaving that loom knows, up to a bound of preemptions.
 ///

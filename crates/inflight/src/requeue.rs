@@ -4,7 +4,9 @@ use inflight_sync::time::{Clock, Instant};
 use inflight_sync::{Arc, Mutex, Weak};
 use inflight_tags::Tag;
 use inflight_workqueue::{DelayedWork, Workqueue};
+use std::collections::BTreeMap;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 
 /// Keeps requests that are to be sent again later, oldest first, and sends them by a work of a
@@ -16,7 +18,7 @@ use std::time::Duration;
 /// No request is lost: if the queue takes no more work (it drains, was destroyed, its system has
 /// gone) requests are sent by whoever hands the next one in, at once; and when the last handle is
 /// dropped, what waits is sent by the one who drops it. Drop it before the system: a system that
-/// ends takes back what is not due yet.
+/// ends takes back what is not due yet, and nobody sends it until one of the two happens.
 ///
 /// # Fairness
 ///
@@ -24,7 +26,8 @@ use std::time::Duration;
 ///
 /// # Panics
 ///
-/// If `send` panics, that is the work's panic; the other requests are sent later.
+/// If `send` panics, the other requests are sent all the same, and then it is the panic of the
+/// work, or of who handed in or dropped.
 ///
 /// ```
 /// use inflight::Requeue;
@@ -55,8 +58,28 @@ struct Inner<T: Send + 'static> {
     work: DelayedWork,
     clock: Clock,
     send: Box<dyn Fn(Tag<T>) + Send + Sync>,
-    /// In the order in which they were handed in.
-    waiting: Mutex<Vec<(Instant, Tag<T>)>>,
+    list: Mutex<List<T>>,
+}
+
+type Waiting<T> = BTreeMap<(Instant, u64), Tag<T>>;
+
+/// What waits, by the time at which it is due and the order in which it was handed in.
+struct List<T: Send + 'static> {
+    waiting: Waiting<T>,
+    requeued: u64,
+    sent_early: u64,
+}
+
+/// What a [`Requeue`] has done since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RequeueStats {
+    /// Requests handed in.
+    pub requeued: u64,
+    /// Those that wait.
+    pub waiting: usize,
+    /// Those that were sent before their time, because the queue took no more work.
+    pub sent_early: u64,
 }
 
 impl<T: Send + 'static> Requeue<T> {
@@ -84,7 +107,11 @@ impl<T: Send + 'static> Requeue<T> {
                 }),
                 clock: clock.clone(),
                 send: Box::new(send),
-                waiting: Mutex::new(Vec::new()),
+                list: Mutex::new(List {
+                    waiting: BTreeMap::new(),
+                    requeued: 0,
+                    sent_early: 0,
+                }),
             }
         });
         Self { inner }
@@ -96,17 +123,39 @@ impl<T: Send + 'static> Requeue<T> {
         let inner = &self.inner;
         let due = inner.clock.now() + delay;
         let refused = {
-            let mut waiting = inner.waiting.lock();
-            waiting.push((due, tag));
-            inner.arm(&mut waiting)
+            let mut list = inner.list.lock();
+            let number = list.requeued;
+            list.requeued += 1;
+            list.waiting.insert((due, number), tag);
+            inner.arm(&mut list)
         };
-        refused.into_iter().for_each(|(_, tag)| (inner.send)(tag));
+        inner.send_each(refused);
     }
 
     /// How many requests wait here.
     #[must_use]
     pub fn waiting(&self) -> usize {
-        self.inner.waiting.lock().len()
+        self.inner.list.lock().waiting.len()
+    }
+
+    /// What was done so far.
+    ///
+    /// ```
+    /// # use inflight::{Requeue, prelude::*};
+    /// let system = WorkqueueSystem::builder().build()?;
+    /// let queue = system.workqueue("requeue").bound().build()?;
+    /// let requeue = Requeue::new(&queue, |tag: Tag<u32>| drop(tag));
+    /// assert_eq!((requeue.stats().requeued, requeue.stats().waiting), (0, 0));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn stats(&self) -> RequeueStats {
+        let list = self.inner.list.lock();
+        RequeueStats {
+            requeued: list.requeued,
+            waiting: list.waiting.len(),
+            sent_early: list.sent_early,
+        }
     }
 }
 
@@ -114,37 +163,56 @@ impl<T: Send + 'static> Inner<T> {
     /// Has the work run when the first request is due. Under the lock, so that of two who arm it
     /// the later one knows of both requests. Gives back what has to be sent at once, since there is
     /// no queue to do it.
-    fn arm(&self, waiting: &mut Vec<(Instant, Tag<T>)>) -> Vec<(Instant, Tag<T>)> {
-        let Some(first) = waiting.iter().map(|(due, _)| *due).min() else {
-            return Vec::new();
+    fn arm(&self, list: &mut List<T>) -> Waiting<T> {
+        let Some((&(first, _), _)) = list.waiting.first_key_value() else {
+            return BTreeMap::new();
         };
-        let delay = first.saturating_duration_since(self.clock.now());
+        let now = self.clock.now();
+        let delay = first.saturating_duration_since(now);
         match self.queue.mod_delayed(&self.work, delay) {
-            Ok(_) => Vec::new(),
-            Err(_) => std::mem::take(waiting),
+            Ok(_) => BTreeMap::new(),
+            Err(_) => {
+                let early = list.waiting.keys().filter(|(due, _)| *due > now).count();
+                list.sent_early += early as u64;
+                std::mem::take(&mut list.waiting)
+            }
         }
     }
 
     fn send_due(&self) {
         let due = {
             let now = self.clock.now();
-            let mut waiting = self.waiting.lock();
-            let all = std::mem::take(&mut *waiting);
-            let (mut due, later): (Vec<_>, Vec<_>) =
-                all.into_iter().partition(|(at, _)| *at <= now);
-            *waiting = later;
+            let mut list = self.list.lock();
+            let later = list.waiting.split_off(&(now, u64::MAX));
+            let mut due = std::mem::replace(&mut list.waiting, later);
             // Before they are sent: whatever happens then, the others have their turn.
-            due.extend(self.arm(&mut waiting));
+            due.extend(self.arm(&mut list));
             due
         };
-        due.into_iter().for_each(|(_, tag)| (self.send)(tag));
+        self.send_each(due);
+    }
+
+    /// In the order in which they were handed in.
+    fn send_each(&self, due: Waiting<T>) {
+        let mut due = Vec::from_iter(due);
+        due.sort_unstable_by_key(|((_, number), _)| *number);
+        let mut panicked = None;
+        for (_, tag) in due {
+            // The others are sent all the same.
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| (self.send)(tag))) {
+                panicked.get_or_insert(panic);
+            }
+        }
+        if let Some(panic) = panicked {
+            resume_unwind(panic);
+        }
     }
 }
 
 impl<T: Send + 'static> Drop for Inner<T> {
     fn drop(&mut self) {
-        let waiting = std::mem::take(self.waiting.get_mut());
-        waiting.into_iter().for_each(|(_, tag)| (self.send)(tag));
+        let waiting = std::mem::take(&mut self.list.get_mut().waiting);
+        self.send_each(waiting);
     }
 }
 

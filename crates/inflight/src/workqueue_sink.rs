@@ -9,7 +9,10 @@ use inflight_workqueue::{Queued, Work, Workqueue};
 ///
 /// A [bound](inflight_workqueue::WorkqueueDraft::bound) queue runs it on that very CPU; an
 /// unbound one in the CPU's pod, which suits
-/// [`scope`](inflight_tags::steering::CompletionsBuilder::scope) `Cache`.
+/// [`scope`](inflight_tags::steering::CompletionsBuilder::scope) `Cache`. A queue with
+/// [wake rules](inflight_workqueue::WorkqueueBuilder::wake_rules) runs it where they place it: the
+/// CPU before is the one that submitted, and who completes is taken for an interrupt, or for the
+/// bound worker that it is.
 /// A worker that runs completions may block and may wait, as any work; for requests that memory
 /// depends on, give the queue `mem_reclaim`.
 ///
@@ -91,7 +94,7 @@ struct Emptier {
 impl Runner for Emptier {
     fn wake(&self, cpu: usize) -> bool {
         // One that is pending has not begun, so it will find what was pushed.
-        let queued = self.queue.queue_on(cpu, &self.work);
+        let queued = self.queue.queue_near(cpu, &self.work);
         matches!(queued, Ok(Queued::Queued | Queued::AlreadyPending))
     }
 

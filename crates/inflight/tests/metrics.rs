@@ -1,6 +1,8 @@
 //! What a recorder of the `metrics` crate is told of tags and queues.
 #![cfg(not(any(loom, shuttle)))]
 
+use inflight::flush::log::{Durability, LogOptions, MemoryStorage};
+use inflight::flush::{FlushDomain, MemoryDevice, Power};
 use inflight::prelude::*;
 use inflight::sync::{Arc, Mutex};
 use inflight::topology::Topology;
@@ -29,8 +31,14 @@ fn recorded(record: impl Fn()) -> BTreeMap<String, String> {
     let recorder = DebuggingRecorder::new();
     let snapshotter = recorder.snapshotter();
     metrics::with_local_recorder(&recorder, || {
-        inflight::tags::describe_metrics();
-        WorkqueueSystem::describe_metrics();
+        #[cfg(feature = "metrics")]
+        inflight::describe_metrics();
+        #[cfg(not(feature = "metrics"))]
+        {
+            inflight::tags::describe_metrics();
+            inflight::flush::describe_metrics();
+            WorkqueueSystem::describe_metrics();
+        }
         record();
     });
     let figures = told(&snapshotter);
@@ -122,6 +130,7 @@ fn queues_and_pools() {
         ("inflight_pool_workers pool=cpu 0 state=idle", "0"),
         ("inflight_pool_ready pool=cpu 0", "2"),
         ("inflight_pool_target pool=cpu 0", "1"),
+        ("inflight_workqueue_hogs_total function=others", "0"),
     ] {
         assert_eq!(
             figures.get(name).map(String::as_str),
@@ -131,7 +140,7 @@ fn queues_and_pools() {
     }
     assert_eq!(
         figures.len(),
-        15 + 3 + 5,
+        15 + 3 + 5 + 1,
         "two queues of one name are one line: {figures:#?}"
     );
     drop(closed);
@@ -149,6 +158,110 @@ fn queues_and_pools() {
     assert_eq!(figures["inflight_workqueue_panicked_total queue=jobs"], "1");
 }
 
+/// A function that computes for long has a line of its own, whatever its items are called.
+#[cfg(all(target_os = "linux", not(miri)))]
+#[test]
+fn hogs_by_function() {
+    let builder = WorkqueueSystem::builder().topology(Topology::synthetic("core:1").unwrap());
+    let builder = builder.intensive_threshold(std::time::Duration::from_millis(1));
+    let sys = builder.build().unwrap();
+    let jobs = sys.workqueue("jobs").bound().build().unwrap();
+    let found = || sys.hogs().iter().map(|hog| hog.count).sum::<u64>();
+    for n in 0.. {
+        let behind = jobs.clone();
+        let computes = move || {
+            let ran = behind.spawn_on(0, || ());
+            while !ran.is_finished() {
+                std::hint::spin_loop();
+            }
+        };
+        jobs.spawn_named(format!("parse {n}"), computes)
+            .wait()
+            .unwrap();
+        jobs.flush_blocking().unwrap();
+        if found() >= 2 {
+            break;
+        }
+    }
+    let figures = recorded(|| sys.record_metrics());
+    let mut hogs = figures
+        .iter()
+        .filter(|(name, _)| name.contains("hogs_total"));
+    let (function, count) = hogs.next().unwrap();
+    assert!(
+        function.contains(" function=metrics::hogs_by_function"),
+        "{function}"
+    );
+    assert_eq!(*count, found().to_string());
+    let others = hogs
+        .next()
+        .map(|(name, count)| (name.as_str(), count.as_str()));
+    assert_eq!(
+        others,
+        Some(("inflight_workqueue_hogs_total function=others", "0"))
+    );
+    assert_eq!(hogs.next(), None);
+}
+
+#[test]
+fn domains_and_logs() {
+    let device = MemoryDevice::new(4096);
+    let domain = FlushDomain::new(device.clone());
+    domain.flush_blocking().unwrap();
+    device.fail_flushes(1);
+    domain.flush_blocking().unwrap_err();
+    let storage = MemoryStorage::new(&Power::new());
+    let (log, _) = LogOptions::new().open(storage).unwrap();
+    for _ in 0..3 {
+        let lsn = log.append_blocking(b"record").unwrap();
+        log.commit_blocking(lsn, Durability::Flushed).unwrap();
+    }
+    let figures = recorded(|| {
+        domain.record_metrics("disk0");
+        log.record_metrics("journal");
+    });
+    for (name, value) in [
+        ("inflight_flush_requested_total domain=disk0", "2"),
+        ("inflight_flush_issued_total domain=disk0", "2"),
+        ("inflight_flush_merged_total domain=disk0", "2"),
+        ("inflight_flush_max_merged domain=disk0", "1"),
+        ("inflight_flush_errors_total domain=disk0", "1"),
+        ("inflight_flush_poisoned domain=disk0", "1"),
+        ("inflight_log_records_total log=journal", "3"),
+        ("inflight_log_bytes_total log=journal", "18"),
+        ("inflight_log_commits_total log=journal", "3"),
+        ("inflight_log_flushes_total log=journal", "3"),
+        ("inflight_log_segments log=journal", "1"),
+        ("inflight_log_poisoned log=journal", "0"),
+    ] {
+        assert_eq!(
+            figures.get(name).map(String::as_str),
+            Some(value),
+            "{figures:#?}"
+        );
+    }
+    assert_eq!(figures.len(), 14 + 15, "{figures:#?}");
+}
+
+#[cfg(feature = "metrics")]
+#[test]
+fn requests_sent_again() {
+    let system = WorkqueueSystem::builder().build().unwrap();
+    let queue = system.workqueue("requeue").bound().build().unwrap();
+    let set = TagSet::builder().depth(1).build(|_, _| ()).unwrap();
+    let requeue = inflight::Requeue::new(&queue, |tag: Tag<()>| drop(tag));
+    let tag = set.add_tenant("disk0").unwrap().try_alloc().unwrap();
+    requeue.requeue(tag, std::time::Duration::from_secs(3600));
+    let figures = recorded(|| requeue.record_metrics("disk0"));
+    let expected = [
+        ("inflight_requeue_requeued_total requeue=disk0", "1"),
+        ("inflight_requeue_sent_early_total requeue=disk0", "0"),
+        ("inflight_requeue_waiting requeue=disk0", "1"),
+    ];
+    let expected = expected.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    assert_eq!(figures, BTreeMap::from(expected));
+}
+
 /// The page of the book has all figures, and no others.
 #[test]
 fn every_name_is_documented() {
@@ -161,10 +274,19 @@ fn every_name_is_documented() {
         .unwrap();
     let wq = sys.workqueue("jobs").bound().build().unwrap();
     wq.spawn(|| ()).wait().unwrap();
+    let domain = FlushDomain::new(MemoryDevice::new(4096));
+    let storage = MemoryStorage::new(&Power::new());
+    let (log, _) = LogOptions::new().open(storage).unwrap();
+    #[cfg(feature = "metrics")]
+    let requeue = inflight::Requeue::new(&wq, |tag: Tag<()>| drop(tag));
     let figures = recorded(|| {
         set.record_metrics("disks");
         dev.record_metrics("disks");
         sys.record_metrics();
+        domain.record_metrics("disk0");
+        log.record_metrics("journal");
+        #[cfg(feature = "metrics")]
+        requeue.record_metrics("disk0");
     });
     let told = figures.keys().filter_map(|name| name.split(' ').next());
     let mut told: Vec<_> = told.collect();
@@ -172,6 +294,9 @@ fn every_name_is_documented() {
     let rows = include_str!("../../../docs/metrics.md").lines();
     let rows = rows.filter_map(|line| line.strip_prefix("| `")?.split('`').next());
     let mut documented: Vec<_> = rows.collect();
+    if cfg!(not(feature = "metrics")) {
+        documented.retain(|name| !name.starts_with("inflight_requeue"));
+    }
     documented.sort_unstable();
     assert_eq!(told, documented);
 }

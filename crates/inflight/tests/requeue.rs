@@ -1,10 +1,12 @@
 //! Requests that were refused are sent again, each once, oldest first, whatever ends meanwhile.
+#![cfg(not(any(loom, shuttle)))]
 
 use inflight::Requeue;
 use inflight::prelude::*;
 use inflight::sync::time::Clock;
 use inflight::sync::{Arc, Mutex, thread};
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 /// A device: takes what is sent to it.
@@ -65,15 +67,15 @@ fn setup() -> Setup {
 }
 
 impl Setup {
-    fn hand_in(&self, number: u32, delay: Duration) {
-        let mut tag = self
-            .set
-            .add_tenant("disk")
-            .unwrap()
-            .alloc_blocking()
-            .unwrap();
+    fn tag(&self, number: u32) -> Tag<u32> {
+        let disk = self.set.add_tenant("disk").unwrap();
+        let mut tag = disk.alloc_blocking().unwrap();
         *tag = number;
-        self.requeue.requeue(tag, delay);
+        tag
+    }
+
+    fn hand_in(&self, number: u32, delay: Duration) {
+        self.requeue.requeue(self.tag(number), delay);
     }
 }
 
@@ -100,6 +102,142 @@ fn a_freeze_waits_for_what_waits_here() {
     setup.clock.advance(MS);
     drop(setup.sent.recv());
     assert!(setup.set.try_freeze().is_ok());
+}
+
+#[test]
+fn one_whose_sending_panics_does_not_take_others_along() {
+    let setup = setup();
+    let device = setup.sent.clone();
+    let requeue = Requeue::with_clock(&setup.queue, &setup.clock, move |tag: Tag<u32>| {
+        assert!(*tag != 2, "on purpose");
+        device.send(tag);
+    });
+    for number in 1..=3 {
+        requeue.requeue(setup.tag(number), MS);
+    }
+    setup.clock.advance(MS);
+    assert_eq!([*setup.sent.recv(), *setup.sent.recv()], [1, 3]);
+    setup.queue.flush_blocking().unwrap();
+    assert_eq!(setup.queue.stats().panicked, 1, "the work's own");
+    // Also those that the last handle sends.
+    for number in 1..=3 {
+        requeue.requeue(setup.tag(number), MS);
+    }
+    let dropped = catch_unwind(AssertUnwindSafe(|| drop(requeue)));
+    assert!(dropped.is_err());
+    assert_eq!([*setup.sent.recv(), *setup.sent.recv()], [1, 3]);
+}
+
+/// It is not in flight while it waits. One that had timed out goes back the same way.
+#[test]
+fn no_timeout_is_about_a_request_that_waits_here() {
+    let setup = setup();
+    let tag = setup.tag(1);
+    let token = tag.into_token();
+    setup.set.for_each_in_flight(|tag| {
+        tag.mark_timed_out();
+    });
+    let late = setup.set.redeem(token);
+    assert!(late.is_err(), "its completion comes too late: {late:?}");
+    let handled = setup.set.redeem_timed_out(token).unwrap();
+    setup.requeue.requeue(handled, MS);
+    setup
+        .set
+        .for_each_in_flight(|_| panic!("nothing is in flight"));
+    setup.clock.advance(MS);
+    let again = setup.sent.recv();
+    assert_eq!(*again, 1);
+    let token = again.into_token();
+    assert_eq!(
+        *setup.set.redeem(token).unwrap(),
+        1,
+        "it goes its way again"
+    );
+}
+
+#[test]
+fn threads_hand_in_at_once_and_each_request_is_sent_once() {
+    let system = WorkqueueSystem::builder().build().unwrap();
+    let queue = system.workqueue("requeue").bound().build().unwrap();
+    let set = TagSet::builder().depth(8).build(|_, _| 0).unwrap();
+    let sent = Arc::new(Mutex::new(Vec::new()));
+    let numbers = sent.clone();
+    let requeue = Requeue::new(&queue, move |tag: Tag<u32>| numbers.lock().push(*tag));
+    let threads: Vec<_> = (0..4)
+        .map(|id| {
+            let (set, requeue) = (set.clone(), requeue.clone());
+            thread::spawn(move || {
+                let disk = set.add_tenant(format!("disk{id}")).unwrap();
+                for n in 0..250 {
+                    let mut tag = disk.alloc_blocking().unwrap();
+                    *tag = id * 250 + n;
+                    requeue.requeue(tag, Duration::from_micros(u64::from(n % 3) * 50));
+                }
+            })
+        })
+        .collect();
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    while set.in_use() > 0 {
+        thread::yield_now();
+    }
+    let mut sent = sent.lock().clone();
+    sent.sort_unstable();
+    assert_eq!(sent, Vec::from_iter(0..1000));
+    let stats = requeue.stats();
+    assert_eq!(
+        (stats.requeued, stats.waiting, stats.sent_early),
+        (1000, 0, 0)
+    );
+}
+
+/// The system takes back what is not due. It is sent with the next request, by who hands that in.
+#[test]
+fn a_system_that_ends_first_loses_nothing() {
+    for with_another in [true, false] {
+        let setup = setup();
+        setup.hand_in(1, MS);
+        setup.hand_in(2, 2 * MS);
+        let Setup {
+            clock,
+            system,
+            set,
+            requeue,
+            sent,
+            ..
+        } = setup;
+        drop(system);
+        clock.advance(5 * MS);
+        assert_eq!(requeue.stats().waiting, 2, "nobody is there to send them");
+        let expected = if with_another {
+            let disk = set.add_tenant("disk").unwrap();
+            let mut tag = disk.alloc_blocking().unwrap();
+            *tag = 3;
+            requeue.requeue(tag, MS);
+            assert_eq!((requeue.waiting(), requeue.stats().sent_early), (0, 1));
+            vec![1, 2, 3]
+        } else {
+            drop(requeue);
+            vec![1, 2]
+        };
+        let all: Vec<u32> = expected.iter().map(|_| *sent.recv()).collect();
+        assert_eq!(all, expected);
+        assert_eq!(set.in_use(), 0);
+    }
+}
+
+/// A queue that drains takes no work from outside: all that wait are sent at once, oldest first.
+#[test]
+fn a_queue_that_refuses_has_the_caller_send_all() {
+    let setup = setup();
+    setup.hand_in(1, 5 * MS);
+    setup.hand_in(2, MS);
+    setup.queue.clone().destroy_blocking().unwrap();
+    setup.hand_in(3, MS);
+    let all: Vec<u32> = (0..3).map(|_| *setup.sent.recv()).collect();
+    assert_eq!(all, [1, 2, 3]);
+    assert_eq!((setup.requeue.waiting(), setup.set.in_use()), (0, 0));
 }
 
 #[test]

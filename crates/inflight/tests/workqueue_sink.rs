@@ -2,10 +2,12 @@
 
 use inflight::WorkqueueSink;
 use inflight::prelude::*;
+use inflight::sync::atomic::{AtomicBool, Ordering};
 use inflight::sync::thread::{self, ThreadId};
 use inflight::sync::{Arc, Condvar, Mutex};
 use inflight::tags::Steering;
 use inflight::tags::steering::{Completions, Decision, InlineReason};
+use inflight::topology::wake::{Reach, WakeRules};
 use inflight::topology::{current_cpu, set_current_cpu_for_thread};
 
 /// What a callback saw: its thread, the CPU that ran it, and the slot.
@@ -47,12 +49,24 @@ struct Machine {
 }
 
 fn machine(steering: Steering, depth: usize) -> Machine {
-    let topo = Topology::discover().unwrap();
-    let system = WorkqueueSystem::builder()
-        .topology(topo.clone())
-        .build()
-        .unwrap();
-    let done = system.workqueue("complete").bound().build().unwrap();
+    machine_of(Topology::discover().unwrap(), steering, depth, None)
+}
+
+fn machine_of(
+    topo: Topology,
+    steering: Steering,
+    depth: usize,
+    rules: Option<WakeRules>,
+) -> Machine {
+    // Nobody is taken for asleep.
+    let builder = WorkqueueSystem::builder().sampling(false);
+    let system = builder.topology(topo.clone()).build().unwrap();
+    let done = system.workqueue("complete").bound();
+    let done = match rules {
+        Some(rules) => done.wake_rules(rules),
+        None => done,
+    };
+    let done = done.build().unwrap();
     let set = TagSet::builder()
         .depth(depth)
         .steering(steering)
@@ -113,6 +127,65 @@ fn a_completion_runs_on_a_worker_of_the_cpu_that_submitted() {
         (stats.batched, stats.refused_wakeups),
         (stats.redirected, 0)
     );
+}
+
+/// The CPU that runs a completion which CPU 1 has submitted and `seen_on` sees; `busy` runs
+/// something else.
+fn placed(rules: Option<WakeRules>, seen_on: usize, busy: Option<usize>) -> usize {
+    let topo = Topology::synthetic("cache:2 core:2").unwrap();
+    let m = machine_of(topo, Steering::Force, 8, rules);
+    // Of the hog: it has begun, and is to end.
+    let flags = Arc::new([AtomicBool::new(false), AtomicBool::new(false)]);
+    // Ordering, here and below: Release and Acquire, of one flag each.
+    let until = |flags: &[AtomicBool; 2], which: usize| {
+        while !flags[which].load(Ordering::Acquire) {
+            thread::yield_now();
+        }
+    };
+    let hog = busy.map(|cpu| {
+        let hog = m.done.spawn_on(cpu, {
+            let flags = flags.clone();
+            move || {
+                flags[0].store(true, Ordering::Release);
+                until(&flags, 1);
+            }
+        });
+        until(&flags, 0);
+        hog
+    });
+    let token = m.submit_on(1);
+    set_current_cpu_for_thread(Some(seen_on));
+    m.completions.complete(token, |slot| *slot = 1).unwrap();
+    set_current_cpu_for_thread(None);
+    if rules.is_none() {
+        flags[1].store(true, Ordering::Release);
+    }
+    let ran_on = m.log.wait(1)[0].1;
+    flags[1].store(true, Ordering::Release);
+    if let Some(hog) = hog {
+        hog.wait().unwrap();
+    }
+    ran_on
+}
+
+#[test]
+fn wake_rules_of_the_queue_place_completions() {
+    let stay = WakeRules {
+        pull: Reach::Nowhere,
+        ..WakeRules::default()
+    };
+    let pull = WakeRules::default();
+    // As submitted, whatever else.
+    assert_eq!(placed(None, 0, None), 1);
+    assert_eq!(placed(None, 0, Some(1)), 1);
+    assert_eq!(placed(Some(stay), 0, None), 1);
+    assert_eq!(
+        placed(Some(stay), 3, Some(1)),
+        0,
+        "an idle one of its cache"
+    );
+    assert_eq!(placed(Some(pull), 0, None), 0);
+    assert_eq!(placed(Some(pull), 3, None), 1, "not to another cache");
 }
 
 #[test]

@@ -90,7 +90,7 @@ impl Request {
 /// When newcomers may try although more wait than the threshold of a [`NewcomerPolicy`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Force {
-    /// From more than twice the wake batch free on, until at most one is.
+    /// From more than twice the wake batch free on, until no more than one wake batch is.
     Hysteresis,
     /// While twice the wake batch is free.
     AsPosted,

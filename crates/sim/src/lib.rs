@@ -9,12 +9,14 @@
 //! | [`enqueue`] | what queueing costs when a pool is shared by more and more CPUs |
 //! | [`flush`] | what an eager flush costs a journal, over the shipped flush machine |
 //! | [`hdd`] | split IO on one hard disk, under each admission policy of a tag set |
+//! | [`limit`] | what it costs that a queue's limit is multiplied by the CPUs |
 //! | [`placement`] | on which CPU a woken thread runs, by the shipped rules |
 //!
 //! The program `inflight-sim` is the command line of it. Models, constants and results stand in
 //! `docs/simulator.md`.
 #![deny(missing_docs)]
 
+mod chart;
 pub mod cpus;
 pub mod dmcrypt;
 pub mod enqueue;
@@ -22,6 +24,7 @@ pub mod exec;
 pub mod flush;
 mod goal;
 pub mod hdd;
+pub mod limit;
 pub mod placement;
 mod pool;
 

@@ -5,8 +5,8 @@ mod options;
 use anyhow::{Context as _, Result};
 use clap::Parser as _;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use inflight_sim::{Goal, dmcrypt, enqueue, flush, hdd, placement};
-use options::{Command, Dmcrypt, Enqueue, Flush, Hdd, Options, Placement, one_line};
+use inflight_sim::{Goal, dmcrypt, enqueue, flush, hdd, limit, placement};
+use options::{Command, Dmcrypt, Enqueue, Flush, Hdd, Limit, Options, Placement, one_line};
 use serde_json::json;
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
@@ -28,6 +28,7 @@ fn main() -> ExitCode {
         Command::Dmcrypt(dmcrypt) => run_dmcrypt(dmcrypt),
         Command::Enqueue(enqueue) => run_enqueue(enqueue),
         Command::Flush(flush) => run_flush(flush),
+        Command::Limit(limit) => run_limit(limit),
         Command::Placement(placement) => run_placement(placement),
     };
     match result {
@@ -45,7 +46,10 @@ fn refuse(why: &str) -> ExitCode {
 
 /// Whether everything that was to be checked holds.
 fn run_hdd(options: &Hdd) -> Result<bool> {
-    let mut drawing = Drawing::open(options.svg.as_ref())?;
+    let mut drawing = Drawing::open(options.plot.as_ref())?;
+    if options.single {
+        return run_single(options, &mut drawing);
+    }
     let (jobs, policies) = (options.job_counts(), options.policies());
     let progress = progress(jobs.len() * policies.len());
     let table = hdd::Table::run(
@@ -55,7 +59,7 @@ fn run_hdd(options: &Hdd) -> Result<bool> {
         || progress.inc(1),
     )?;
     progress.finish_and_clear();
-    drawing.write(|| hdd::svg(&table))?;
+    drawing.write(|| hdd::plot(&table))?;
     let goals = match options.check {
         true if options.splits() => table.goals(),
         true => table.unsplit_goals(),
@@ -75,7 +79,27 @@ fn run_hdd(options: &Hdd) -> Result<bool> {
     Ok(goals.iter().all(|goal| goal.holds))
 }
 
+fn run_single(options: &Hdd, drawing: &mut Drawing) -> Result<bool> {
+    let rows = hdd::singles();
+    drawing.write(|| hdd::plot_single(&rows))?;
+    let goals = if options.check {
+        hdd::single_goals(&rows)
+    } else {
+        Vec::new()
+    };
+    if options.json {
+        print_json(&json!({ "rows": rows, "goals": goals }))?;
+    } else {
+        print_text(
+            &format!("one write at a time{}", hdd::Singles(&rows)),
+            &goals,
+        )?;
+    }
+    Ok(goals.iter().all(|goal| goal.holds))
+}
+
 fn run_dmcrypt(options: &Dmcrypt) -> Result<bool> {
+    let mut drawing = Drawing::open(options.plot.as_ref())?;
     let (issuers, scopes) = (options.issuers(), options.scopes());
     let progress = progress(issuers.len() * scopes.len());
     let mut table = dmcrypt::Table::run(
@@ -89,6 +113,7 @@ fn run_dmcrypt(options: &Dmcrypt) -> Result<bool> {
     if !options.is_published() {
         table = table.of_another_machine();
     }
+    drawing.write(|| dmcrypt::plot(&table))?;
     let goals = if options.check {
         table.goals()
     } else {
@@ -109,12 +134,14 @@ fn run_dmcrypt(options: &Dmcrypt) -> Result<bool> {
 }
 
 fn run_enqueue(options: &Enqueue) -> Result<bool> {
+    let mut drawing = Drawing::open(options.plot.as_ref())?;
     let (cpus, scopes) = (options.cpus(), options.scopes());
     let progress = progress(cpus.len() * scopes.len());
     let model = enqueue::Model::default();
     let done = || progress.inc(1);
     let table = enqueue::Table::run(&model, &cpus, &scopes, options.seed, done);
     progress.finish_and_clear();
+    drawing.write(|| enqueue::plot(&table))?;
     let goals = if options.check {
         table.goals()
     } else {
@@ -150,7 +177,33 @@ fn run_flush(options: &Flush) -> Result<bool> {
             "seed": options.seed,
             "seeds": options.seeds,
             "flush_ratio": table.flush_ratio,
+            "published_flush_ratio": flush::FLUSH_RATIO,
             "mean_error_pct": table.mean_error_pct(),
+            "rows": table.rows,
+            "goals": goals,
+        }))?;
+    } else {
+        print_text(&format!("{options}{table}"), &goals)?;
+    }
+    Ok(goals.iter().all(|goal| goal.holds))
+}
+
+fn run_limit(options: &Limit) -> Result<bool> {
+    let mut drawing = Drawing::open(options.plot.as_ref())?;
+    let (counted, limits) = (options.counted(), options.max_active());
+    let progress = progress(counted.len() * limits.len());
+    let model = limit::Model::default();
+    let table = limit::Table::run(&model, &counted, &limits, options.seed, || progress.inc(1));
+    progress.finish_and_clear();
+    drawing.write(|| limit::plot(&table))?;
+    let goals = if options.check {
+        table.goals()
+    } else {
+        Vec::new()
+    };
+    if options.json {
+        print_json(&json!({
+            "seed": options.seed,
             "rows": table.rows,
             "goals": goals,
         }))?;

@@ -96,11 +96,7 @@ impl Pool {
             Deferred::Slot(nr_active, pwq) => Some((nr_active, pwq)),
             Deferred::Flushed(..) | Deferred::Idle(..) => None,
         };
-        self.core
-            .take_deferred()
-            .into_iter()
-            .filter_map(slot)
-            .collect()
+        self.core.drain_deferred().filter_map(slot).collect()
     }
 
     /// The pwq has waited for a slot, and has one.

@@ -38,6 +38,29 @@ fn json_has_a_row_for_each_job_count_and_an_outcome_for_each_policy() {
 }
 
 #[test]
+fn limit_json_has_what_was_published_and_limits_are_those_asked_for() {
+    let printed = text(&run("limit --json --max-active 8,16"));
+    let json: Value = serde_json::from_str(&printed).expect("it is JSON");
+    let rows = json["rows"].as_array().expect("rows").iter();
+    let rows = rows.map(|row| {
+        let counted = row["counted"].as_str();
+        (
+            counted,
+            row["max_active"].as_u64(),
+            row["published_mib_s"].as_f64(),
+        )
+    });
+    let expected = [
+        (Some("system"), Some(8), Some(2495.0)),
+        (Some("system"), Some(16), Some(1736.0)),
+        (Some("cpu"), Some(8), Some(1276.0)),
+        (Some("cpu"), Some(16), None),
+    ];
+    assert_eq!(rows.collect::<Vec<_>>(), expected);
+    assert!(!text(&run("limit --counted system --max-active 3")).contains("\ncpu"));
+}
+
+#[test]
 fn the_same_seed_prints_the_same() {
     let arguments = "hdd --jobs 20,100 --policy preempt,ours --seconds 3 --seed 5";
     let first = text(&run(arguments));
@@ -69,7 +92,7 @@ fn the_drawing_has_a_curve_for_each_column() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = folder.path().join("curves.svg");
     let arguments = format!(
-        "hdd --jobs 1,4 --seconds 1 --warm-up 1 --svg {}",
+        "hdd --jobs 1,4 --seconds 1 --warm-up 1 --plot {}",
         file.display()
     );
     text(&run(&arguments));
@@ -130,7 +153,7 @@ fn bad_input_is_refused_in_one_line_and_nothing_is_printed() {
         ("hdd --dispatch lifo", "one of fifo, sorted"),
         ("hdd --sed 1", "did you mean '--seed'"),
         (
-            "hdd --jobs 1 --seconds 1 --svg /nowhere/at/all.svg",
+            "hdd --jobs 1 --seconds 1 --plot /nowhere/at/all.svg",
             "/nowhere/at/all.svg",
         ),
     ] {
@@ -158,13 +181,55 @@ fn a_run_unlike_the_published_says_so() {
     assert_eq!(json["settings"]["cache"], 0);
 }
 
+#[test]
+fn other_tables_are_drawn_too() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for (number, (arguments, curves)) in [
+        ("hdd --single", &["published", "simulated"][..]),
+        (
+            "dmcrypt --issuers 4,8 --seeds 1 --seconds 0.1",
+            &["ours", "cache_strict, published"],
+        ),
+        (
+            "enqueue --cpus 8,72 --scope cache,cpu",
+            &["cache, published", "cpu"],
+        ),
+        (
+            "limit --max-active 4,8",
+            &["counted for each CPU, published"],
+        ),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let file = folder.path().join(number.to_string());
+        text(&run(&format!("{arguments} --plot {}", file.display())));
+        let drawing = std::fs::read_to_string(&file).expect("it was written");
+        for curve in curves {
+            assert!(drawing.contains(curve), "{arguments}: {curve}");
+        }
+    }
+}
+
+#[test]
+fn single_writes_stand_beside_the_published() {
+    let printed = text(&run("hdd --single --check"));
+    let first = printed.lines().find(|line| line.starts_with("  128"));
+    assert!(
+        first.is_some_and(|line| line.contains(" 20.1 ")),
+        "{printed}"
+    );
+    assert!(printed.contains("holds: single writes"), "{printed}");
+    assert_eq!(run("hdd --single --jobs 3").status.code(), Some(2));
+}
+
 /// An old drawing stays if the run is refused.
 #[test]
 fn the_drawing_replaces_an_older_one() {
     let file = tempfile::NamedTempFile::new().expect("a temporary file");
     std::fs::write(file.path(), vec![b'x'; 1 << 20]).expect("it can be written");
     let name = file.path().display();
-    text(&run(&format!("hdd --jobs 1,4 --seconds 1 --svg {name}")));
+    text(&run(&format!("hdd --jobs 1,4 --seconds 1 --plot {name}")));
     let drawing = std::fs::read_to_string(file.path()).expect("it was written");
     assert!(drawing.starts_with("<svg") && drawing.trim_end().ends_with("</svg>"));
 }

@@ -192,11 +192,14 @@ fn pieces_as_large_as_the_io_leave_no_policy_anything_to_do() {
     let goals = unsplit.unsplit_goals();
     assert_eq!((goals.len(), failing(&goals).len()), (1, 0), "{unsplit}");
     // Half as many pieces lose less, and still something.
-    let rates = [128, 256, 1280].map(|kib| {
-        let scenario = Scenario::new(512, Policy::Preempt).seconds(seconds());
+    let rate = |jobs, kib| {
+        let scenario = Scenario::new(jobs, Policy::Preempt).seconds(seconds());
         let outcome = scenario.model(pieces(kib)).run();
         outcome.expect("no wakeup is lost").mib_s
-    });
+    };
+    let half = rate(256, 256);
+    assert!((45.0..53.0).contains(&half), "{half}: the book says 49");
+    let rates = [128, 256, 1280].map(|kib| rate(512, kib));
     assert!(
         rates[0] < 0.9 * rates[1] && rates[1] < 0.9 * rates[2],
         "{rates:?}"

@@ -45,3 +45,7 @@ pub use submit_info::{Policies, Submission, SubmitInfo};
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/steering.md")]
+struct Chapter;

@@ -170,8 +170,8 @@ impl fmt::Display for ResizeError {
             Self::HwQueues { hw_queues, most } => {
                 write!(
                     f,
-                    "{hw_queues} hardware queues asked for; 1 to {most} (the builder's \
-                     max_hw_queues) are possible"
+                    "{hw_queues} hardware queues asked for; 1 to {most} (the set's \
+                     HwQueueOptions::max) are possible"
                 )
             }
             Self::InUse => f.write_str("a tag is held or in flight"),

@@ -145,7 +145,8 @@ impl<T: Send + 'static> TagSet<T> {
     /// anything of the set.
     ///
     /// Looks at each slot there may be ([`max_depth`](crate::TagSetBuilder::max_depth) of each of
-    /// `max_hw_queues`) and stops nobody. Tags that are held are passed over.
+    /// [`HwQueueOptions::max`](crate::HwQueueOptions::max) queues) and stops nobody. Tags that are
+    /// held are passed over.
     ///
     /// ```
     /// # use inflight_tags::{AllocOptions, TagSet};

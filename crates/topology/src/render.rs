@@ -70,7 +70,11 @@ impl Topology {
     }
 
     fn write_nodes(&self, dir: &Path) -> io::Result<()> {
-        let nodes = self.members(|place| place.node);
+        let mut nodes = self.members(|place| place.node);
+        // A node may have memory only, or CPUs that are all offline.
+        for &(node, _) in self.model().distances.keys() {
+            nodes.entry(node).or_default();
+        }
         for (&from, cpus) in &nodes {
             let dir = dir.join(format!("node{from}"));
             write(&dir, "cpulist", &cpus.to_string())?;

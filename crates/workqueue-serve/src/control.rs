@@ -3,7 +3,7 @@
 
 use crate::wire::{ControlFile, QueueCounters, QueueFiles, Reply, Request, TraceLine};
 use inflight_topology::CpuSet;
-use inflight_workqueue::{Attrs, Kind, MAX_ACTIVE_LIMIT, Workqueue, WorkqueueSystem};
+use inflight_workqueue::{Attrs, Concurrency, Kind, MAX_ACTIVE_LIMIT, Workqueue, WorkqueueSystem};
 use std::time::Duration;
 
 /// The priority of highpri queues.
@@ -27,9 +27,10 @@ pub(crate) fn answer(system: &WorkqueueSystem, request: &Request) -> Reply {
         },
         Request::SetSystem { file, value } => done(set_system(system, file, value)),
         Request::Trace => {
-            let steps = system.take_trace().into_iter();
+            let trace = system.take_trace();
             Reply::Trace {
-                steps: steps.map(TraceLine::from).collect(),
+                steps: trace.steps.into_iter().map(TraceLine::from).collect(),
+                dropped: trace.dropped,
             }
         }
     }
@@ -62,8 +63,8 @@ fn counters(queue: &Workqueue) -> QueueCounters {
         cm_wakeup: stats.cm_wakeups,
         found_asleep: stats.found_asleep,
         repatriated: stats.repatriated,
-        sent: stats.remote_wakeups,
-        taken: stats.stolen,
+        remote_wakeups: stats.remote_wakeups,
+        stolen: stats.stolen,
         mayday: stats.maydays,
         rescued: stats.rescued,
     }
@@ -113,6 +114,7 @@ fn files(system: &WorkqueueSystem, queue: &Workqueue) -> QueueFiles {
         file("affinity_scope", scope, true);
         let strict = u8::from(attrs.is_strict());
         file("affinity_strict", strict.to_string(), true);
+        file("concurrency", attrs.get_concurrency().to_string(), true);
     }
     QueueFiles {
         name: queue.name().to_owned(),
@@ -157,16 +159,13 @@ fn system_files(system: &WorkqueueSystem) -> Vec<ControlFile> {
         value,
         writable: true,
     };
-    let mut files = vec![
+    let threshold = system.watchdog_threshold().as_millis();
+    vec![
         file("cpumask", system.unbound_cpumask().to_mask_string()),
         file("default_affinity_scope", system.default_scope().to_string()),
         file("trace", u8::from(system.is_recording()).to_string()),
-    ];
-    if let Some(threshold) = system.watchdog_threshold() {
-        let ms = threshold.as_millis().to_string();
-        files.push(file("watchdog_thresh_ms", ms));
-    }
-    files
+        file("watchdog_thresh_ms", threshold.to_string()),
+    ]
 }
 
 fn set_system(system: &WorkqueueSystem, file: &str, value: &str) -> Result<(), String> {
@@ -230,6 +229,12 @@ fn attrs_change(file: &str, value: &str) -> Result<Box<dyn Fn(Attrs) -> Attrs>, 
             let known = "default, cpu, smt, cache_shard, cache, numa or system";
             let scope = value.parse().map_err(|_| wrong(known))?;
             Box::new(move |attrs| attrs.scope(scope))
+        }
+        "concurrency" => {
+            let all = [Concurrency::Managed, Concurrency::Unmanaged];
+            let asked = all.into_iter().find(|known| known.to_string() == value);
+            let asked = asked.ok_or_else(|| wrong("managed or unmanaged"))?;
+            Box::new(move |attrs| attrs.concurrency(asked))
         }
         _ => {
             let strict: i64 = value.parse().map_err(|_| wrong("0 or 1"))?;

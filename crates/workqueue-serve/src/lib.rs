@@ -96,3 +96,7 @@ mod sealed {
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/workqueue-serve.md")]
+struct Chapter;

@@ -90,6 +90,8 @@ pub enum Reply {
     Trace {
         /// Oldest first.
         steps: Vec<TraceLine>,
+        /// How many older ones there was no room for.
+        dropped: u64,
     },
     /// To [`Request::Set`] and [`Request::SetSystem`]: it is done.
     Done,
@@ -113,7 +115,7 @@ pub enum Reply {
 /// let on = Request::SetSystem { file: "trace".to_owned(), value: "1".to_owned() };
 /// assert_eq!(ask(&path, &on)?, Reply::Done);
 /// sys.events().spawn(|| ()).wait()?;
-/// let Reply::Trace { steps } = ask(&path, &Request::Trace)? else { panic!() };
+/// let Reply::Trace { steps, .. } = ask(&path, &Request::Trace)? else { panic!() };
 /// assert_eq!((steps[0].queue.as_str(), steps[0].step.as_str()), ("events", "queued"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -188,7 +190,7 @@ pub struct QueueCounters {
     pub inactive: usize,
     /// CPU time of its items in us; `None` if it is not measured.
     pub cpu_time: Option<u64>,
-    /// Items found to compute for long.
+    /// Items found to compute for long; of bound queues alone.
     pub cpu_intensive: u64,
     /// Workers brought because an item blocked.
     pub cm_wakeup: u64,
@@ -197,11 +199,9 @@ pub struct QueueCounters {
     /// Workers moved back to their group of CPUs when they began to work.
     pub repatriated: u64,
     /// Workers of other groups of CPUs that were woken for items of the queue.
-    #[serde(default)]
-    pub sent: u64,
+    pub remote_wakeups: u64,
     /// Items that a worker of another group of CPUs has taken.
-    #[serde(default)]
-    pub taken: u64,
+    pub stolen: u64,
     /// Calls of the rescuer.
     pub mayday: u64,
     /// Items that the rescuer has run.

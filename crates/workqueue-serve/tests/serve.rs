@@ -6,7 +6,7 @@ mod support;
 
 use inflight_sync::thread;
 use inflight_topology::Topology;
-use inflight_workqueue::{Attrs, Kind, Share, Workqueue, WorkqueueSystem};
+use inflight_workqueue::{Attrs, Concurrency, Kind, Share, Workqueue, WorkqueueSystem};
 use inflight_workqueue_serve::{AskError, Reply, Request, Serve, ServeError, Server, ask};
 use rustix::fs::{FlockOperation, flock};
 use std::fs;
@@ -99,11 +99,11 @@ fn d4_control_files_are_shown() {
     let rest = "nice!=0 cpumask!=0000000f affinity_scope!=default (cache_shard)";
     assert_eq!(
         text(0),
-        format!("per_cpu=0 max_active!=1 {rest} affinity_strict!=1")
+        format!("per_cpu=0 max_active!=1 {rest} affinity_strict!=1 concurrency!=managed")
     );
     assert_eq!(
         text(1),
-        format!("per_cpu=0 max_active=1 {rest} affinity_strict!=0")
+        format!("per_cpu=0 max_active=1 {rest} affinity_strict!=0 concurrency!=managed")
     );
     assert_eq!(text(2), "per_cpu=1 max_active!=1024");
 }
@@ -204,12 +204,14 @@ fn d4_attributes_are_written() {
         ("cpumask", "0000000c"),
         ("affinity_scope", "numa"),
         ("affinity_strict", "0"),
+        ("concurrency", "unmanaged"),
     ] {
         assert_eq!(set(&path, "slow", file, value), Ok(()));
         assert_eq!(set(&path, "journal", file, value), Ok(()));
     }
     let cpus = inflight_topology::CpuSet::from([2, 3]);
     let attrs = Attrs::new().nice(5).cpumask(cpus);
+    let attrs = attrs.concurrency(Concurrency::Unmanaged);
     let numa = attrs.clone().scope(inflight_topology::Scope::Numa);
     assert_eq!(queues[0].kind(), Kind::Unbound(numa.clone()));
     assert_eq!(queues[1].kind(), Kind::Ordered(numa));
@@ -240,7 +242,7 @@ fn d4_writes_at_the_same_time_all_stay() {
 fn d4_what_cannot_be_written_is_refused_in_one_line() {
     let (sys, _queues) = several();
     let (_dir, path, _server) = served(&sys);
-    let files = "per_cpu, max_active, nice, cpumask, affinity_scope, affinity_strict";
+    let files = "per_cpu, max_active, nice, cpumask, affinity_scope, affinity_strict, concurrency";
     let number = "max_active is a number from 1 to 2048, not";
     for (queue, file, value, why) in [
         (
@@ -283,6 +285,12 @@ fn d4_what_cannot_be_written_is_refused_in_one_line() {
             "affinity_strict",
             "yes",
             "affinity_strict is 0 or 1, not \"yes\"",
+        ),
+        (
+            "slow",
+            "concurrency",
+            "1",
+            "concurrency is managed or unmanaged, not \"1\"",
         ),
         (
             "journal",

@@ -47,6 +47,15 @@ pub enum Concurrency {
     Unmanaged,
 }
 
+impl fmt::Display for Concurrency {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Managed => "managed",
+            Self::Unmanaged => "unmanaged",
+        })
+    }
+}
+
 /// The priorities there are.
 pub(crate) const NICE: std::ops::RangeInclusive<i32> = -20..=19;
 
@@ -215,6 +224,18 @@ impl Attrs {
     #[must_use]
     pub fn get_cpumask(&self) -> &CpuSet {
         &self.cpus
+    }
+
+    /// How many workers of a pool may run its items at once.
+    ///
+    /// ```
+    /// use inflight_workqueue::{Attrs, Concurrency};
+    ///
+    /// assert_eq!(Attrs::new().get_concurrency(), Concurrency::Managed);
+    /// ```
+    #[must_use]
+    pub fn get_concurrency(&self) -> Concurrency {
+        self.concurrency
     }
 
     pub(crate) fn check(&self) -> Result<(), AttrsError> {

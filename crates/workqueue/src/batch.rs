@@ -162,7 +162,12 @@ impl Batch {
     pub(crate) fn fill(&self) -> Fill<'_> {
         // Relaxed, here and in `finish`: its own.
         let end = self.end.load(Ordering::Relaxed);
-        Fill { batch: self, end }
+        Fill {
+            batch: self,
+            end,
+            first: None,
+            alike: true,
+        }
     }
 
     /// *start*, owner: takes entry `i` for running. `false`: the batch may have been recalled; the
@@ -184,6 +189,13 @@ impl Batch {
         self.skipped.store(skipped | bit(i), Ordering::Relaxed);
     }
 
+    /// Whether each entry that has ended did run. Owner.
+    #[inline]
+    pub(crate) fn has_skipped_none(&self) -> bool {
+        // Relaxed: its own.
+        self.skipped.load(Ordering::Relaxed) == 0
+    }
+
     /// Whether an entry that has ended did not run. Under the lock.
     pub(crate) fn is_skipped(&self, i: u32) -> bool {
         // Relaxed: as above.
@@ -191,34 +203,62 @@ impl Batch {
     }
 }
 
+/// A pwq and a flush colour, which entries have in common.
+pub(crate) type PwqColour = (NonNull<Pwq>, u8);
+
 /// Entries on their way into a batch.
 pub(crate) struct Fill<'a> {
     batch: &'a Batch,
     end: u32,
+    /// What the first of them has.
+    first: Option<PwqColour>,
+    /// And the others.
+    alike: bool,
+}
+
+/// What has been taken.
+#[derive(Clone, Copy)]
+pub(crate) struct Filled {
+    pub(crate) entries: usize,
+    /// What all of them have, if it is the same.
+    pub(crate) common: Option<PwqColour>,
 }
 
 impl Fill<'_> {
+    /// Entries of a pwq. There is room: what was in these places has been settled.
     #[inline]
-    pub(crate) fn push(&mut self, taken: Taken) {
-        // SAFETY: nobody reads beyond `end`, and there is room: what was in this place has been
-        // settled.
-        self.batch
-            .place(self.end)
-            .with_mut(|p| unsafe { *p = Some(taken) });
-        self.end = self.end.wrapping_add(1);
+    pub(crate) fn extend(&mut self, pwq: NonNull<Pwq>, places: &[Option<Entry>]) {
+        let mut entries = places.iter().flatten().peekable();
+        let Some(first) = entries.peek() else {
+            return;
+        };
+        let common = *self.first.get_or_insert((pwq, first.colour));
+        let mut alike = self.alike && common.0 == pwq;
+        let mut end = self.end;
+        for &entry in entries {
+            alike &= entry.colour == common.1;
+            let taken = Taken { entry, pwq };
+            let place = self.batch.place(end);
+            // SAFETY: nobody reads beyond `end`.
+            place.with_mut(|p| unsafe { *p = Some(taken) });
+            end = end.wrapping_add(1);
+        }
+        (self.end, self.alike) = (end, alike);
     }
 
-    /// Returns how many they are.
     #[inline]
-    pub(crate) fn finish(self) -> usize {
-        let Self { batch, end } = self;
+    pub(crate) fn finish(self) -> Filled {
+        let Self { batch, end, .. } = self;
         let entries = end.wrapping_sub(batch.end.load(Ordering::Relaxed));
         debug_assert!(entries <= BATCH_MAX, "a batch fits into the ring");
         // Nothing of an earlier round is left.
         batch.skipped.store(0, Ordering::Relaxed);
         // Ordering: Release, pairs with the Acquire in `end`.
         batch.end.store(end, Ordering::Release);
-        entries as usize
+        Filled {
+            entries: entries as usize,
+            common: self.first.filter(|_| self.alike),
+        }
     }
 }
 

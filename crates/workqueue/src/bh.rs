@@ -227,7 +227,7 @@ impl Polling {
             return false;
         }
         state.end_batch(self.me, &self.shared.batch, &Settlement::default());
-        let taken = state.take(self.me, &self.shared.batch) > 0;
+        let taken = state.take(self.me, &self.shared.batch).entries > 0;
         self.pool.unlock(state, false);
         taken
     }

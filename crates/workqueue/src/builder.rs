@@ -20,7 +20,7 @@ use inflight_sync::atomic::AtomicUsize;
 use inflight_sync::fault::Faults;
 use inflight_sync::time::Clock;
 use inflight_sync::wait::Event;
-use inflight_sync::{Arc, Mutex};
+use inflight_sync::{Arc, Mutex, Versions};
 use inflight_topology::{Scope, Topology};
 use std::borrow::Borrow;
 use std::fmt;
@@ -102,8 +102,8 @@ impl SystemBuilder {
     /// since the last time, and charges all of it to the queue whose item the worker runs then. So
     /// it is right on average, not for a single item, and costs nothing for each item. While the
     /// running items use no CPU time it reads up to ten times less often, and while nobody runs it
-    /// does not. What a [`call`](crate::Workqueue::call) uses on its caller's thread is the
-    /// caller's.
+    /// does not. What a [`call_blocking`](crate::Workqueue::call_blocking) uses on its caller's
+    /// thread is the caller's.
     ///
     /// ```
     /// # use inflight_workqueue::WorkqueueSystem;
@@ -181,8 +181,8 @@ impl SystemBuilder {
     /// end a process that has stalled so often or so long, `f` ends it.
     ///
     /// It looks once in each `threshold`, and only while items are queued or running, so a stall is
-    /// reported after one to two of them. The threshold can be changed later
-    /// ([`set_watchdog_threshold`](WorkqueueSystem::set_watchdog_threshold)).
+    /// reported after one to two of them. The threshold can be changed later, and the watchdog be
+    /// switched on ([`set_watchdog_threshold`](WorkqueueSystem::set_watchdog_threshold)).
     ///
     /// ```
     /// # use inflight_workqueue::WorkqueueSystem;
@@ -352,7 +352,7 @@ impl SystemBuilder {
         let unbound_cpus = Mutex::new(settings.unbound_cpus());
         let shared = |system| SystemShared {
             system,
-            now: Mutex::new(topology.clone()),
+            now: Versions::new(topology.clone()),
             unbound_cpus,
             refreshes: AtomicUsize::new(0),
             power_efficient: self.power_efficient,

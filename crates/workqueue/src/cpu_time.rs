@@ -124,6 +124,8 @@ pub(crate) struct Meter {
 struct Readings {
     workers: BTreeMap<usize, Reading>,
     period: Duration,
+    /// Room for those that are read.
+    metered: Vec<Metered>,
 }
 
 struct Reading {
@@ -189,9 +191,10 @@ impl Meter {
     /// if nobody runs.
     pub(crate) fn read(&self, pool: &WorkerPool) -> Option<Duration> {
         self.disarm();
-        let workers = pool.metered();
         let metering = &pool.shared().metering;
         let mut readings = self.readings.lock();
+        let mut workers = std::mem::take(&mut readings.metered);
+        pool.metered(&mut workers);
         let mut before = std::mem::take(&mut readings.workers);
         let mut sum = Duration::ZERO;
         let mut charges = BTreeMap::<u64, Duration>::new();
@@ -212,13 +215,15 @@ impl Meter {
             PERIOD
         };
         let period = readings.period;
+        let running = workers.iter().any(Metered::may_compute);
+        workers.clear();
+        readings.metered = workers;
         drop(readings);
         for (queue, used) in charges {
             if let Some(queue) = metering.queue(queue) {
                 queue.used_cpu(used);
             }
         }
-        let running = workers.iter().any(Metered::may_compute);
         running.then_some(period)
     }
 }

@@ -5,6 +5,7 @@ mod blocking;
 pub use blocking::blocking;
 
 use crate::batch::{Entry, Taken};
+use crate::busy_worker::Told;
 use crate::error::WaitError;
 use crate::item::ItemPtr;
 use crate::item::word::Seq;
@@ -35,8 +36,8 @@ pub(crate) struct Context {
     pub(crate) shared: Arc<WorkerShared>,
     /// The pool in which it counts as running, if that is another one.
     own: Option<(Arc<WorkerPool>, WorkerId)>,
-    /// The item it runs; `None` between items.
-    item: Cell<Option<Running>>,
+    /// The entry of its batch that it runs; `None` between items.
+    started: Cell<Option<u32>>,
     /// Depth of blocking sections; only the outermost is the pool's business.
     blocked: Cell<usize>,
     /// It has blocked since its item began.
@@ -120,7 +121,7 @@ impl Context {
             me,
             shared,
             own,
-            item: Cell::new(None),
+            started: Cell::new(None),
             blocked: Cell::new(0),
             has_blocked: Cell::new(false),
             begin: Cell::new(0),
@@ -144,21 +145,34 @@ impl Context {
     }
 
     #[inline]
-    pub(crate) fn begin_item(&self, pwq: &Pwq, entry: Entry, i: u32) {
+    pub(crate) fn begin_item(&self, pwq: &Pwq, i: u32) {
+        debug_assert_eq!(
+            self.blocked.get(),
+            0,
+            "each section has ended with its item"
+        );
         self.shared.charged.set(pwq.wq().number());
         self.has_blocked.set(false);
-        self.item.set(Some(Running {
-            item: Some(entry.item),
-            pwq: NonNull::from(pwq),
-            colour: entry.colour,
-            i,
-            bh: self.pool.attrs().bh,
-        }));
+        self.started.set(Some(i));
     }
 
     #[inline]
     pub(crate) fn end_item(&self) {
-        self.item.set(None);
+        self.started.set(None);
+    }
+
+    /// What it runs.
+    #[inline]
+    fn running(&self) -> Option<Running> {
+        let i = self.started.get()?;
+        let Taken { entry, pwq } = self.shared.batch.get(i);
+        Some(Running {
+            item: Some(entry.item),
+            pwq,
+            colour: entry.colour,
+            i,
+            bh: self.pool.attrs().bh,
+        })
     }
 
     pub(crate) fn take_pushed(&self) -> bool {
@@ -167,6 +181,18 @@ impl Context {
 
     pub(crate) fn set_repatriated(&self) {
         self.repatriated.set(true);
+    }
+
+    /// What the item that runs tells others of itself, and its entry.
+    pub(crate) fn tell<R>(&self, tell: impl FnOnce(&mut Told, u32) -> R) -> Option<R> {
+        let entry = self.started.get()?;
+        Some(tell(&mut self.shared.told.lock(), entry))
+    }
+
+    /// The name of the item that runs.
+    pub(crate) fn item_name(&self) -> String {
+        let own = self.tell(|told, entry| told.name(entry)).flatten();
+        own.unwrap_or_else(|| self.function_name().to_owned())
     }
 
     /// The type of the function that runs.
@@ -195,21 +221,18 @@ impl Context {
         let found = self.shared.found.load(Ordering::Relaxed);
         if found != 0 {
             self.shared.found.store(0, Ordering::Relaxed);
-            pwq.wq().counted(
-                if found == FOUND_ASLEEP {
-                    Count::FoundAsleep
-                } else {
-                    Count::Intensive
-                },
-                1,
-            );
+            if found == FOUND_ASLEEP {
+                pwq.wq().counted(Count::FoundAsleep, 1);
+            } else if self.pool.attrs().is_of_one_cpu() {
+                pwq.wq().counted(Count::Intensive, 1);
+            }
         }
     }
 
     /// *append*: behind the own batch, without the lock.
     #[inline]
     fn append(&self, pwq: &Pwq, item: ItemPtr, seq: Seq) -> bool {
-        let Some(running) = self.item.get() else {
+        let Some(running) = self.running() else {
             return false;
         };
         let batch = &self.shared.batch;
@@ -289,7 +312,7 @@ pub(crate) fn append(pwq: &Pwq, item: ItemPtr, seq: Seq) -> bool {
 /// Whether the calling thread runs such an item, as a worker or because it has called it.
 fn runs(such: impl Fn(&Running) -> bool) -> bool {
     let inline = INLINE.try_with(|inline| inline.borrow().iter().any(&such));
-    let item = || CURRENT.try_with(|c| c.borrow().as_ref().and_then(|c| c.item.get()));
+    let item = || CURRENT.try_with(|c| c.borrow().as_ref().and_then(|c| c.running()));
     inline.unwrap_or(false) || item().ok().flatten().is_some_and(|item| such(&item))
 }
 
@@ -344,9 +367,14 @@ fn refuse_sleep() {
     );
 }
 
+/// The item that the calling worker runs has a name of its own.
+pub(crate) fn tell_name(name: &str) {
+    with_running(|_, _, context| context.tell(|told, entry| told.set_name(entry, name)));
+}
+
 /// The item that the calling worker runs, with its pwq.
 pub(crate) fn with_running<R>(f: impl FnOnce(ItemPtr, &Pwq, &Context) -> R) -> Option<R> {
     let context = current()?;
-    let running = context.item.get()?;
+    let running = context.running()?;
     Some(f(running.item?, running.pwq(), &context))
 }

@@ -23,23 +23,29 @@ use std::fmt;
 pub struct CurrentItem {
     /// The queue that it came through.
     pub queue: String,
-    /// The pool whose worker runs it: `cpu 0`, `u2`.
-    pub pool: String,
-    /// The CPU that the worker is on.
-    pub cpu: usize,
+    /// Its name, by default the type of its function.
+    pub item: String,
     /// The type of its function.
     pub function: &'static str,
+    /// The pool whose worker runs it: `cpu 0`, `u2`.
+    pub pool: String,
+    /// The name of the worker's thread; `None` if that is a [poller](crate::BhPoller)'s.
+    pub thread_name: Option<String>,
+    /// The CPU that the worker is on.
+    pub cpu: usize,
 }
 
 impl fmt::Display for CurrentItem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             queue,
+            item,
             pool,
             cpu,
-            function,
+            ..
         } = self;
-        write!(f, "{queue} on {pool}, CPU {cpu}: {function}")
+        let thread = self.thread_name.as_deref().unwrap_or("a poller");
+        write!(f, "{queue} on {pool}, {thread}, CPU {cpu}: {item}")
     }
 }
 
@@ -54,7 +60,9 @@ impl fmt::Display for CurrentItem {
 pub fn current_item() -> Option<CurrentItem> {
     current::with_running(|_, pwq, context| CurrentItem {
         queue: pwq.wq().name().to_owned(),
+        item: context.item_name(),
         pool: context.pool.attrs().name(context.pool.id()),
+        thread_name: context.shared.thread_name.clone(),
         cpu: current_cpu(),
         function: context.function_name(),
     })

@@ -49,7 +49,9 @@ impl DelayedWork {
     /// # let _ = work;
     /// ```
     pub fn new<F: Fn() + Send + Sync + 'static>(f: F) -> Self {
-        Self::named(std::any::type_name::<F>(), f)
+        Self {
+            item: ReusableRef::new(Once::<_, false> { name: None, f }),
+        }
     }
 
     /// A work with a name of its own, for traces, stall reports and panics. Without, it has the
@@ -62,7 +64,7 @@ impl DelayedWork {
     pub fn named(name: impl Into<Cow<'static, str>>, f: impl Fn() + Send + Sync + 'static) -> Self {
         Self {
             item: ReusableRef::new(Once::<_, false> {
-                name: name.into(),
+                name: Some(name.into()),
                 f,
             }),
         }

@@ -5,9 +5,11 @@ use crate::attrs::{Kind, Mode};
 use crate::hog::Hog;
 use crate::pool_attrs::{Cpus, PoolAttrs, Settings};
 use crate::stats;
+use crate::watchdog::Stall;
 use crate::worker_pool::WorkerPool;
 use crate::workqueue_inner::WorkqueueInner;
 use inflight_sync::Arc;
+use inflight_sync::time::Instant;
 use inflight_topology::{CpuSet, Scope, Topology};
 use std::fmt::{self, Write as _};
 use std::io;
@@ -20,6 +22,10 @@ pub(crate) struct Dump<'a> {
     pub(crate) queues: Vec<Arc<WorkqueueInner>>,
     pub(crate) nice_refused: Option<io::ErrorKind>,
     pub(crate) hogs: Vec<Hog>,
+    pub(crate) other_hogs: u64,
+    /// Of the watchdog's last look, and when that was.
+    pub(crate) stalls: (Instant, Vec<Stall>),
+    pub(crate) now: Instant,
 }
 
 /// The column for a queue's name.
@@ -247,8 +253,15 @@ impl Dump<'_> {
         for queue in &self.queues {
             stats::describe_queue(out, queue)?;
         }
+        let (looked_at, stalls) = &self.stalls;
+        for stall in stalls {
+            writeln!(out, "stall {:?} ago: {stall}", self.now - *looked_at)?;
+        }
         for hog in &self.hogs {
             writeln!(out, "hog {hog}")?;
+        }
+        if self.other_hogs > 0 {
+            writeln!(out, "hog others, found {} times", self.other_hogs)?;
         }
         Ok(())
     }
@@ -260,12 +273,19 @@ fn flags(bh: bool, creating: bool) -> u8 {
     u8::from(bh) | u8::from(creating) << 1
 }
 
-fn type_of(kind: &Kind) -> &'static str {
-    match kind {
-        Kind::Bound => "percpu",
-        Kind::Bh => "bh",
-        Kind::Unbound(attrs) if attrs.is_strict() => "unbound,S",
-        Kind::Unbound(_) => "unbound",
-        Kind::Ordered(_) => "ordered",
-    }
+/// The kernel's word, with `S` for strict, as there, and with `U` for unmanaged.
+fn type_of(kind: &Kind) -> String {
+    let (word, strict) = match kind {
+        Kind::Bound => ("percpu", false),
+        Kind::Bh => ("bh", false),
+        Kind::Unbound(attrs) => ("unbound", attrs.is_strict()),
+        Kind::Ordered(_) => ("ordered", false),
+    };
+    let flags = match (strict, kind.attrs().is_unmanaged()) {
+        (false, false) => "",
+        (true, false) => ",S",
+        (false, true) => ",U",
+        (true, true) => ",SU",
+    };
+    format!("{word}{flags}")
 }

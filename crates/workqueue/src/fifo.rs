@@ -4,11 +4,41 @@
 //! found in constant time: pops come from the head, pushes go to the tail, and between them are
 //! full chunks. Who pops and who pushes touch the same places only when a part changes its role.
 //! An entry that is taken out of the middle leaves a hole; holes at the ends go at once, others
-//! when they are as many as the entries.
+//! when they are as many as the entries. Chunks that have become empty go to the FIFOs of the same
+//! pool that need one, so that what waits now and then allocates nothing the next time.
 
+use crate::trim::trim_ring;
 use std::collections::VecDeque;
 
-const CHUNK: usize = if cfg!(any(loom, test)) { 4 } else { 64 };
+/// Places of a chunk; in tests as many as no `Vec` has by itself.
+const CHUNK: usize = if cfg!(any(loom, test)) { 5 } else { 64 };
+
+/// So many empty chunks are kept: for a thousand entries that come and go.
+const SPARES: usize = 16;
+
+/// Empty chunks, each with room for [`CHUNK`] places.
+#[derive(Debug)]
+pub(crate) struct SpareChunks<T>(Vec<Vec<Option<T>>>);
+
+impl<T> Default for SpareChunks<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T> SpareChunks<T> {
+    fn get(&mut self) -> Vec<Option<T>> {
+        self.0.pop().unwrap_or_else(|| Vec::with_capacity(CHUNK))
+    }
+
+    fn put(&mut self, mut chunk: Vec<Option<T>>) {
+        // A part that has never had an entry has no chunk.
+        if self.0.len() < SPARES && chunk.capacity() >= CHUNK {
+            chunk.clear();
+            self.0.push(chunk);
+        }
+    }
+}
 
 /// A FIFO. Positions are numbers that come round after 2^32.
 #[derive(Debug)]
@@ -26,8 +56,6 @@ pub(crate) struct Fifo<T> {
     head: Vec<Option<T>>,
     /// Each has [`CHUNK`] places.
     full: VecDeque<Vec<Option<T>>>,
-    /// An empty chunk, so that a FIFO of a steady length allocates nothing.
-    spare: Vec<Option<T>>,
 }
 
 impl<T> Default for Fifo<T> {
@@ -40,7 +68,6 @@ impl<T> Default for Fifo<T> {
             gone: 0,
             head: Vec::new(),
             full: VecDeque::new(),
-            spare: Vec::new(),
         }
     }
 }
@@ -56,9 +83,9 @@ impl<T: Copy> Fifo<T> {
 
     /// Returns its position.
     #[inline]
-    pub(crate) fn push_back(&mut self, entry: T) -> u32 {
+    pub(crate) fn push_back(&mut self, entry: T, spares: &mut SpareChunks<T>) -> u32 {
         if self.tail.len() == self.tail.capacity().min(CHUNK) {
-            self.next_tail();
+            self.next_tail(spares);
         }
         self.tail.push(Some(entry));
         let position = self.first.wrapping_add(self.places as u32);
@@ -69,23 +96,21 @@ impl<T: Copy> Fifo<T> {
 
     /// The tail gets room.
     #[cold]
-    fn next_tail(&mut self) {
-        if self.tail.len() < CHUNK {
-            return self.tail.reserve_exact(CHUNK - self.tail.len());
+    fn next_tail(&mut self, spares: &mut SpareChunks<T>) {
+        let full = std::mem::replace(&mut self.tail, spares.get());
+        if !full.is_empty() {
+            self.full.push_back(full);
         }
-        let next = std::mem::take(&mut self.spare);
-        let full = std::mem::replace(&mut self.tail, next);
-        self.full.push_back(full);
-        self.tail.reserve_exact(CHUNK);
     }
 
     /// Returns its position.
-    pub(crate) fn push_front(&mut self, entry: T) -> u32 {
+    pub(crate) fn push_front(&mut self, entry: T, spares: &mut SpareChunks<T>) -> u32 {
         if self.gone == 0 {
             if self.head.len() == CHUNK {
-                let next = std::mem::take(&mut self.spare);
-                self.full
-                    .push_front(std::mem::replace(&mut self.head, next));
+                let full = std::mem::replace(&mut self.head, spares.get());
+                self.full.push_front(full);
+            } else if self.head.capacity() == 0 {
+                self.head = spares.get();
             }
             // Room for more than one: who puts back puts back many.
             let room = CHUNK - self.head.len();
@@ -102,13 +127,18 @@ impl<T: Copy> Fifo<T> {
 
     /// Pops so many entries, which there are: `sink` is given slices of their places.
     #[inline]
-    pub(crate) fn pop_many(&mut self, entries: usize, mut sink: impl FnMut(&[Option<T>])) {
+    pub(crate) fn pop_many(
+        &mut self,
+        entries: usize,
+        mut sink: impl FnMut(&[Option<T>]),
+        spares: &mut SpareChunks<T>,
+    ) {
         let mut left = entries;
         while left > 0 {
             let holes = self.places - self.entries;
             let places = (self.head.len() - self.gone as usize).min(left);
             if places == 0 {
-                self.next_head();
+                self.next_head(spares);
                 continue;
             }
             let slice = &self.head[self.gone as usize..][..places];
@@ -125,13 +155,14 @@ impl<T: Copy> Fifo<T> {
     }
 
     /// The head has no places left: what comes next is the head.
-    fn next_head(&mut self) {
+    fn next_head(&mut self, spares: &mut SpareChunks<T>) {
         self.head.clear();
         self.gone = 0;
         match self.full.pop_front() {
-            Some(next) => self.spare = std::mem::replace(&mut self.head, next),
+            Some(next) => spares.put(std::mem::replace(&mut self.head, next)),
             None => std::mem::swap(&mut self.head, &mut self.tail),
         }
+        trim_ring(&mut self.full, SPARES);
     }
 
     /// So many places of the head are gone.
@@ -174,35 +205,36 @@ impl<T: Copy> Fifo<T> {
     }
 
     /// Takes the entry out that is at a position.
-    pub(crate) fn remove(&mut self, position: u32) -> Option<T> {
+    pub(crate) fn remove(&mut self, position: u32, spares: &mut SpareChunks<T>) -> Option<T> {
         let entry = self.place(position)?.take()?;
         self.entries -= 1;
-        while self.places > 0 && self.first_place().is_none() {
+        while self.places > 0 && self.first_place(spares).is_none() {
             self.pop_places(1);
         }
-        while self.places > 0 && self.last_part().last().is_some_and(Option::is_none) {
-            self.last_part().pop();
+        while self.places > 0 && self.last_part(spares).last().is_some_and(Option::is_none) {
+            self.last_part(spares).pop();
             self.places -= 1;
         }
         Some(entry)
     }
 
     /// The first place, which there is.
-    fn first_place(&mut self) -> Option<T> {
+    fn first_place(&mut self, spares: &mut SpareChunks<T>) -> Option<T> {
         if self.head.len() == self.gone as usize {
-            self.next_head();
+            self.next_head(spares);
         }
         self.head[self.gone as usize]
     }
 
     /// The part that has the last place, which there is.
-    fn last_part(&mut self) -> &mut Vec<Option<T>> {
+    fn last_part(&mut self, spares: &mut SpareChunks<T>) -> &mut Vec<Option<T>> {
         if !self.tail.is_empty() {
             return &mut self.tail;
         }
         match self.full.pop_back() {
             Some(last) => {
-                self.spare = std::mem::replace(&mut self.tail, last);
+                trim_ring(&mut self.full, SPARES);
+                spares.put(std::mem::replace(&mut self.tail, last));
                 &mut self.tail
             }
             None => &mut self.head,
@@ -215,13 +247,15 @@ impl<T: Copy> Fifo<T> {
     }
 
     /// Closes the holes. `moved` is told where each entry is now.
-    pub(crate) fn compact(&mut self, mut moved: impl FnMut(&T, u32)) {
+    pub(crate) fn compact(&mut self, mut moved: impl FnMut(&T, u32), spares: &mut SpareChunks<T>) {
         let old = std::mem::take(self);
         self.first = old.first;
         for entry in old.iter() {
-            let position = self.push_back(*entry);
+            let position = self.push_back(*entry, spares);
             moved(entry, position);
         }
+        let chunks = old.full.into_iter().chain([old.head, old.tail]);
+        chunks.for_each(|chunk| spares.put(chunk));
     }
 }
 
@@ -234,37 +268,40 @@ mod tests {
         /// Against a list of positions and entries.
         #[test]
         fn as_a_plain_list(steps in proptest::collection::vec((0..6u8, 0..40usize), 0..400)) {
-            let mut fifo = Fifo::default();
+            let (mut fifo, mut spares) = (Fifo::default(), SpareChunks::default());
             let mut plain: VecDeque<(u32, u32)> = VecDeque::new();
             let mut next = 0;
             for (step, at) in steps {
                 next += 1;
                 match step {
-                    0 | 1 => plain.push_back((fifo.push_back(next), next)),
-                    2 => plain.push_front((fifo.push_front(next), next)),
+                    0 | 1 => plain.push_back((fifo.push_back(next, &mut spares), next)),
+                    2 => plain.push_front((fifo.push_front(next, &mut spares), next)),
                     3 => {
                         let many = at.min(plain.len());
                         let expected: Vec<_> = plain.drain(..many).map(|p| p.1).collect();
                         let mut popped: Vec<u32> = Vec::new();
-                        fifo.pop_many(many, |places| popped.extend(places.iter().flatten()));
+                        let sink = |places: &[_]| popped.extend(places.iter().flatten());
+                        fifo.pop_many(many, sink, &mut spares);
                         prop_assert_eq!(popped, expected);
                     }
                     4 if !plain.is_empty() => {
                         let (position, entry) = plain[at % plain.len()];
                         prop_assert_eq!(fifo.at(position), Some(&entry));
-                        prop_assert_eq!(fifo.remove(position), Some(entry));
+                        prop_assert_eq!(fifo.remove(position, &mut spares), Some(entry));
                         prop_assert_eq!(fifo.at(position), None, "it is gone");
                         plain.remove(at % plain.len());
                     }
                     _ if fifo.has_holes() => fifo.compact(|entry, position| {
                         let of = plain.iter_mut().find(|p| p.1 == *entry).expect("it is there");
                         of.0 = position;
-                    }),
+                    }, &mut spares),
                     _ => {}
                 }
                 prop_assert_eq!(fifo.len(), plain.len());
                 prop_assert_eq!(fifo.front().copied(), plain.front().map(|p| p.1));
                 prop_assert!(fifo.iter().copied().eq(plain.iter().map(|p| p.1)));
+                prop_assert!(fifo.full.iter().all(|chunk| chunk.len() == CHUNK));
+                prop_assert!(spares.0.iter().all(|chunk| chunk.capacity() >= CHUNK));
             }
         }
     }
@@ -272,34 +309,37 @@ mod tests {
     /// What a burst of entries that are put back needed does not stay, nor what a burst of others
     /// did.
     #[test]
-    fn an_empty_fifo_keeps_three_chunks() {
-        let mut fifo = Fifo::default();
+    fn an_empty_fifo_keeps_two_chunks_and_the_pool_some() {
+        let (mut fifo, mut spares) = (Fifo::default(), SpareChunks::default());
         for n in 0..1_000 {
-            fifo.push_front(n);
-            fifo.push_back(n);
+            fifo.push_front(n, &mut spares);
+            fifo.push_back(n, &mut spares);
         }
-        fifo.pop_many(2_000, |_| ());
+        fifo.pop_many(2_000, |_| (), &mut spares);
         // The parts change their roles.
         for n in 0..10 {
-            fifo.push_back(n);
-            fifo.pop_many(1, |_| ());
+            fifo.push_back(n, &mut spares);
+            fifo.pop_many(1, |_| (), &mut spares);
         }
-        let places = [&fifo.head, &fifo.tail, &fifo.spare].map(Vec::capacity);
-        assert!(places.iter().all(|&places| places <= CHUNK), "{places:?}");
-        assert_eq!(fifo.full.len(), 0);
+        let mut parts = [&fifo.head, &fifo.tail].into_iter().chain(&spares.0);
+        assert!(parts.all(|part| part.capacity() <= CHUNK));
+        assert_eq!((fifo.full.len(), spares.0.len()), (0, SPARES));
+        let room = fifo.full.capacity();
+        assert!(room < 2 * SPARES, "room for {room}");
     }
 
     #[test]
     fn a_loop_that_queues_and_cancels_keeps_no_memory() {
-        let mut fifo = Fifo::default();
-        fifo.push_back(0);
-        let mut last = fifo.push_back(1);
+        let (mut fifo, mut spares) = (Fifo::default(), SpareChunks::default());
+        fifo.push_back(0, &mut spares);
+        let mut last = fifo.push_back(1, &mut spares);
         for n in 2..10_000 {
-            let position = fifo.push_back(n);
-            assert_eq!(fifo.remove(last), Some(n - 1));
+            let position = fifo.push_back(n, &mut spares);
+            assert_eq!(fifo.remove(last, &mut spares), Some(n - 1));
             last = position;
             if fifo.has_holes() {
-                fifo.compact(|entry, position| last = if *entry == n { position } else { last });
+                let moved = |entry: &_, position| last = if *entry == n { position } else { last };
+                fifo.compact(moved, &mut spares);
             }
             assert!(fifo.places <= 2 * fifo.entries + CHUNK + 1);
         }

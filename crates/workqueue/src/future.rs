@@ -10,13 +10,14 @@
 use crate::cancel;
 use crate::current;
 use crate::error::{JoinError, PanicPayload, QueueError};
-use crate::item::{ReusableRef, Run};
+use crate::item::{Name, ReusableRef, Run};
 use crate::join_handle::{FutureOutcome, JoinHandle};
 use crate::panics::{caught, contained};
 use crate::workqueue::Workqueue;
 use crate::workqueue_inner::Origin;
+use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_sync::wait::Notify;
-use inflight_sync::{Arc, Mutex, Weak};
+use inflight_sync::{Arc, Mutex, Weak, cpu};
 use std::any::type_name;
 use std::future::Future;
 use std::mem;
@@ -24,6 +25,9 @@ use std::ops::ControlFlow;
 use std::panic::resume_unwind;
 use std::pin::Pin;
 use std::task::{Context, Poll, Wake, Waker};
+
+/// The number of no CPU.
+const NOWHERE: usize = usize::MAX;
 
 /// From a wake until the poll that follows: the task.
 type Woken<F> = Mutex<Option<Arc<Task<F>>>>;
@@ -34,6 +38,8 @@ struct Task<F: Future> {
     woken: Arc<Woken<F>>,
     state: Mutex<State<F>>,
     outcome: Arc<Outcome<F::Output>>,
+    /// The CPU on which it was polled last; none before. Relaxed: a hint.
+    polled_on: AtomicUsize,
 }
 
 /// What a handle has.
@@ -51,15 +57,18 @@ enum State<F> {
 }
 
 /// What the item runs.
-struct Polls<F: Future>(Arc<Woken<F>>);
+struct Polls<F: Future> {
+    name: Option<Name>,
+    woken: Arc<Woken<F>>,
+}
 
 impl<F> Run for Polls<F>
 where
     F: Future + Send + 'static,
     F::Output: Send,
 {
-    fn name(&self) -> &str {
-        Self::function()
+    fn own_name(&self) -> Option<&str> {
+        self.name.as_deref()
     }
 
     fn function() -> &'static str {
@@ -67,7 +76,7 @@ where
     }
 
     fn run(&self) -> ControlFlow<()> {
-        let task = self.0.lock().take();
+        let task = self.woken.lock().take();
         // Nobody there: the poll before has seen what this wake was for.
         if let Some(Err(payload)) = task.map(Task::poll) {
             // As the item's panic it is counted.
@@ -95,6 +104,9 @@ where
                 }
             }
         };
+        if self.queue.inner().wake_rules().is_some() {
+            self.polled_on.store(cpu::current(), Ordering::Relaxed);
+        }
         let waker = Waker::from(self.clone());
         let result = caught(|| future.as_mut().poll(&mut Context::from_waker(&waker)));
         let mut panicked = None;
@@ -111,7 +123,7 @@ where
             }
             Ok(Poll::Ready(value)) => Ok(value),
             Err(payload) => {
-                let payload = PanicPayload::new(type_name::<F>().into(), payload);
+                let payload = PanicPayload::new(self.item.name().to_owned().into(), payload);
                 panicked = Some(payload.message().map(str::to_owned));
                 Err(JoinError::Panicked(payload))
             }
@@ -158,11 +170,22 @@ where
     fn submit(self: Arc<Self>, origin: Origin) -> Result<(), QueueError> {
         let (queue, item) = (self.queue.clone(), self.item.clone());
         let woken = self.woken.clone();
+        let waker = queue.inner().here();
+        let cpu = self.place(waker);
         let before = woken.lock().replace(self);
         // The same task: it is only counted down.
         drop(before);
-        let inner = queue.inner();
-        inner.queue_from(&item, inner.here(), origin).map(drop)
+        queue.inner().queue_from(&item, cpu, origin).map(drop)
+    }
+
+    /// The CPU for the next poll.
+    fn place(&self, waker: usize) -> usize {
+        let inner = self.queue.inner();
+        if inner.wake_rules().is_none() {
+            return waker;
+        }
+        let previous = self.polled_on.load(Ordering::Relaxed);
+        inner.place(waker, if previous == NOWHERE { waker } else { previous })
     }
 
     /// As `submit`, and ends the future if that is refused. Returns the refusal.
@@ -288,14 +311,22 @@ impl Unfinished {
     }
 }
 
-/// Polls a future on a queue. Returns why it was refused, too.
-pub(crate) fn spawn<F>(queue: &Workqueue, future: F) -> (JoinHandle<F::Output>, Option<QueueError>)
+/// Polls a future on a queue, with the name that its user has given it. Returns why it was refused,
+/// too.
+pub(crate) fn spawn<F>(
+    queue: &Workqueue,
+    name: Option<Name>,
+    future: F,
+) -> (JoinHandle<F::Output>, Option<QueueError>)
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
     let woken = Arc::new(Mutex::new(None));
-    let item = ReusableRef::new(Polls(woken.clone()));
+    let item = ReusableRef::new(Polls {
+        name,
+        woken: woken.clone(),
+    });
     let outcome = Arc::new(Outcome::default());
     let task = Arc::new(Task {
         item: item.clone(),
@@ -303,6 +334,7 @@ where
         woken,
         state: Mutex::new(State::Waiting(Box::pin(future))),
         outcome: outcome.clone(),
+        polled_on: AtomicUsize::new(NOWHERE),
     });
     let weak = Arc::downgrade(&task);
     queue.inner().unfinished.add(weak.clone());

@@ -1,5 +1,6 @@
 //! Functions that have been found to compute for long on a bound queue.
 
+use crate::busy_worker::BusyWorker;
 use crate::reporter::Reporter;
 use crate::system_shared::SystemShared;
 use inflight_sync::{Arc, Mutex};
@@ -7,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-/// So many functions are remembered; further ones are not.
+/// So many functions are remembered; further ones are counted together.
 const FUNCTIONS: usize = 128;
 
 /// A function that has been found to compute for longer than the
@@ -26,48 +27,58 @@ const FUNCTIONS: usize = 128;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Hog {
-    /// The type of its function.
-    pub item: String,
-    /// The queue that it came through last.
-    pub queue: String,
-    /// How often it was found.
+    /// Its type.
+    pub function: &'static str,
+    /// How often it was found, under whatever names.
     pub count: u64,
-    /// The thread that ran it last, if threads have numbers.
-    pub thread: Option<u32>,
-    /// How much CPU time that run had used when it was found.
+    /// How much CPU time the item that was found last had used by then.
     pub used: Duration,
-    /// Where the kernel says that the thread was, if it says so.
-    pub stack: Option<String>,
+    /// That item, and the worker that ran it.
+    pub worker: BusyWorker,
 }
 
 impl fmt::Display for Hog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
-            item,
-            queue,
+            function,
             count,
             used,
-            ..
+            worker,
         } = self;
         write!(
             f,
-            "{item} of {queue} used {used:?} of CPU time, found {count} times"
-        )?;
-        if let Some(thread) = self.thread {
-            write!(f, ", thread {thread}")?;
-        }
-        if let Some(stack) = &self.stack {
-            write!(f, "\n{stack}")?;
-        }
-        Ok(())
+            "{function} used {used:?} of CPU time, found {count} times, the last time:\n  {worker}"
+        )
     }
 }
 
 pub(crate) type OnHog = Arc<dyn Fn(&Hog) + Send + Sync>;
 
-/// What has been found, by function.
+/// What has been found.
+#[derive(Default)]
+struct Found {
+    by_function: BTreeMap<usize, Hog>,
+    /// How often functions were for which there was no room.
+    others: u64,
+}
+
+impl Found {
+    /// A function has been found once more. `None` if there is no room for it.
+    fn note(&mut self, function: usize, hog: Hog) -> Option<Hog> {
+        let before = self.by_function.get(&function).map(|before| before.count);
+        if before.is_none() && self.by_function.len() >= FUNCTIONS {
+            self.others += 1;
+            return None;
+        }
+        let count = before.unwrap_or(0) + 1;
+        let now = Hog { count, ..hog };
+        self.by_function.insert(function, now.clone());
+        Some(now)
+    }
+}
+
 pub(crate) struct Hogs {
-    found: Mutex<BTreeMap<usize, Hog>>,
+    found: Mutex<Found>,
     /// Who is told, and from which count on.
     on_hog: Option<(u64, OnHog)>,
 }
@@ -88,17 +99,8 @@ impl Hogs {
 
     /// A function has been found once more.
     pub(crate) fn found(&self, shared: &Arc<SystemShared>, function: usize, hog: Hog) {
-        let now = {
-            let mut found = self.found.lock();
-            if found.len() >= FUNCTIONS && !found.contains_key(&function) {
-                return;
-            }
-            let count = found.get(&function).map_or(0, |before| before.count) + 1;
-            let now = Hog { count, ..hog };
-            found.insert(function, now.clone());
-            now
-        };
-        if let Some((first, on_hog)) = &self.on_hog {
+        let now = self.found.lock().note(function, hog);
+        if let (Some(now), Some((first, on_hog))) = (now, &self.on_hog) {
             if is_due(now.count, *first) {
                 let on_hog = on_hog.clone();
                 let reporter: &Reporter = &shared.reporter;
@@ -109,15 +111,41 @@ impl Hogs {
 
     /// All of them, those found most often first.
     pub(crate) fn all(&self) -> Vec<Hog> {
-        let mut all: Vec<_> = self.found.lock().values().cloned().collect();
-        all.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.item.cmp(&b.item)));
+        let mut all: Vec<_> = self.found.lock().by_function.values().cloned().collect();
+        all.sort_by_key(|hog| (std::cmp::Reverse(hog.count), hog.function));
         all
+    }
+
+    /// How often functions were found for which there was no room.
+    pub(crate) fn others(&self) -> u64 {
+        self.found.lock().others
     }
 }
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
-    use super::is_due;
+    use super::*;
+
+    /// A program may have any number of functions, and names of items, the table has not.
+    #[test]
+    fn what_finds_no_room_is_counted() {
+        let mut found = Found::default();
+        let hog = |seconds| Hog {
+            function: "f",
+            count: 0,
+            used: Duration::from_secs(seconds),
+            worker: BusyWorker::default(),
+        };
+        for function in 0..FUNCTIONS {
+            assert!(found.note(function, hog(1)).is_some());
+        }
+        for function in [FUNCTIONS, FUNCTIONS + 1, FUNCTIONS] {
+            assert_eq!(found.note(function, hog(2)), None);
+        }
+        let again = found.note(7, hog(3)).unwrap();
+        assert_eq!((again.used.as_secs(), again.count), (3, 2));
+        assert_eq!((found.by_function.len(), found.others), (FUNCTIONS, 3));
+    }
 
     #[test]
     fn reports_become_rare() {

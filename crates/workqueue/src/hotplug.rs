@@ -71,7 +71,7 @@ impl SystemInner {
         let machine_changed = new.topology.version() != settings.topology.version()
             || new.topology != settings.topology;
         if machine_changed {
-            *self.shared().now.lock() = new.topology.clone();
+            self.shared().set_machine(&new.topology);
         }
         let unbound_cpus = new.unbound_cpus();
         let cpus_changed = *self.shared().unbound_cpus.lock() != unbound_cpus;
@@ -108,11 +108,16 @@ impl SystemShared {
         let has = |topology: &Topology| {
             topology.possible().contains(cpu) || topology.cpus().contains(cpu)
         };
-        has(&self.topology) || has(&self.now.lock())
+        has(&self.topology) || has(self.machine())
     }
 
     /// The machine as it is now.
-    pub(crate) fn machine(&self) -> Topology {
-        self.now.lock().clone()
+    pub(crate) fn machine(&self) -> &Topology {
+        self.now.current()
+    }
+
+    fn set_machine(&self, machine: &Topology) {
+        let same = |other: &Topology| other.version() == machine.version() && other == machine;
+        self.now.replace(same, || machine.clone());
     }
 }

@@ -22,11 +22,11 @@ const COMPUTES: Duration = Duration::from_micros(500);
 
 /// What has been found out about functions. A hint: two that share a slot are taken for one, which
 /// costs a little order on the CPU and loses nothing, and so do counts that race.
-pub(crate) struct KnownBlockers(Box<[AtomicU16]>);
+pub(crate) struct KnownBlockers(Box<[AtomicU16; SLOTS]>);
 
 impl Default for KnownBlockers {
     fn default() -> Self {
-        Self((0..SLOTS).map(|_| AtomicU16::new(0)).collect())
+        Self(Box::new(std::array::from_fn(|_| AtomicU16::new(0))))
     }
 }
 

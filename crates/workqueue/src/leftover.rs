@@ -57,7 +57,7 @@ impl Leftover {
     }
 
     /// Whether the caller was one of the system's own workers, or inside a
-    /// [`call`](crate::Workqueue::call), whose end cannot be waited for.
+    /// [`call_blocking`](crate::Workqueue::call_blocking), whose end cannot be waited for.
     ///
     /// ```
     /// # use inflight_workqueue::WorkqueueSystem;

@@ -112,6 +112,7 @@ mod load_hint;
 mod model_support;
 mod nr_active;
 mod panics;
+mod placement;
 mod pool_attrs;
 mod pool_core;
 mod pwq;
@@ -124,6 +125,7 @@ mod worker;
 mod worker_pool;
 
 // What is watched and told.
+mod busy_worker;
 mod cpu_time;
 mod dump;
 mod hog;
@@ -133,11 +135,13 @@ mod metrics;
 mod reporter;
 mod sampler;
 mod trace;
+mod trim;
 mod watchdog;
 
 pub use attrs::{Attrs, Concurrency, Kind};
 pub use bh::{BH_BUDGET, BH_PATIENCE, BhPoller, Polled};
 pub use builder::SystemBuilder;
+pub use busy_worker::{BusyWorker, set_worker_desc};
 pub use completion::Wait;
 pub use current::blocking;
 pub use current_work::{CurrentItem, current_item, current_work};
@@ -153,7 +157,7 @@ pub use join_handle::JoinHandle;
 pub use leftover::Leftover;
 pub use stats::WorkqueueStats;
 pub use system::WorkqueueSystem;
-pub use trace::{TraceEvent, TraceRecord, TraceStep};
+pub use trace::{RecordedTrace, TraceEvent, TraceRecord, TraceStep};
 pub use watchdog::{Stall, touch_watchdog};
 pub use work::{Modified, Queued, Work};
 pub use work_item::WorkItem;

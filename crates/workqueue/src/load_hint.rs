@@ -144,6 +144,26 @@ mod tests {
         }
     }
 
+    /// A mean comes to what is seen again and again, but for what a division leaves, and never
+    /// passes it: from below as from above.
+    #[test]
+    fn a_mean_follows() {
+        let mut mean = Lately::default();
+        let mut follow = |ns: u64| {
+            for _ in 0..200 {
+                let before = mean.ns();
+                mean.note(ns, 20);
+                let (low, high) = (before.min(ns), before.max(ns));
+                assert!((low..=high).contains(&mean.ns()), "{before}, {ns}");
+            }
+            mean.ns()
+        };
+        assert!((4_900..=5_000).contains(&follow(5_000)));
+        assert!((1_000..=1_100).contains(&follow(1_000)));
+        mean.note(3_000, 2);
+        assert!((2_000..=2_050).contains(&mean.ns()), "half of it is new");
+    }
+
     /// More than there is room for does not spill over.
     #[test]
     fn a_hint_of_too_much_says_much() {

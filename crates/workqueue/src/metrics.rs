@@ -23,7 +23,7 @@ macro_rules! counter_of {
 }
 
 /// What only grows.
-const COUNTERS: [Counter; 15] = [
+const COUNTERS: [Counter; 16] = [
     counter_of!(queued, "items queued"),
     counter_of!(started, "runs that have begun"),
     counter_of!(completed, "runs that have ended"),
@@ -35,7 +35,10 @@ const COUNTERS: [Counter; 15] = [
     ),
     counter_of!(cm_wakeups, "workers brought because an item blocked"),
     counter_of!(found_asleep, "items found asleep that had not said so"),
-    counter_of!(cpu_intensive, "items found to compute for long"),
+    counter_of!(
+        cpu_intensive,
+        "items of bound queues found to compute for long"
+    ),
     counter_of!(maydays, "calls of the rescuer"),
     counter_of!(rescued, "items that the rescuer has run"),
     counter_of!(
@@ -49,6 +52,10 @@ const COUNTERS: [Counter; 15] = [
     counter_of!(
         repatriated,
         "workers moved back to their group for items of the queue"
+    ),
+    counter_of!(
+        placed,
+        "items that wake rules have put on another CPU than the one before"
     ),
     (
         "inflight_workqueue_cpu_microseconds_total",
@@ -74,6 +81,7 @@ const GAUGES: [(&str, &str); 6] = [
     (TARGET, "how many workers of a pool may run at once"),
 ];
 
+const HOGS: &str = "inflight_workqueue_hogs_total";
 const ACTIVE: &str = "inflight_workqueue_active";
 const INACTIVE: &str = "inflight_workqueue_inactive";
 const MAX_ACTIVE: &str = "inflight_workqueue_max_active";
@@ -121,9 +129,9 @@ impl WorkqueueSystem {
     /// are now. To be called before figures are collected: by the handler of a scrape, or every few
     /// seconds. Between two calls nothing is counted that would not be counted anyway.
     ///
-    /// Queues of the same name are added up. The names, each with the label `queue` or `pool`,
-    /// stand in `docs/metrics.md`; [`describe_metrics`](WorkqueueSystem::describe_metrics) tells
-    /// them to the recorder.
+    /// Queues of the same name are added up. The names, each with the label `queue`, `pool` or
+    /// `function` (at most 129 of them), stand in `docs/metrics.md`;
+    /// [`describe_metrics`](WorkqueueSystem::describe_metrics) tells them to the recorder.
     ///
     /// ```
     /// # use inflight_workqueue::WorkqueueSystem;
@@ -164,6 +172,13 @@ impl WorkqueueSystem {
             gauge!(READY, "pool" => name.clone()).set(level(report.ready));
             gauge!(TARGET, "pool" => name).set(level(report.target));
         }
+        let mut hogs = BTreeMap::from([("others", self.other_hogs())]);
+        for hog in self.hogs() {
+            *hogs.entry(hog.function).or_default() += hog.count;
+        }
+        for (function, count) in hogs {
+            counter!(HOGS, "function" => function).absolute(count);
+        }
     }
 
     /// Tells the recorder what the figures are and their units. Once, after the recorder has been
@@ -176,6 +191,7 @@ impl WorkqueueSystem {
         for (name, unit, what, _) in COUNTERS {
             describe_counter!(name, unit, what);
         }
+        describe_counter!(HOGS, Unit::Count, "items found to compute for long");
         for (name, what) in GAUGES {
             describe_gauge!(name, Unit::Count, what);
         }

@@ -18,7 +18,10 @@ pub struct ManualPool(Arc<WorkerPool>);
 
 impl Workqueue {
     /// The pool where items run that are queued on that CPU, from now on without workers.
-    #[must_use]
+    #[allow(
+        clippy::must_use_candidate,
+        reason = "a model may let others run its items"
+    )]
     pub fn manual_pool(&self, cpu: usize) -> ManualPool {
         let pwq = self.inner().pwq_of(cpu).expect("the queue has not gone");
         pwq.pool().set_manual();
@@ -47,7 +50,7 @@ impl ManualPool {
         let context = Context::guest(pool.clone(), me, shared.clone(), None);
         let mut state = pool.lock();
         state.core.set_batching(most > 1);
-        let taken = state.take(me, &shared.batch);
+        let taken = state.take(me, &shared.batch).entries;
         let room = if most > 1 { most as u64 } else { 0 };
         context.begin_batch(shared.batch.next(), room);
         pool.unlock(state, false);

@@ -9,6 +9,7 @@ mod limit;
 
 pub use limit::Limit;
 
+use crate::trim::trim_ring;
 use inflight_sync::Mutex;
 use inflight_sync::asym::fence_after_rmw;
 use inflight_sync::atomic::{AtomicUsize, Ordering, fence};
@@ -16,6 +17,9 @@ use std::collections::VecDeque;
 
 /// Names a pwq for those that have no pointer to it.
 pub type PwqId = u32;
+
+/// So many pwqs wait again and again without an allocation.
+const ROOM: usize = 64;
 
 /// A limit for the batches of several pwqs.
 #[derive(Debug)]
@@ -91,6 +95,7 @@ impl NrActive {
             return None;
         }
         let pwq = pending.pop_front();
+        trim_ring(&mut pending, ROOM);
         self.waiting.store(pending.len(), Ordering::Relaxed);
         pwq
     }
@@ -101,6 +106,7 @@ impl NrActive {
         let at = pending.iter().position(|p| *p == pwq);
         if let Some(at) = at {
             pending.remove(at);
+            trim_ring(&mut pending, ROOM);
             self.waiting.store(pending.len(), Ordering::Relaxed);
         }
         at.is_some()
@@ -164,5 +170,30 @@ pub const fn default_min_active(max_active: usize) -> usize {
         max_active
     } else {
         FLOOR
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_list_of_those_who_wait_leaves_no_memory() {
+        let limit = NrActive::new(1);
+        assert!(limit.acquire(0));
+        for forgets in [false, true] {
+            for pwq in 1..1_000 {
+                assert!(!limit.acquire(pwq));
+            }
+            for pwq in 1..1_000 {
+                if forgets {
+                    assert!(limit.forget(pwq));
+                } else {
+                    assert_eq!(limit.release(), Some(pwq));
+                }
+            }
+            let room = limit.pending.lock().capacity();
+            assert!(room < 100, "room for {room}");
+        }
     }
 }

@@ -91,6 +91,11 @@ impl PoolAttrs {
         }
     }
 
+    /// For bound and BH queues.
+    pub(crate) fn is_of_one_cpu(&self) -> bool {
+        matches!(self.cpus, Cpus::One(_))
+    }
+
     /// Its workers and those of other pools may help each other: its CPUs are not all that its
     /// queues may use.
     pub(crate) fn may_have_siblings(&self) -> bool {

@@ -10,18 +10,21 @@
 //!   known to compute for long. While it is below the target and work is listed, a worker is
 //!   brought.
 
+use crate::fifo::SpareChunks;
 use crate::flush_colour::FlushNumber;
 use crate::nr_active::{Limit, NrActive, PwqId};
+use crate::trim::trim_table;
 use inflight_sync::Arc;
-use std::collections::VecDeque;
 
 mod pwq_state;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 mod workers;
+mod worklist;
 
 pub(crate) use pwq_state::PwqState;
 pub use workers::{ASLEEP, BLOCKED, INTENSIVE, WakeAction, WorkerId, WorkerPhase, Workers};
+use worklist::Worklist;
 
 /// A pwq of one pool.
 pub type PwqIndex = u32;
@@ -64,7 +67,7 @@ pub struct PoolCore<T> {
     /// What an item takes, in ns: a moving average.
     service_ns: u64,
     pwqs: Vec<Option<PwqState<T>>>,
-    worklist: VecDeque<PwqIndex>,
+    worklist: Worklist,
     deferred: Vec<Deferred>,
     /// Its workers.
     pub workers: Workers,
@@ -74,6 +77,8 @@ pub struct PoolCore<T> {
     taken: u64,
     /// The pwqs that the last of them has left empty.
     emptied: Vec<PwqIndex>,
+    /// For the FIFOs of all pwqs.
+    spares: SpareChunks<T>,
 }
 
 impl<T: PoolItem> PoolCore<T> {
@@ -82,13 +87,14 @@ impl<T: PoolItem> PoolCore<T> {
     pub fn new(target: usize) -> Self {
         Self {
             pwqs: Vec::new(),
-            worklist: VecDeque::new(),
+            worklist: Worklist::new(),
             listed: 0,
             workers: Workers::new(target),
             service_ns: 1_000,
             batching: false,
             taken: 0,
             emptied: Vec::new(),
+            spares: SpareChunks::default(),
             deferred: Vec::new(),
         }
     }
@@ -121,6 +127,7 @@ impl<T: PoolItem> PoolCore<T> {
             // If it is not there any more, whoever carries its slot finds no pwq and passes it on.
             let _ = nr_active.forget(pwq.id);
         }
+        trim_table(&mut self.pwqs);
     }
 
     #[inline]
@@ -135,8 +142,8 @@ impl<T: PoolItem> PoolCore<T> {
 
     /// What is to be done once the lock has been released.
     #[inline]
-    pub fn take_deferred(&mut self) -> Vec<Deferred> {
-        std::mem::take(&mut self.deferred)
+    pub fn drain_deferred(&mut self) -> impl Iterator<Item = Deferred> + '_ {
+        self.deferred.drain(..)
     }
 
     #[inline]
@@ -147,11 +154,11 @@ impl<T: PoolItem> PoolCore<T> {
     /// *queue*: an entry at the end of a pwq. Returns whether the pwq is busy by that, and counted.
     #[inline]
     pub fn push(&mut self, index: PwqIndex, mut item: T) -> bool {
-        let pwq = self.pwq_mut(index);
+        let pwq = self.pwqs[index as usize].as_mut().expect("it is there");
         let first = pwq.counted && pwq.colours.in_flight() == 0;
         item.set_colour(pwq.colours.enter());
         pwq.counters.queued += 1;
-        item.set_position(pwq.fifo.push_back(item));
+        item.set_position(pwq.fifo.push_back(item, &mut self.spares));
         if pwq.listed {
             self.listed += 1;
         } else {
@@ -162,8 +169,8 @@ impl<T: PoolItem> PoolCore<T> {
 
     /// An entry that had been taken goes back to the head, counted as it is.
     pub fn put_back(&mut self, index: PwqIndex, item: T) {
-        let pwq = self.pwq_mut(index);
-        item.set_position(pwq.fifo.push_front(item));
+        let pwq = self.pwqs[index as usize].as_mut().expect("it is there");
+        item.set_position(pwq.fifo.push_front(item, &mut self.spares));
         if pwq.listed {
             self.listed += 1;
         } else {
@@ -184,7 +191,7 @@ impl<T: PoolItem> PoolCore<T> {
         pwq.listed = true;
         let entries = pwq.fifo.len();
         self.listed += entries;
-        self.worklist.push_back(index);
+        self.list_last(index);
     }
 
     /// A pwq that has become empty, frozen or plugged goes off the worklist.
@@ -195,7 +202,7 @@ impl<T: PoolItem> PoolCore<T> {
         }
         let entries = pwq.fifo.len();
         self.listed -= entries;
-        self.worklist.retain(|listed| *listed != index);
+        self.unlink(index);
         self.release_slot(index);
     }
 
@@ -257,7 +264,7 @@ impl<T: PoolItem> PoolCore<T> {
         let mut room = self.room();
         let mut taken = 0;
         while taken < room {
-            let Some(&index) = self.worklist.front() else {
+            let Some(index) = self.first_listed() else {
                 break;
             };
             let pwq = self.pwqs[index as usize].as_mut().expect("it is there");
@@ -272,7 +279,8 @@ impl<T: PoolItem> PoolCore<T> {
                 // Who waits for the slot has it after each item.
                 (entries, room) = (1, taken + 1);
             }
-            pwq.fifo.pop_many(entries, |places| sink(index, places));
+            let sink = |places: &_| sink(index, places);
+            pwq.fifo.pop_many(entries, sink, &mut self.spares);
             taken += entries;
             self.listed -= entries;
             self.pass(worker, index);
@@ -285,7 +293,7 @@ impl<T: PoolItem> PoolCore<T> {
     /// the batch has one already; what is left waits behind the other pwqs.
     #[inline]
     fn pass(&mut self, worker: WorkerId, index: PwqIndex) {
-        self.worklist.pop_front();
+        self.unlink(index);
         let pwq = self.pwqs[index as usize].as_mut().expect("it is there");
         let has_more = !pwq.fifo.is_empty();
         if !has_more {
@@ -294,7 +302,7 @@ impl<T: PoolItem> PoolCore<T> {
         let held = &mut self.workers.get_mut(worker).held;
         if held.contains(&index) {
             if has_more {
-                self.worklist.push_back(index);
+                self.list_last(index);
             } else {
                 pwq.listed = false;
                 self.release_slot(index);
@@ -307,7 +315,7 @@ impl<T: PoolItem> PoolCore<T> {
         pwq.listed = false;
         if has_more && pwq.acquire_slot() {
             pwq.listed = true;
-            self.worklist.push_back(index);
+            self.list_last(index);
         } else if has_more {
             self.listed -= pwq.fifo.len();
         }
@@ -374,8 +382,8 @@ impl<T: PoolItem> PoolCore<T> {
 
     /// *put back*: the entry that was parked goes to the head, and its slot with it.
     pub(crate) fn unpark(&mut self, index: PwqIndex, item: T) {
-        let pwq = self.pwq_mut(index);
-        item.set_position(pwq.fifo.push_front(item));
+        let pwq = self.pwqs[index as usize].as_mut().expect("it is there");
+        item.set_position(pwq.fifo.push_front(item, &mut self.spares));
         if pwq.listed {
             self.listed += 1;
             self.release_slot(index);
@@ -428,11 +436,12 @@ impl<T: PoolItem> PoolCore<T> {
 
     /// *cancel*: takes an entry that stands there out of the FIFO.
     pub(crate) fn remove(&mut self, index: PwqIndex, position: u32) {
-        let pwq = self.pwq_mut(index);
-        let entry = pwq.fifo.remove(position).expect("it stands there");
+        let pwq = self.pwqs[index as usize].as_mut().expect("it is there");
+        let entry = pwq.fifo.remove(position, &mut self.spares);
+        let entry = entry.expect("it stands there");
         if pwq.fifo.has_holes() {
-            pwq.fifo
-                .compact(|entry, position| entry.set_position(position));
+            let moved = |entry: &T, position| entry.set_position(position);
+            pwq.fifo.compact(moved, &mut self.spares);
         }
         let (listed, empty) = (pwq.listed, pwq.fifo.is_empty());
         self.listed -= usize::from(listed);
@@ -453,25 +462,30 @@ impl<T: PoolItem> PoolCore<T> {
     /// nobody either, unless `now`.
     #[inline]
     pub fn need_worker(&mut self, now: bool) -> WakeAction {
-        if self.listed <= self.workers.nr_takers() || self.workers.are_enough() {
-            return WakeAction::None;
+        if self.needs_worker(now) {
+            self.workers.wake_or_create()
+        } else {
+            WakeAction::None
         }
-        if !now && self.workers.nr_running() > 0 && !self.is_worth_a_wake() {
-            return WakeAction::None;
-        }
-        self.workers.wake_or_create()
+    }
+
+    /// Whether that is somebody.
+    #[inline]
+    pub(crate) fn needs_worker(&self, now: bool) -> bool {
+        let waits = self.listed > self.workers.nr_takers() && !self.workers.are_enough();
+        waits && (now || self.workers.nr_running() == 0 || self.is_worth_a_wake())
     }
 
     /// Whether listed work waits for workers that run.
     #[must_use]
     pub fn has_waiting(&self) -> bool {
-        !self.worklist.is_empty()
+        self.first_listed().is_some()
     }
 
     /// Entries that workers could run now, if there were enough: no more of a pwq than it has
     /// slots.
     pub(crate) fn ready(&self) -> usize {
-        let listed = self.worklist.iter().map(|index| self.pwq(*index));
+        let listed = self.worklist().map(|index| self.pwq(index));
         listed
             .map(|pwq| pwq.fifo.len().min(1 + pwq.free_slots()))
             .sum()
@@ -511,15 +525,10 @@ impl<T: PoolItem> PoolCore<T> {
 
     /// A pwq on the worklist is next.
     pub(crate) fn bring_to_front(&mut self, index: PwqIndex) {
-        if let Some(at) = self.worklist.iter().position(|listed| *listed == index) {
-            self.worklist.remove(at);
-            self.worklist.push_front(index);
+        if self.pwq(index).listed {
+            self.unlink(index);
+            self.list_first(index);
         }
-    }
-
-    /// The pwqs that wait for a worker, in their turn.
-    pub(crate) fn worklist(&self) -> impl Iterator<Item = PwqIndex> {
-        self.worklist.iter().copied()
     }
 
     /// A flush of a pwq begins. `None`: there is nothing to wait for.

@@ -11,6 +11,7 @@ use crate::workqueue_inner::WorkqueueInner;
 use inflight_sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use inflight_sync::registry::Registry;
 use inflight_sync::{Arc, Mutex, MutexGuard, Weak};
+use smallvec::SmallVec;
 
 /// Entries wait in its FIFO.
 const QUEUED: u8 = 1;
@@ -224,7 +225,7 @@ impl Pwq {
 
     /// Flushes below that number are over.
     pub(crate) fn flushed(&self, over: FlushNumber) {
-        let mut done = Vec::new();
+        let mut done = SmallVec::<[Arc<Completion>; 4]>::new();
         self.flushes.lock().retain(|(number, flush)| {
             let waits = *number >= over;
             if !waits {

@@ -40,6 +40,8 @@ struct Memory {
     watched: BTreeMap<usize, Watched>,
     period: Duration,
     quiet: u32,
+    /// Room for those that are looked at.
+    candidates: Vec<Candidate>,
 }
 
 struct Watched {
@@ -72,21 +74,23 @@ impl Sampler {
     /// One look at the pool. Returns when to look again, `None` if that is not needed.
     pub(crate) fn look(&self, pool: &Arc<WorkerPool>, sampling: Sampling) -> Option<Duration> {
         let mut memory = self.0.lock();
-        let Some(candidates) = pool.candidates() else {
+        let mut candidates = std::mem::take(&mut memory.candidates);
+        if !pool.candidates(&mut candidates) {
+            memory.candidates = candidates;
             memory.quiet += 1;
             if memory.quiet > QUIET_LOOKS && pool.end_watch() {
                 *memory = Memory::default();
                 return None;
             }
             return Some(SLOW);
-        };
+        }
         memory.quiet = 0;
         let mut verdicts = Vec::new();
         if memory.watched.len() + candidates.len() > MAX_OPEN {
             let is_candidate = |worker| candidates.iter().any(|s| s.worker == worker);
             memory.watched.retain(|worker, _| is_candidate(*worker));
         }
-        for candidate in candidates {
+        for candidate in candidates.drain(..) {
             let before = memory.watched.remove(&candidate.worker);
             let Some(mut now) = Watched::of(before, &candidate) else {
                 continue;
@@ -96,6 +100,7 @@ impl Sampler {
             }
             memory.watched.insert(candidate.worker, now);
         }
+        memory.candidates = candidates;
         memory.period = if pool.found(verdicts) {
             SOON
         } else {

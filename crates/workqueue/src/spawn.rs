@@ -113,7 +113,8 @@ impl Workqueue {
     /// highpri queues, whose workers are what they are for, and for calls within calls more than
     /// four deep. It does not overtake: while an item waits, it is queued behind that.
     ///
-    /// The idea is that of waiting threads that help, as in rayon's `join`.
+    /// The idea is that of waiting threads that help, as in rayon's `join`. A future that does not
+    /// hold up its thread, and a wait with a limit, are those of [`spawn`](Workqueue::spawn).
     ///
     /// # Errors
     ///
@@ -126,11 +127,12 @@ impl Workqueue {
     /// # let sys = WorkqueueSystem::builder().build()?;
     /// let wq = sys.workqueue("sums").unbound(Attrs::new()).build()?;
     /// let me = std::thread::current().id();
-    /// assert_eq!(wq.call(|| std::thread::current().id())?, me, "nothing else was queued");
+    /// let here = wq.call_blocking(|| std::thread::current().id())?;
+    /// assert_eq!(here, me, "nothing else was queued");
     /// assert_eq!(wq.stats().completed, 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn call<T, F>(&self, f: F) -> Result<T, JoinError>
+    pub fn call_blocking<T, F>(&self, f: F) -> Result<T, JoinError>
     where
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
@@ -145,13 +147,14 @@ impl Workqueue {
 
     /// Polls `future` on this queue's workers, under its limits, until it has ended.
     ///
-    /// Each poll is an item: it is queued on the CPU of whoever wakes the future, waits for a slot
-    /// of `max_active`, counts in the statistics, and a flush of the queue waits for it; between
-    /// two polls the future is nobody's. A wake allocates nothing. A
-    /// wake by the queue's own waker is taken while the queue is drained. A future that has not
-    /// ended when the queue is destroyed, or the system ends, ends with [`JoinError::Rejected`];
-    /// one that nobody can wake any more, with [`JoinError::Cancelled`]. Dropping the handle
-    /// detaches the future; [`try_cancel`](JoinHandle::try_cancel) ends it.
+    /// Each poll is an item: it is queued on the CPU of whoever wakes the future, or where the
+    /// queue's [wake rules](crate::WorkqueueBuilder::wake_rules) say, waits for a slot of
+    /// `max_active`, counts in the statistics, and a flush of the queue waits for it; between two
+    /// polls the future is nobody's. A wake allocates nothing. A wake by the queue's own waker is
+    /// taken while the queue is drained. A future that has not ended when the queue is destroyed,
+    /// or the system ends, ends with [`JoinError::Rejected`]; one that nobody can wake any more,
+    /// with [`JoinError::Cancelled`]. Dropping the handle detaches the future;
+    /// [`try_cancel`](JoinHandle::try_cancel) ends it.
     ///
     /// With the feature `futures` a workqueue is also a `futures_task::Spawn`.
     ///
@@ -169,7 +172,27 @@ impl Workqueue {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        future::spawn(self, future).0
+        future::spawn(self, None, future).0
+    }
+
+    /// As [`spawn_future`](Workqueue::spawn_future), with a name for traces, stall reports and
+    /// panics. Without, a future has the name of its type.
+    ///
+    /// ```
+    /// # use inflight_workqueue::{JoinError, WorkqueueSystem};
+    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// # let wq = sys.workqueue("jobs").bound().build()?;
+    /// let reader = wq.spawn_future_named("reader", async { panic!("no disk") });
+    /// let Err(JoinError::Panicked(p)) = reader.wait() else { panic!() };
+    /// assert_eq!(p.item(), "reader");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn spawn_future_named<F>(&self, name: impl Into<Name>, future: F) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        future::spawn(self, Some(name.into()), future).0
     }
 
     /// As [`spawn`](Workqueue::spawn), but a function that the queue refuses comes back.
@@ -254,6 +277,40 @@ impl Workqueue {
         let name = name.into();
         self.spawn_job(self.inner().here(), Named { name, f })
     }
+
+    /// As [`spawn_named`](Workqueue::spawn_named), but a function that the queue refuses comes
+    /// back.
+    ///
+    /// # Errors
+    ///
+    /// [`Rejected`], with the function and the reason.
+    ///
+    /// ```
+    /// # use inflight_workqueue::WorkqueueSystem;
+    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// # let wq = sys.workqueue("jobs").bound().build()?;
+    /// match wq.try_spawn_named("answer", || 6 * 7) {
+    ///     Ok(handle) => assert_eq!(handle.wait()?, 42),
+    ///     Err(rejected) => assert_eq!(rejected.into_inner()(), 42), // here, then
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn try_spawn_named<T, F>(
+        &self,
+        name: impl Into<Name>,
+        f: F,
+    ) -> Result<JoinHandle<T>, Rejected<F>>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        let name = name.into();
+        let spawned = self.try_spawn_job(self.inner().here(), Named { name, f });
+        spawned.map_err(|rejected| {
+            let error = rejected.error();
+            Rejected::new(error, rejected.into_inner().f)
+        })
+    }
 }
 
 #[cfg(feature = "futures")]
@@ -262,7 +319,7 @@ impl futures_task::Spawn for Workqueue {
         &self,
         future: futures_task::FutureObj<'static, ()>,
     ) -> Result<(), futures_task::SpawnError> {
-        match future::spawn(self, future) {
+        match future::spawn(self, None, future) {
             (_, Some(_)) => Err(futures_task::SpawnError::shutdown()),
             (detached, None) => {
                 drop(detached);

@@ -37,7 +37,7 @@ pub struct WorkqueueStats {
     pub cm_wakeups: u64,
     /// How often an item was found asleep although it had not said so.
     pub found_asleep: u64,
-    /// How often an item was found to compute for long.
+    /// How often an item of a bound queue was found to compute for long.
     pub cpu_intensive: u64,
     /// CPU time that the queue's items have used on workers, by samples every 10 ms. `None` if
     /// nobody has asked for it: see
@@ -56,6 +56,9 @@ pub struct WorkqueueStats {
     /// back to its own group's before it ran an item of the queue. Only in unbound queues that are
     /// not strict; where it runs later is left to the system.
     pub repatriated: u64,
+    /// How often the queue's [wake rules](crate::WorkqueueBuilder::wake_rules) have put an item on
+    /// another CPU than the one before.
+    pub placed: u64,
     /// Items that run, and items that wait and for which a slot of `max_active` is free. Computed
     /// when it is asked for.
     pub active: usize,
@@ -97,26 +100,9 @@ pub(crate) fn describe_pool(out: &mut String, pool: &WorkerPool) -> fmt::Result 
         ": {} workers ({} running of {}, {} blocked, {} idle), {} ready",
         r.workers, r.running, r.target, r.blocked, r.idle, r.ready
     )?;
-    if !r.items.is_empty() {
-        write!(out, "; running: {}", Counted(&r.items))?;
-    }
+    let mut busy = pool.busy_workers().into_iter();
+    busy.try_for_each(|busy| write!(out, "\n  {busy}"))?;
     writeln!(out)
-}
-
-/// Sorted names, those that are there several times once, with their number.
-pub(crate) struct Counted<'a>(pub(crate) &'a [String]);
-
-impl fmt::Display for Counted<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, several) in self.0.chunk_by(|a, b| a == b).enumerate() {
-            f.write_str(if at == 0 { "" } else { ", " })?;
-            if several.len() > 1 {
-                write!(f, "{}*", several.len())?;
-            }
-            f.write_str(&several[0])?;
-        }
-        Ok(())
-    }
 }
 
 pub(crate) fn describe_queue(out: &mut String, queue: &WorkqueueInner) -> fmt::Result {

@@ -8,7 +8,7 @@ use crate::freeze::Frozen;
 use crate::hog::Hog;
 use crate::leftover::Leftover;
 use crate::system_inner::SystemInner;
-use crate::trace::TraceRecord;
+use crate::trace::RecordedTrace;
 use crate::workqueue::Workqueue;
 use crate::wq_builder::WorkqueueDraft;
 use inflight_sync::{Arc, block_on, poll_until};
@@ -29,10 +29,10 @@ use std::time::Duration;
 /// When the last handle is dropped the system shuts down: what is queued runs, new items are
 /// refused (also from the system's own items), and the drop returns when the worker threads have
 /// ended. Workqueues do not keep the system alive, so that an item may hold the queue it is queued
-/// on. Dropped on one of its own workers, or inside a [`call`](crate::Workqueue::call), the system
-/// shuts down in the same way, but the drop returns at once and the threads end by themselves. On a
-/// thread of an async runtime, [`shutdown`](WorkqueueSystem::shutdown) comes first: it blocks
-/// nobody.
+/// on. Dropped on one of its own workers, or inside a
+/// [`call_blocking`](crate::Workqueue::call_blocking), the system shuts down in the same way, but
+/// the drop returns at once and the threads end by themselves. On a thread of an async runtime,
+/// [`shutdown`](WorkqueueSystem::shutdown) comes first: it blocks nobody.
 ///
 /// ```
 /// use inflight_workqueue::{QueueError, Work, WorkqueueSystem};
@@ -307,7 +307,8 @@ impl WorkqueueSystem {
 
     /// Holds all [`freezable`](crate::WorkqueueBuilder::freezable) queues until the value is
     /// dropped: once this has returned none of their items begins. Items that have begun run to
-    /// their end ([`Frozen::is_busy`]).
+    /// their end ([`Frozen::is_busy`]); one that a worker is about to call has begun, and counts as
+    /// [`started`](crate::WorkqueueStats::started).
     ///
     /// Items are taken, and wait. A flush of such a queue, and of an item in it, ends after the
     /// thaw; `cancel_sync` of a held item works. Queues that are made meanwhile are held from the
@@ -425,34 +426,34 @@ impl WorkqueueSystem {
 
 /// More of what can be changed and seen while it runs.
 impl WorkqueueSystem {
-    /// After how long the [watchdog](SystemBuilder::watchdog) reports a stall; zero switches it
-    /// off. Without effect in a system that was built without one.
+    /// After how long the watchdog reports a stall, from now on; zero switches it off. The
+    /// [dump](WorkqueueSystem::dump) has the stalls that its last look has found, also in a system
+    /// that was built without [`watchdog`](SystemBuilder::watchdog).
     ///
     /// ```
     /// # use inflight_workqueue::WorkqueueSystem;
     /// use std::time::Duration;
     ///
-    /// let builder = WorkqueueSystem::builder();
-    /// let sys = builder.watchdog(Duration::from_secs(30), |stall| eprintln!("{stall}")).build()?;
+    /// let sys = WorkqueueSystem::builder().build()?;
     /// sys.set_watchdog_threshold(Duration::from_secs(5));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn set_watchdog_threshold(&self, threshold: Duration) {
-        self.inner().shared().watchdog.set_threshold(threshold);
+        self.inner().set_watchdog_threshold(threshold);
     }
 
-    /// That threshold, zero if it is switched off; `None` in a system that was built without one.
+    /// That threshold, zero if it is switched off.
     ///
     /// ```
+    /// # use std::time::Duration;
     /// let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
-    /// assert_eq!(sys.watchdog_threshold(), None);
+    /// assert_eq!(sys.watchdog_threshold(), Duration::ZERO);
     /// # Ok::<(), inflight_workqueue::SystemError>(())
     /// ```
     #[must_use]
-    pub fn watchdog_threshold(&self) -> Option<Duration> {
-        let watchdog = &self.inner().shared().watchdog;
-        let threshold = watchdog.threshold().unwrap_or_default();
-        watchdog.tells_somebody().then_some(threshold)
+    pub fn watchdog_threshold(&self) -> Duration {
+        let threshold = self.inner().shared().watchdog.threshold();
+        threshold.unwrap_or_default()
     }
 
     /// Whether steps are [recorded](WorkqueueSystem::record_trace).
@@ -468,7 +469,8 @@ impl WorkqueueSystem {
     }
 
     /// Begins or ends to record each step of each item, with its CPU and time. A recording keeps
-    /// the last 16,384 steps; beginning a new one empties it. While it is on, items take longer.
+    /// the last 16,384 steps and counts those before; beginning a new one empties it. While it is
+    /// on, items take longer.
     ///
     /// ```
     /// # use inflight_workqueue::WorkqueueSystem;
@@ -476,27 +478,27 @@ impl WorkqueueSystem {
     /// sys.record_trace(true);
     /// sys.events().spawn(|| ()).wait()?;
     /// sys.record_trace(false);
-    /// assert!(sys.take_trace().len() >= 3);
+    /// assert!(sys.take_trace().steps.len() >= 3);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn record_trace(&self, on: bool) {
         self.inner().shared().tracing.record(on);
     }
 
-    /// What has been recorded since this was asked last, oldest first.
+    /// What has been recorded since this was asked last, and how much of that was dropped.
     ///
     /// ```
     /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
-    /// assert!(sys.take_trace().is_empty(), "nobody has recorded anything");
+    /// assert!(sys.take_trace().steps.is_empty(), "nobody has recorded anything");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
-    pub fn take_trace(&self) -> Vec<TraceRecord> {
+    pub fn take_trace(&self) -> RecordedTrace {
         self.inner().shared().tracing.take_recorded()
     }
 
     /// Functions of bound queues that have been found to compute for long while other items waited,
-    /// those found most often first.
+    /// those found most often first: the first 128 that were found.
     ///
     /// ```
     /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
@@ -506,6 +508,19 @@ impl WorkqueueSystem {
     #[must_use]
     pub fn hogs(&self) -> Vec<Hog> {
         self.inner().shared().hogs.all()
+    }
+
+    /// How often further functions were found, for which [`hogs`](WorkqueueSystem::hogs) has no
+    /// room.
+    ///
+    /// ```
+    /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
+    /// assert_eq!(sys.other_hogs(), 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn other_hogs(&self) -> u64 {
+        self.inner().shared().hogs.others()
     }
 
     /// Reports that were dropped because the functions that are told of them were too slow, or for

@@ -13,9 +13,11 @@ use crate::worker_pool::{Later, Overloaded, Siblings, WorkerPool};
 use crate::workqueue::{WeakWorkqueue, Workqueue};
 use crate::workqueue_inner::{Refused, WorkqueueInner};
 use inflight_sync::thread::JoinHandle;
+use inflight_sync::time::Instant;
 use inflight_sync::wait::Event;
 use inflight_sync::{Arc, Mutex, Weak};
 use inflight_topology::CpuSet;
+use std::time::Duration;
 
 pub(crate) struct SystemInner {
     shared: Arc<SystemShared>,
@@ -116,7 +118,7 @@ impl SystemInner {
         for pool in all.iter().filter(|pool| is_one(pool.attrs())) {
             let others = all.iter().filter(|p| p.attrs().is_sibling_of(pool.attrs()));
             let others: Vec<_> = others.cloned().collect();
-            let siblings = Siblings::new(&machine, pool, &others, &pools.overloaded);
+            let siblings = Siblings::new(machine, pool, &others, &pools.overloaded);
             pool.meet(siblings, later);
         }
     }
@@ -132,34 +134,40 @@ impl SystemInner {
     }
 
     /// The watchdog looks whether all moves.
-    pub(crate) fn watch(self: &Arc<Self>) {
-        let pools = self.pools();
-        let queues = self.queues();
+    fn watch(self: &Arc<Self>, at: Instant) {
+        if !self.shared.watchdog.disarm(at) {
+            return; // The threshold has been changed.
+        }
+        let (pools, queues) = (self.pools(), self.queues());
         let waiting = pools.iter().filter_map(|pool| pool.waiting());
         let starved = queues.iter().filter_map(|queue| queue.starved());
         let places = waiting.chain(starved).collect();
-        let watchdog = &self.shared.watchdog;
-        watchdog.look(&self.shared, places);
-        watchdog.disarm();
-        // What comes after this look arms it.
-        if queues.iter().any(|queue| queue.items() > 0) {
+        self.shared.watchdog.look(&self.shared, places);
+        self.arm_watchdog_for_items();
+    }
+
+    /// What comes later arms it itself.
+    fn arm_watchdog_for_items(self: &Arc<Self>) {
+        if self.queues().iter().any(|queue| queue.items() > 0) {
             self.arm_watchdog();
         }
     }
 
     pub(crate) fn arm_watchdog(self: &Arc<Self>) {
-        let Some(threshold) = self.shared.watchdog.arm() else {
+        let shared = &self.shared;
+        let Some(at) = shared.watchdog.arm(&shared.clock) else {
             return;
         };
-        let at = self.shared.clock.now() + threshold;
         let system = self.clone();
-        let planned = self
-            .shared
-            .timers
-            .set_duty(&self.shared, at, move || system.watch());
+        let planned = shared.timers.set_duty(shared, at, move || system.watch(at));
         if !planned {
-            self.shared.watchdog.disarm(); // The next item tries again.
+            shared.watchdog.disarm(at); // The next item tries again.
         }
+    }
+
+    pub(crate) fn set_watchdog_threshold(self: &Arc<Self>, threshold: Duration) {
+        self.shared.watchdog.set_threshold(threshold);
+        self.arm_watchdog_for_items();
     }
 
     pub(crate) fn dump(&self) -> String {
@@ -171,6 +179,9 @@ impl SystemInner {
             queues: self.queues(),
             nice_refused: *self.shared.nice_refused.lock(),
             hogs: self.shared.hogs.all(),
+            other_hogs: self.shared.hogs.others(),
+            stalls: self.shared.watchdog.stalls(),
+            now: self.shared.clock.now(),
         };
         dump.to_string()
     }

@@ -31,19 +31,27 @@ enum Which {
 }
 
 impl Which {
-    fn describe(self, system: &WorkqueueSystem) -> WorkqueueBuilder {
-        let named = |name: &str| system.workqueue(name);
+    const fn name(self) -> &'static str {
         match self {
-            Self::Events => named("events").bound(),
-            Self::Highpri => named("events_highpri").bound().highpri(),
-            Self::Long => named("events_long").bound(),
-            Self::Unbound => {
-                let unbound = named("events_unbound").unbound(Attrs::new());
-                unbound.max_active(MAX_ACTIVE_LIMIT)
-            }
-            Self::Freezable => named("events_freezable").bound().freezable(),
-            Self::PowerEfficient => named("events_power_efficient").bound().power_efficient(),
-            Self::Bh => named("events_bh").bh(),
+            Self::Events => "events",
+            Self::Highpri => "events_highpri",
+            Self::Long => "events_long",
+            Self::Unbound => "events_unbound",
+            Self::Freezable => "events_freezable",
+            Self::PowerEfficient => "events_power_efficient",
+            Self::Bh => "events_bh",
+        }
+    }
+
+    fn describe(self, system: &WorkqueueSystem) -> WorkqueueBuilder {
+        let named = system.workqueue(self.name());
+        match self {
+            Self::Events | Self::Long => named.bound(),
+            Self::Highpri => named.bound().highpri(),
+            Self::Unbound => named.unbound(Attrs::new()).max_active(MAX_ACTIVE_LIMIT),
+            Self::Freezable => named.bound().freezable(),
+            Self::PowerEfficient => named.bound().power_efficient(),
+            Self::Bh => named.bh(),
         }
     }
 }
@@ -63,7 +71,7 @@ impl WorkqueueSystem {
         // A system that has been shut down makes no more queues; one that refuses stands for them.
         match which.describe(self).build() {
             Ok(made) => queues[which as usize].insert(made).clone(),
-            Err(_) => Workqueue::closed(self.inner()),
+            Err(_) => Workqueue::closed(which.name(), self.inner()),
         }
     }
 

@@ -5,7 +5,7 @@ use crate::system_shared::SystemShared;
 use inflight_sync::Arc;
 use inflight_sync::thread::{Builder, JoinHandle};
 use inflight_topology::CpuSet;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::io;
 
@@ -15,6 +15,15 @@ inflight_sync::thread_local! {
     // loom's macro has no const form.
     #[allow(clippy::missing_const_for_thread_local)]
     static SYSTEM: Cell<usize> = Cell::new(0);
+    /// The name that this thread has been started with, if a system has started it.
+    #[allow(clippy::missing_const_for_thread_local)]
+    static NAME: RefCell<Option<String>> = RefCell::new(None);
+}
+
+/// The name of the calling thread, if it is a system's.
+pub(crate) fn name() -> Option<String> {
+    // While the thread's locals are being destroyed it has none.
+    NAME.try_with(|name| name.borrow().clone()).ok().flatten()
 }
 
 /// The threads of a system.
@@ -83,9 +92,10 @@ impl SystemShared {
         }
         let id = threads.started;
         let shared = self.clone();
-        let builder = Builder::new().name(name).faults(&self.faults);
+        let builder = Builder::new().name(name.clone()).faults(&self.faults);
         let handle = builder.spawn(move || {
             SYSTEM.with(|s| s.set(shared.address()));
+            NAME.with(|n| n.replace(Some(name)));
             let end = f();
             shared.threads.lock().over += 1;
             notify_all(&shared.thread_over);

@@ -51,7 +51,8 @@ pub struct TraceEvent<'a> {
 /// sys.record_trace(true);
 /// let wq = sys.workqueue("jobs").bound().build()?;
 /// wq.spawn(|| ()).wait()?;
-/// let steps: Vec<_> = sys.take_trace().iter().map(|event| event.step.to_string()).collect();
+/// let steps = sys.take_trace().steps.into_iter();
+/// let steps: Vec<_> = steps.map(|record| record.step.to_string()).collect();
 /// assert_eq!(steps[..3], ["queued", "activated", "started"]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -68,6 +69,20 @@ pub struct TraceRecord {
     pub step: TraceStep,
     /// The CPU, as in [`TraceEvent`].
     pub cpu: usize,
+}
+
+/// What has been recorded from one [`take_trace`](crate::WorkqueueSystem::take_trace) to the next.
+///
+/// ```
+/// assert_eq!(inflight_workqueue::RecordedTrace::default().dropped, 0);
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RecordedTrace {
+    /// Oldest first.
+    pub steps: VecDeque<TraceRecord>,
+    /// How many older ones there was no room for.
+    pub dropped: u64,
 }
 
 /// What has happened to an item.
@@ -114,7 +129,7 @@ pub(crate) type Tracer = Arc<dyn Fn(&TraceEvent<'_>) + Send + Sync>;
 pub(crate) struct Tracing {
     tracer: Option<Tracer>,
     recording: AtomicBool,
-    recorded: Mutex<VecDeque<TraceRecord>>,
+    recorded: Mutex<RecordedTrace>,
 }
 
 impl Tracing {
@@ -143,7 +158,7 @@ impl Tracing {
     /// Begins or ends a recording. A new one is empty.
     pub(crate) fn record(&self, on: bool) {
         if on && !self.recording.load(Ordering::Relaxed) {
-            self.recorded.lock().clear();
+            *self.recorded.lock() = RecordedTrace::default();
         }
         self.recording.store(on, Ordering::Relaxed);
     }
@@ -152,9 +167,9 @@ impl Tracing {
         self.recording.load(Ordering::Relaxed)
     }
 
-    /// What has been recorded since it was asked last, oldest first.
-    pub(crate) fn take_recorded(&self) -> Vec<TraceRecord> {
-        std::mem::take(&mut *self.recorded.lock()).into()
+    /// What has been recorded since it was asked last.
+    pub(crate) fn take_recorded(&self) -> RecordedTrace {
+        std::mem::take(&mut *self.recorded.lock())
     }
 
     fn push(&self, now: Instant, event: &TraceEvent<'_>) {
@@ -166,10 +181,11 @@ impl Tracing {
             cpu: event.cpu,
         };
         let mut recorded = self.recorded.lock();
-        if recorded.len() >= RECORDED_MAX {
-            recorded.pop_front();
+        if recorded.steps.len() >= RECORDED_MAX {
+            recorded.steps.pop_front();
+            recorded.dropped += 1;
         }
-        recorded.push_back(record);
+        recorded.steps.push_back(record);
     }
 }
 

@@ -1,11 +1,11 @@
 //! Notices when nothing moves.
 
+use crate::busy_worker::BusyWorker;
 use crate::current::with_running;
-use crate::stats::Counted;
 use crate::system_shared::SystemShared;
 use crate::workqueue_inner::Count;
-use inflight_sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use inflight_sync::time::Instant;
+use inflight_sync::atomic::{AtomicU64, Ordering};
+use inflight_sync::time::{Clock, Instant};
 use inflight_sync::{Arc, Mutex};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -31,9 +31,8 @@ pub struct Stall {
     pub item: String,
     /// How many wait.
     pub waiting: usize,
-    /// The queues whose items the pool's workers run and have not ended, each once for each item;
-    /// empty if the items have not got to a pool.
-    pub running: Vec<String>,
+    /// The pool's workers that are busy, or those that run other items of the queue.
+    pub running: Vec<BusyWorker>,
     /// For how long at least nothing has moved.
     pub since: Duration,
 }
@@ -51,49 +50,60 @@ impl fmt::Display for Stall {
             f,
             "{place}: {waiting} waiting, first {item}, nothing has moved for {since:?}"
         )?;
-        if running.is_empty() {
-            return Ok(());
-        }
-        write!(f, "; running: {}", Counted(running))
+        running.iter().try_for_each(|busy| write!(f, "\n  {busy}"))
     }
 }
 
 pub(crate) type OnStall = Arc<dyn Fn(&Stall) + Send + Sync>;
 
+/// What tells a place from others: queues may have the same name.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum PlaceId {
+    Pool(usize),
+    Queue(u64),
+}
+
 /// A place with something that waits, at one moment.
 pub(crate) struct Waiting {
+    pub(crate) id: PlaceId,
     pub(crate) place: String,
     /// Changes when something moves.
     pub(crate) progress: u64,
     pub(crate) item: String,
     pub(crate) waiting: usize,
-    /// The queues whose items hold it up.
-    pub(crate) running: Vec<String>,
+    /// Who holds it up.
+    pub(crate) running: Vec<BusyWorker>,
 }
 
 pub(crate) struct Watchdog {
     /// In ns; 0: it does not look.
     threshold: AtomicU64,
     on_stall: Option<OnStall>,
-    /// A look is planned.
-    armed: AtomicBool,
+    /// When the look comes that is planned, in ns; 0: none is.
+    due: AtomicU64,
+    seen: Mutex<Seen>,
+}
+
+/// What the last look has seen.
+#[derive(Default)]
+struct Seen {
+    at: Instant,
     /// Progress of places with something that waits, and when it was first seen so.
-    seen: Mutex<BTreeMap<String, (u64, Instant)>>,
+    places: BTreeMap<PlaceId, (u64, Instant)>,
+    /// Those that have not moved.
+    stalls: Vec<Stall>,
 }
 
 impl Watchdog {
     pub(crate) fn new(on_stall: Option<(Duration, OnStall)>) -> Self {
-        let (threshold, on_stall) = match on_stall {
-            Some((threshold, on_stall)) => (threshold, Some(on_stall)),
-            None => (Duration::ZERO, None),
-        };
+        let (threshold, on_stall) = on_stall.unzip();
         let watchdog = Self {
             threshold: AtomicU64::new(0),
             on_stall,
-            armed: AtomicBool::new(false),
-            seen: Mutex::new(BTreeMap::new()),
+            due: AtomicU64::new(0),
+            seen: Mutex::default(),
         };
-        watchdog.set_threshold(threshold);
+        watchdog.set_threshold(threshold.unwrap_or_default());
         watchdog
     }
 
@@ -105,58 +115,85 @@ impl Watchdog {
         (ns > 0).then(|| Duration::from_nanos(ns))
     }
 
-    /// Whether somebody is to be told of stalls.
-    pub(crate) fn tells_somebody(&self) -> bool {
-        self.on_stall.is_some()
-    }
-
-    /// Zero switches it off. Without somebody to be told it stays off.
+    /// Zero switches it off. The look that was planned is not any more.
     pub(crate) fn set_threshold(&self, threshold: Duration) {
         let ns = u64::try_from(threshold.as_nanos()).unwrap_or(u64::MAX);
-        let ns = if self.on_stall.is_some() { ns } else { 0 };
         self.threshold.store(ns, Ordering::Relaxed);
+        self.due.store(0, Ordering::Relaxed);
+        if ns == 0 {
+            *self.seen.lock() = Seen::default();
+        }
     }
 
     /// Something waits. Returns when to look, if nobody has planned to.
-    pub(crate) fn arm(&self) -> Option<Duration> {
+    pub(crate) fn arm(&self, clock: &Clock) -> Option<Instant> {
         let threshold = self.threshold()?;
-        let armed = self.armed.load(Ordering::Relaxed) || self.armed.swap(true, Ordering::Relaxed);
-        (!armed).then_some(threshold)
+        if self.due.load(Ordering::Relaxed) != 0 {
+            return None;
+        }
+        let at = clock.now() + threshold;
+        if !self.change_due(0, at.as_nanos()) {
+            return None;
+        }
+        // Who has set another one meanwhile may not have seen this look.
+        if self.threshold() != Some(threshold) && self.disarm(at) {
+            return self.arm(clock);
+        }
+        Some(at)
     }
 
-    /// The planned look comes, or could not be planned.
-    pub(crate) fn disarm(&self) {
-        self.armed.store(false, Ordering::Relaxed);
+    /// The look that was planned for that time comes, or could not be planned. `false`: it is not
+    /// planned any more.
+    pub(crate) fn disarm(&self, at: Instant) -> bool {
+        self.change_due(at.as_nanos(), 0)
+    }
+
+    fn change_due(&self, from: u64, to: u64) -> bool {
+        let due = &self.due;
+        due.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok()
     }
 
     /// Compares what waits now with what waited before, and reports what has not moved.
     pub(crate) fn look(&self, shared: &Arc<SystemShared>, places: Vec<Waiting>) {
-        let (Some(threshold), Some(on_stall)) = (self.threshold(), &self.on_stall) else {
+        let Some(threshold) = self.threshold() else {
             return;
         };
         let now = shared.clock.now();
         let mut seen = self.seen.lock();
-        let mut still = BTreeMap::new();
+        let before = std::mem::take(&mut *seen).places;
+        seen.at = now;
         for place in places {
-            let before = seen.get(&place.place).copied();
-            let since = match before {
-                Some((progress, since)) if progress == place.progress => since,
+            let since = match before.get(&place.id) {
+                Some((progress, since)) if *progress == place.progress => *since,
                 _ => now,
             };
-            still.insert(place.place.clone(), (place.progress, since));
-            if now - since >= threshold {
-                let on_stall = on_stall.clone();
-                let stall = Stall {
-                    place: place.place,
-                    item: place.item,
-                    waiting: place.waiting,
-                    running: place.running,
-                    since: now - since,
-                };
-                shared.reporter.send(shared, move || on_stall(&stall));
+            seen.places.insert(place.id, (place.progress, since));
+            if now - since < threshold {
+                continue;
             }
+            let stall = Stall {
+                place: place.place,
+                item: place.item,
+                waiting: place.waiting,
+                running: Vec::new(),
+                since: now - since,
+            };
+            if let Some(on_stall) = self.on_stall.clone() {
+                let (mut running, stall) = (place.running, stall.clone());
+                shared.reporter.send(shared, move || {
+                    running.iter_mut().for_each(BusyWorker::read_stack);
+                    on_stall(&Stall { running, ..stall });
+                });
+            }
+            seen.stalls.push(stall);
         }
-        *seen = still;
+    }
+
+    /// When it looked last, and what it found. Without the workers, which the dump has.
+    pub(crate) fn stalls(&self) -> (Instant, Vec<Stall>) {
+        let seen = self.seen.lock();
+        (seen.at, seen.stalls.clone())
     }
 }
 

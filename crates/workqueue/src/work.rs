@@ -106,7 +106,9 @@ impl Work {
     /// # let _ = work;
     /// ```
     pub fn new<F: Fn() + Send + Sync + 'static>(f: F) -> Self {
-        Self::named(type_name::<F>(), f)
+        Self {
+            item: ReusableRef::new(Once::<_, true> { name: None, f }),
+        }
     }
 
     /// A work with a name of its own, for traces, stall reports and panics. Without, it has the
@@ -119,7 +121,7 @@ impl Work {
     pub fn named(name: impl Into<Cow<'static, str>>, f: impl Fn() + Send + Sync + 'static) -> Self {
         Self {
             item: ReusableRef::new(Once::<_, true> {
-                name: name.into(),
+                name: Some(name.into()),
                 f,
             }),
         }
@@ -242,15 +244,15 @@ impl Work {
 
 /// A function that runs once for each queueing.
 pub(crate) struct Once<F, const IS_WORK: bool> {
-    pub(crate) name: Name,
+    pub(crate) name: Option<Name>,
     pub(crate) f: F,
 }
 
 impl<F: Fn() + Send + Sync, const IS_WORK: bool> Run for Once<F, IS_WORK> {
     const IS_WORK: bool = IS_WORK;
 
-    fn name(&self) -> &str {
-        &self.name
+    fn own_name(&self) -> Option<&str> {
+        self.name.as_deref()
     }
 
     fn function() -> &'static str {
@@ -273,8 +275,8 @@ impl<F: Fn() -> ControlFlow<()> + Send + Sync> Run for Repeating<F> {
     const REPEATS: bool = true;
     const IS_WORK: bool = true;
 
-    fn name(&self) -> &str {
-        &self.name
+    fn own_name(&self) -> Option<&str> {
+        Some(&self.name)
     }
 
     fn function() -> &'static str {

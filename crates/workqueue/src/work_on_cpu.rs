@@ -1,33 +1,36 @@
 //! A function on a CPU, or on each of them.
 
+use crate::completion::Wait;
 use crate::error::JoinError;
+use crate::join_handle::JoinHandle;
 use crate::system::WorkqueueSystem;
 use inflight_sync::Arc;
+use std::time::Duration;
 
 impl WorkqueueSystem {
-    /// Runs `f` on that CPU and waits for its result: `work_on_cpu` of Linux. As an item of
-    /// [`events`](WorkqueueSystem::events).
+    /// Queues `f` to run on that CPU, as an item of [`events`](WorkqueueSystem::events). With a
+    /// wait for the handle this is `work_on_cpu` of Linux.
     ///
-    /// # Errors
-    ///
-    /// A [`JoinError`]; [`QueueError::NoSuchCpu`](crate::QueueError::NoSuchCpu) is
-    /// [`JoinError::Rejected`].
+    /// [`QueueError::NoSuchCpu`](crate::QueueError::NoSuchCpu) is [`JoinError::Rejected`].
     ///
     /// ```
     /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
-    /// assert_eq!(sys.work_on_cpu(0, || inflight_topology::current_cpu())?, 0);
+    /// let cpu = sys.work_on_cpu(0, || inflight_topology::current_cpu());
+    /// assert_eq!(cpu.wait()?, 0); // or cpu.await?
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn work_on_cpu<T, F>(&self, cpu: usize, f: F) -> Result<T, JoinError>
+    pub fn work_on_cpu<T, F>(&self, cpu: usize, f: F) -> JoinHandle<T>
     where
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
-        self.events().spawn_on(cpu, f).wait()
+        self.events().spawn_on(cpu, f)
     }
 
     /// Runs `f` on each CPU that the process may use, and waits until all have returned:
     /// `schedule_on_each_cpu` of Linux. Gives the results in the order of the CPUs.
+    ///
+    /// The functions are queued with the call; dropping the future ends the wait.
     ///
     /// # Errors
     ///
@@ -35,11 +38,85 @@ impl WorkqueueSystem {
     ///
     /// ```
     /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
-    /// let cpus = sys.schedule_on_each_cpu(|cpu| cpu)?;
+    /// # let async_part = async {
+    /// let cpus = sys.schedule_on_each_cpu(|cpu| cpu).await?;
+    /// assert!(!cpus.is_empty());
+    /// # Ok::<(), inflight_workqueue::JoinError>(()) };
+    /// # inflight_sync::block_on(async_part)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn schedule_on_each_cpu<T, F>(&self, f: F) -> Wait<'static, Result<Vec<T>, JoinError>>
+    where
+        F: Fn(usize) -> T + Send + Sync + 'static,
+        T: Send + 'static,
+    {
+        let handles = self.queue_on_each_cpu(f);
+        Wait::new(async {
+            let mut results = Vec::with_capacity(handles.len());
+            for handle in handles {
+                results.push(handle.await);
+            }
+            results.into_iter().collect()
+        })
+    }
+
+    /// As [`schedule_on_each_cpu`](WorkqueueSystem::schedule_on_each_cpu), for threads. On a worker
+    /// the wait counts as blocking.
+    ///
+    /// # Errors
+    ///
+    /// As [`schedule_on_each_cpu`](WorkqueueSystem::schedule_on_each_cpu), and those of
+    /// [`JoinHandle::wait`].
+    ///
+    /// ```
+    /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
+    /// let cpus = sys.schedule_on_each_cpu_blocking(|cpu| cpu)?;
     /// assert!(!cpus.is_empty());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn schedule_on_each_cpu<T, F>(&self, f: F) -> Result<Vec<T>, JoinError>
+    pub fn schedule_on_each_cpu_blocking<T, F>(&self, f: F) -> Result<Vec<T>, JoinError>
+    where
+        F: Fn(usize) -> T + Send + Sync + 'static,
+        T: Send + 'static,
+    {
+        let handles = self.queue_on_each_cpu(f).into_iter();
+        let results: Vec<_> = handles.map(JoinHandle::wait).collect();
+        results.into_iter().collect()
+    }
+
+    /// As [`schedule_on_each_cpu_blocking`](WorkqueueSystem::schedule_on_each_cpu_blocking), at
+    /// most for `limit` on the system's clock.
+    ///
+    /// # Errors
+    ///
+    /// As [`schedule_on_each_cpu_blocking`](WorkqueueSystem::schedule_on_each_cpu_blocking), and
+    /// [`JoinError::TimedOut`]; the functions go on then.
+    ///
+    /// ```
+    /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
+    /// let limit = std::time::Duration::from_secs(60);
+    /// let cpus = sys.schedule_on_each_cpu_timeout(|cpu| cpu, limit)?;
+    /// assert!(!cpus.is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn schedule_on_each_cpu_timeout<T, F>(
+        &self,
+        f: F,
+        limit: Duration,
+    ) -> Result<Vec<T>, JoinError>
+    where
+        F: Fn(usize) -> T + Send + Sync + 'static,
+        T: Send + 'static,
+    {
+        let clock = &self.inner().shared().clock;
+        let end = clock.now() + limit;
+        let wait = |mut handle: JoinHandle<T>| handle.wait_timeout(end - clock.now());
+        let handles = self.queue_on_each_cpu(f).into_iter();
+        let results: Vec<_> = handles.map(wait).collect();
+        results.into_iter().collect()
+    }
+
+    fn queue_on_each_cpu<T, F>(&self, f: F) -> Vec<JoinHandle<T>>
     where
         F: Fn(usize) -> T + Send + Sync + 'static,
         T: Send + 'static,
@@ -50,8 +127,6 @@ impl WorkqueueSystem {
             let f = f.clone();
             events.spawn_on(cpu, move || f(cpu))
         });
-        let handles: Vec<_> = each.collect();
-        let results: Vec<_> = handles.into_iter().map(|handle| handle.wait()).collect();
-        results.into_iter().collect()
+        each.collect()
     }
 }

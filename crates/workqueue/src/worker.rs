@@ -1,8 +1,8 @@
 //! A worker thread: takes batches, runs their items, waits for more.
 
-use crate::batch::{Entry, Taken};
+use crate::batch::{Entry, Filled, Taken};
 use crate::current::{self, Context};
-use crate::item::{Ended, ItemPtr, Ran, ReusableRef, RunScope, Step, Trace};
+use crate::item::{ItemPtr, Parked, Ran, ReusableRef, RunScope, Runner, Step, Trace};
 use crate::pool_core::{WorkerId, WorkerPhase};
 use crate::pwq::Pwq;
 use crate::sampler::proc;
@@ -13,6 +13,7 @@ use crate::worker_pool::{PoolState, Settlement, WorkerPool, WorkerShared};
 use crate::workqueue_inner::Count;
 use inflight_sync::time::Instant;
 use inflight_sync::{Arc, MutexGuard, Parker, cpu, hint};
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -132,16 +133,13 @@ impl<'a> Worker<'a> {
         let batch = &self.context.shared.batch;
         // What comes to a pool with a poller is the poller's.
         let is_too_many = state.core.workers.are_too_many() || state.is_polled();
-        let taken = if is_too_many {
-            0
-        } else {
+        if !is_too_many {
             let taken = state.take(self.me, batch);
-            self.pace.took(taken);
-            taken
-        };
-        if taken > 0 {
-            self.run_taken(state, taken);
-            return Next::Ran;
+            self.pace.took(taken.entries);
+            if taken.entries > 0 {
+                self.run_taken(state, taken);
+                return Next::Ran;
+            }
         }
         if state.has_deferred() {
             self.pool.unlock(state, false);
@@ -179,9 +177,9 @@ impl<'a> Worker<'a> {
     }
 
     /// Runs what has been taken, and measures how long that takes.
-    fn run_taken(&mut self, state: MutexGuard<'_, PoolState>, taken: usize) {
+    fn run_taken(&mut self, state: MutexGuard<'_, PoolState>, taken: Filled) {
         let service_ns = state.core.service_ns();
-        let dry = !state.core.has_waiting() && Pace::is_short(taken, service_ns);
+        let dry = !state.core.has_waiting() && Pace::is_short(taken.entries, service_ns);
         let batch = &self.context.shared.batch;
         let slice = 20_000 / service_ns.max(1);
         let batching = self.pool.is_looked_after();
@@ -192,7 +190,9 @@ impl<'a> Worker<'a> {
         self.pool.unlock(state, false);
         self.round = self.round.wrapping_add(1);
         let timed = batching
-            && (taken as u32 >= TIMED_TOGETHER || self.round % 8 == 0 || service_ns >= 1_000);
+            && (taken.entries as u32 >= TIMED_TOGETHER
+                || self.round % 8 == 0
+                || service_ns >= 1_000);
         if timed {
             let began = self.pool.shared().clock.now();
             let ran = run_batch(&self.context);
@@ -203,9 +203,9 @@ impl<'a> Worker<'a> {
         } else {
             run_batch(&self.context);
         }
-        self.settlement.count_all(batch, begin);
+        self.settlement.count_all(batch, begin, taken);
         if dry && !self.context.take_pushed() {
-            self.pace.pause(taken);
+            self.pace.pause(taken.entries);
         }
     }
 
@@ -297,7 +297,7 @@ fn run_entry(context: &Context, taken: Taken, i: u32) -> bool {
     // SAFETY: the entry keeps the item alive.
     let function = unsafe { entry.item.function() };
     context.shared.function.set(function);
-    context.begin_item(pwq, entry, i);
+    context.begin_item(pwq, i);
     let shared = context.pool.shared();
     let ran = if shared.tracing.is_on() {
         run_traced(context, pwq, entry)
@@ -310,34 +310,21 @@ fn run_entry(context: &Context, taken: Taken, i: u32) -> bool {
     match ran {
         Ran::Elsewhere => return false,
         Ran::Stale => context.shared.batch.mark_skipped(i),
-        Ran::Ended {
-            ended,
-            again,
-            parked,
-        } => {
-            if again > 0 {
-                pwq.count_reruns(again);
-            }
-            if let Ended::Panicked { item, message } = ended {
-                pwq.wq().panicked(&item, message.as_deref());
-            }
-            if let Some(parked) = parked {
-                let of = crate::pwq::by_id(parked.pwq).expect("its entry is in flight");
-                of.pool().unpark_entry(&of, entry.item, parked);
-            }
-            context.count_findings(pwq);
-        }
+        Ran::Ended => context.count_findings(pwq),
     }
     true
 }
 
 #[inline]
 fn run_item(context: &Context, pwq: &Pwq, entry: Entry, trace: Option<&Trace<'_>>) -> Ran {
-    let began = std::cell::Cell::new(None);
+    let runner = ItemRunner {
+        context,
+        pwq,
+        began: Cell::new(None),
+    };
     let scope = RunScope {
         trace,
-        may_rerun: &|n| may_rerun(context, pwq, &began, n),
-        requeue: &|item| requeue(pwq, item),
+        runner: &runner,
     };
     // SAFETY: the entry is the worker's own: it has started it, and nobody has recalled it.
     unsafe { entry.item.run(entry.seq, &scope) }
@@ -347,13 +334,13 @@ fn run_item(context: &Context, pwq: &Pwq, entry: Entry, trace: Option<&Trace<'_>
 fn run_traced(context: &Context, pwq: &Pwq, entry: Entry) -> Ran {
     let shared = context.pool.shared();
     let wq = pwq.wq();
-    let tell = |item: &str, step: Step<'_>| match step {
+    let tell = |item: &str, step: Step| match step {
         Step::Started => {
             shared.trace(wq.name(), item, TraceStep::Activated);
             shared.trace(wq.name(), item, TraceStep::Started);
         }
-        Step::Ended(Ended::Panicked { .. }) => shared.trace(wq.name(), item, TraceStep::Panicked),
-        Step::Ended(Ended::Returned) => shared.trace(wq.name(), item, TraceStep::Ended),
+        Step::Returned => shared.trace(wq.name(), item, TraceStep::Ended),
+        Step::Panicked => shared.trace(wq.name(), item, TraceStep::Panicked),
     };
     run_item(context, pwq, entry, Some(&tell))
 }
@@ -372,34 +359,52 @@ fn run_blocking(context: &Context, pwq: &Pwq, entry: Entry, function: usize) -> 
     ran
 }
 
-/// Whether an item that wants to run again may do so at once: where it can be known how long that
-/// takes, and nobody waits for its turn.
-fn may_rerun(
-    context: &Context,
-    pwq: &Pwq,
-    began: &std::cell::Cell<Option<Instant>>,
-    runs: u32,
-) -> bool {
-    let stays = context.has_stayed() && pwq.may_append() && !context.shared.batch.is_recalled();
-    if !stays || runs >= RERUNS || !pwq.wq().may_rerun() || !context.pool.is_looked_after() {
-        return false;
-    }
-    // To look at the clock takes longer than the least of them.
-    if runs > 4 && runs % 4 != 0 {
-        return true;
-    }
-    let now = context.pool.shared().clock.now();
-    let since = began.get().unwrap_or(now);
-    began.set(Some(since));
-    now - since < RERUNS_FOR
+/// Runs one item of a batch.
+struct ItemRunner<'a> {
+    context: &'a Context,
+    pwq: &'a Pwq,
+    /// When it was first asked whether the item may run again.
+    began: Cell<Option<Instant>>,
 }
 
-/// Queues an item that wants to run again, and runs at the moment.
-fn requeue(pwq: &Pwq, item: ItemPtr) {
-    // SAFETY: only reusable items ask for that, and the calling thread runs it.
-    let item = unsafe { ReusableRef::of_running(item) };
-    if pwq.wq().queue(&item, cpu::current()).is_err() {
-        pwq.wq().counted(Count::Refused, 1);
+impl Runner for ItemRunner<'_> {
+    /// Where it can be known how long that takes, and nobody waits for its turn.
+    fn may_rerun(&self, runs: u32) -> bool {
+        let (context, pwq) = (self.context, self.pwq);
+        let stays = context.has_stayed() && pwq.may_append() && !context.shared.batch.is_recalled();
+        if !stays || runs >= RERUNS || !pwq.wq().may_rerun() || !context.pool.is_looked_after() {
+            return false;
+        }
+        // To look at the clock takes longer than the least of them.
+        if runs > 4 && runs % 4 != 0 {
+            return true;
+        }
+        let now = context.pool.shared().clock.now();
+        let since = self.began.get().unwrap_or(now);
+        self.began.set(Some(since));
+        now - since < RERUNS_FOR
+    }
+
+    fn has_rerun(&self, times: u32) {
+        self.pwq.count_reruns(times);
+    }
+
+    fn requeue(&self, item: ItemPtr) {
+        // SAFETY: only reusable items ask for that, and the calling thread runs it.
+        let item = unsafe { ReusableRef::of_running(item) };
+        let wq = self.pwq.wq();
+        if wq.queue(&item, cpu::current()).is_err() {
+            wq.counted(Count::Refused, 1);
+        }
+    }
+
+    fn panicked(&self, item: &str, message: Option<&str>) {
+        self.pwq.wq().panicked(item, message);
+    }
+
+    fn put_back(&self, item: ItemPtr, parked: Parked) {
+        let of = crate::pwq::by_id(parked.pwq).expect("its entry is in flight");
+        of.pool().unpark_entry(&of, item, parked);
     }
 }
 

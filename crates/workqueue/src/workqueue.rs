@@ -9,6 +9,7 @@ use crate::work::{Modified, Queued, Work};
 use crate::workqueue_inner::{ActiveLimit, Flags, Share, WorkqueueInner};
 use inflight_sync::{Arc, Weak, cpu};
 use inflight_topology::Scope;
+use inflight_topology::wake::ShardLoad;
 use std::fmt;
 use std::time::Duration;
 
@@ -103,15 +104,14 @@ impl Workqueue {
     }
 
     /// A queue of a system that has been shut down: it takes nothing.
-    pub(crate) fn closed(system: &Arc<SystemInner>) -> Self {
+    pub(crate) fn closed(name: &str, system: &Arc<SystemInner>) -> Self {
         let limit = ActiveLimit {
             max_active: DEFAULT_MAX_ACTIVE,
             share: Share::Lend,
             min_active: None,
         };
         let (kind, flags) = (Kind::Bound, Flags::default());
-        let name = "closed".to_owned();
-        let settings = system.settings();
+        let (name, settings) = (name.to_owned(), system.settings());
         let inner = WorkqueueInner::new(name, &kind, flags, limit, None, system, &settings);
         inner.shut_down();
         Self::new(inner)
@@ -194,6 +194,47 @@ impl Workqueue {
     pub fn queue_on(&self, cpu: usize, work: &Work) -> Result<Queued, QueueError> {
         self.check_cpu(cpu)?;
         self.inner().queue(&work.item, cpu)
+    }
+
+    /// Queues `work`, which goes on with what was done on a CPU: there, or where the queue's
+    /// [wake rules](crate::WorkqueueBuilder::wake_rules) place it.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`queue_on`](Workqueue::queue_on).
+    ///
+    /// ```
+    /// # use inflight_topology::wake::WakeRules;
+    /// # use inflight_workqueue::{Work, WorkqueueSystem};
+    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// let done = sys.workqueue("complete").bound().wake_rules(WakeRules::default()).build()?;
+    /// assert!(done.queue_near(0, &Work::new(|| ()))?.is_queued());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn queue_near(&self, cpu: usize, work: &Work) -> Result<Queued, QueueError> {
+        self.check_cpu(cpu)?;
+        let cpu = self.inner().place(cpu::current(), cpu);
+        self.inner().queue(&work.item, cpu)
+    }
+
+    /// What the pool has to do that runs what is queued on a CPU, as it has said last: items that
+    /// wait, and workers that run or are on their way. Reads one word and takes no lock, so it is a
+    /// hint. `None` for a queue without [wake rules](crate::WorkqueueBuilder::wake_rules), whose
+    /// pools do not tell.
+    ///
+    /// ```
+    /// # use inflight_topology::wake::{ShardLoad, WakeRules};
+    /// # use inflight_workqueue::WorkqueueSystem;
+    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// let done = sys.workqueue("complete").bound().wake_rules(WakeRules::default()).build()?;
+    /// assert_eq!(done.load_on(0), Some(ShardLoad::new(0, 0)));
+    /// assert_eq!(sys.workqueue("jobs").bound().build()?.load_on(0), None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn load_on(&self, cpu: usize) -> Option<ShardLoad> {
+        let inner = self.inner();
+        inner.wake_rules().map(|_| inner.load_on(cpu))
     }
 
     /// Queues `work` after `delay`, on the CPU the caller runs on now. Without delay, at once.

@@ -8,6 +8,7 @@ use crate::system_shared::SystemShared;
 use crate::workqueue::{DEFAULT_MAX_ACTIVE, NO_LIMIT, Workqueue, checked_max_active, checked_name};
 use crate::workqueue_inner::{ActiveLimit, Flags, Share, WorkqueueInner};
 use inflight_sync::Arc;
+use inflight_topology::wake::WakeRules;
 use std::fmt;
 
 /// A workqueue whose kind has not been chosen.
@@ -240,6 +241,34 @@ impl WorkqueueBuilder {
     /// ```
     pub fn freezable(mut self) -> Self {
         self.flags.freezable = true;
+        self
+    }
+
+    /// Where work goes on that something has woken: a [future](Workqueue::spawn_future), and what
+    /// is [queued near](Workqueue::queue_near) a CPU. By [`Wake::place`] with these rules and with
+    /// what the queue's pools say of themselves at the moment, which is a hint.
+    ///
+    /// The CPU before is the one where the future was polled last, or that is named. The waker is
+    /// a bound worker if the call comes from an item of a bound queue; the stack rule supposes that
+    /// it is the item's last act. Any other thread is taken for an interrupt, and its CPU for idle
+    /// if none of the pools' workers runs there: only those are known.
+    ///
+    /// Without, a future is polled on the CPU of whoever wakes it, and `queue_near` is
+    /// [`queue_on`](Workqueue::queue_on). With, the queue's pools write two words more for each
+    /// item. A BH queue has no rules; an ordered one has no use for them.
+    ///
+    /// [`Wake::place`]: inflight_topology::wake::Wake::place
+    ///
+    /// ```
+    /// use inflight_topology::wake::{Reach, WakeRules};
+    ///
+    /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
+    /// let stay = WakeRules { pull: Reach::Nowhere, ..WakeRules::default() };
+    /// let wq = sys.workqueue("complete").bound().wake_rules(stay).build()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn wake_rules(mut self, rules: WakeRules) -> Self {
+        self.flags.wake_rules = Some(rules);
         self
     }
 

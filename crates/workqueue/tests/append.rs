@@ -11,7 +11,7 @@ use inflight_workqueue::{
     Attrs, JoinHandle, QueueError, Work, Workqueue, WorkqueueSystem, blocking,
 };
 use std::time::Duration;
-use support::{Level, small_items, times, watch};
+use support::{Level, Log, small_items, times, watch};
 
 fn system(topology: &str) -> WorkqueueSystem {
     let topology = Topology::synthetic(topology).unwrap();
@@ -162,6 +162,39 @@ fn an_ordered_queue_stays_in_order() {
     let order = order.lock();
     assert_eq!(order.len(), *next.lock());
     assert!(order.is_sorted(), "by number of queueing");
+}
+
+/// A runs, B is queued by another thread, A queues C: C comes last, although A's worker could have
+/// appended it.
+#[test]
+fn what_an_item_queues_does_not_pass_what_waits() {
+    for topology in ["core:1", "core:4"] {
+        let sys = system(topology);
+        let [_, narrow, _, ordered] = queues(&sys);
+        for wq in [narrow, ordered] {
+            let (order, begun, queued) = (Log::new(), Level::new(), Level::new());
+            let push = |name| {
+                let order = order.clone();
+                move || order.push(name)
+            };
+            let a = wq.spawn_on(0, {
+                let (wq, order) = (wq.clone(), order.clone());
+                let (begun, queued, c) = (begun.clone(), queued.clone(), push('C'));
+                move || {
+                    order.push('A');
+                    begun.raise();
+                    queued.wait_silently(1);
+                    wq.spawn_on(0, c).detach();
+                }
+            });
+            begun.wait(1);
+            wq.spawn_on(0, push('B')).detach();
+            queued.raise();
+            a.wait().unwrap();
+            wq.flush_blocking().unwrap();
+            assert_eq!(order.entries(), ['A', 'B', 'C'], "{}", wq.name());
+        }
+    }
 }
 
 /// Other queues of the same pool have their turn, and so has what others queue there.

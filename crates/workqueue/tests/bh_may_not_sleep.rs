@@ -85,7 +85,7 @@ fn a_call_inside_an_item_runs_at_once_or_never() {
     let free = free.build().unwrap();
     let calls = {
         let (bound, free) = (bound.clone(), free.clone());
-        move || (bound.call(|| ()), free.call(|| 7))
+        move || (bound.call_blocking(|| ()), free.call_blocking(|| 7))
     };
     inside(calls, |(elsewhere, here)| {
         assert!(matches!(elsewhere, Err(JoinError::WouldDeadlock)));

@@ -23,8 +23,8 @@ fn here() -> thread::ThreadId {
 fn a_call_runs_here_and_counts() {
     let sys = system();
     let wq = unbound(&sys, 2);
-    assert_eq!(wq.call(here).unwrap(), here());
-    let Err(JoinError::Panicked(payload)) = wq.call(|| panic!("on purpose")) else {
+    assert_eq!(wq.call_blocking(here).unwrap(), here());
+    let Err(JoinError::Panicked(payload)) = wq.call_blocking(|| panic!("on purpose")) else {
         panic!("the panic is reported");
     };
     assert_eq!(payload.message(), Some("on purpose"));
@@ -38,16 +38,16 @@ fn a_call_runs_here_and_counts() {
 #[test]
 fn a_bound_queue_runs_it_on_a_worker() {
     let sys = system();
-    assert_ne!(bound(&sys).call(here).unwrap(), here());
+    assert_ne!(bound(&sys).call_blocking(here).unwrap(), here());
     let urgent = sys.workqueue("urgent").unbound(Attrs::new()).highpri();
-    assert_ne!(urgent.build().unwrap().call(here).unwrap(), here());
+    assert_ne!(urgent.build().unwrap().call_blocking(here).unwrap(), here());
     // The caller may be anywhere, and a strict queue's items may not.
     let strict = sys.workqueue("strict").unbound(Attrs::new().strict(true));
-    assert_ne!(strict.build().unwrap().call(here).unwrap(), here());
+    assert_ne!(strict.build().unwrap().call_blocking(here).unwrap(), here());
     let strict = sys
         .workqueue("in order")
         .ordered_with(Attrs::new().strict(true));
-    assert_ne!(strict.build().unwrap().call(here).unwrap(), here());
+    assert_ne!(strict.build().unwrap().call_blocking(here).unwrap(), here());
 }
 
 /// A thread whose call has begun and runs until the level is raised.
@@ -56,7 +56,7 @@ fn called(wq: &Workqueue) -> (thread::JoinHandle<Result<(), JoinError>>, Level) 
     let caller = thread::spawn({
         let (wq, begun, open) = (wq.clone(), begun.clone(), open.clone());
         move || {
-            wq.call(move || {
+            wq.call_blocking(move || {
                 begun.raise();
                 open.wait(1);
             })
@@ -77,7 +77,7 @@ fn a_call_holds_a_slot() {
     // Behind the second: it does not overtake, and the caller waits.
     let third = thread::spawn({
         let wq = wq.clone();
-        move || wq.call(here).unwrap() == here()
+        move || wq.call_blocking(here).unwrap() == here()
     });
     while wq.stats().inactive < 2 {
         thread::yield_now();
@@ -95,7 +95,7 @@ fn a_call_is_inside_its_queue() {
     let sys = system();
     let wq = unbound(&sys, 1);
     let inner = wq.clone();
-    wq.call(move || {
+    wq.call_blocking(move || {
         assert_eq!(inner.flush_blocking(), Err(WaitError::WouldDeadlock));
         assert!(matches!(
             inner.drain_blocking(),
@@ -104,7 +104,8 @@ fn a_call_is_inside_its_queue() {
         // The only slot is the caller's own.
         let handle = inner.spawn(|| ());
         assert!(matches!(handle.wait(), Err(JoinError::WouldDeadlock)));
-        let again = inner.call(|| unreachable!("who is told so does not expect it to run"));
+        let again =
+            inner.call_blocking(|| unreachable!("who is told so does not expect it to run"));
         assert!(matches!(again, Err(JoinError::WouldDeadlock)), "{again:?}");
     })
     .unwrap();
@@ -122,7 +123,7 @@ fn a_closed_queue_refuses_a_call() {
     let sys = system();
     let wq = unbound(&sys, 1);
     wq.destroy_blocking().unwrap();
-    let refused = wq.call(|| ());
+    let refused = wq.call_blocking(|| ());
     assert!(
         matches!(refused, Err(JoinError::Rejected(QueueError::Destroyed))),
         "{refused:?}"
@@ -142,7 +143,7 @@ fn a_closed_queue_refuses_a_call() {
     while wq.queue(&Work::new(|| ())) != Err(QueueError::Draining) {
         thread::yield_now();
     }
-    let refused = wq.call(|| ());
+    let refused = wq.call_blocking(|| ());
     assert!(
         matches!(refused, Err(JoinError::Rejected(QueueError::Draining))),
         "{refused:?}"
@@ -150,9 +151,9 @@ fn a_closed_queue_refuses_a_call() {
     open.raise();
     blocks.wait().unwrap();
     drained.join().unwrap().unwrap();
-    assert_eq!(wq.call(|| 3).unwrap(), 3, "open again");
+    assert_eq!(wq.call_blocking(|| 3).unwrap(), 3, "open again");
     drop(sys);
-    let refused = wq.call(|| ());
+    let refused = wq.call_blocking(|| ());
     assert!(
         matches!(refused, Err(JoinError::Rejected(QueueError::ShutDown))),
         "{refused:?}"
@@ -180,14 +181,14 @@ fn shutdown_waits_for_a_call() {
 fn a_call_may_drop_its_system() {
     let sys = system();
     let wq = unbound(&sys, 4);
-    wq.call(move || drop(sys)).unwrap();
+    wq.call_blocking(move || drop(sys)).unwrap();
     assert_eq!(wq.queue(&Work::new(|| ())), Err(QueueError::ShutDown));
     let sys = system();
     let wq = unbound(&sys, 4);
     let inner = wq.clone();
-    let left = wq.call(move || {
+    let left = wq.call_blocking(move || {
         // Deeper, and still inside.
-        let left = inner.call({
+        let left = inner.call_blocking({
             let sys = sys.clone();
             move || sys.shutdown_timeout(Duration::from_secs(3600)).is_err()
         });
@@ -205,7 +206,7 @@ fn calls_nest() {
             return 0;
         }
         let inner = wq.clone();
-        1 + wq.call(move || down(&inner, n - 1)).unwrap()
+        1 + wq.call_blocking(move || down(&inner, n - 1)).unwrap()
     }
     let sys = builder().build().unwrap();
     let wq = unbound(&sys, 64);
@@ -227,7 +228,7 @@ fn many_callers_keep_the_limit() {
             thread::spawn(move || {
                 for _ in 0..200 {
                     let inside = inside.clone();
-                    wq.call(move || {
+                    wq.call_blocking(move || {
                         inside.enter();
                         thread::yield_now();
                         inside.leave();

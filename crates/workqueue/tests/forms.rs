@@ -5,13 +5,14 @@
 mod support;
 
 use inflight_sync::fault::Faults;
-use inflight_sync::{Arc, Mutex, thread};
+use inflight_sync::{Arc, Mutex, block_on, thread};
 use inflight_topology::Scope;
 use inflight_workqueue::{
     Attrs, Concurrency, JoinError, QueueError, Work, Workqueue, WorkqueueSystem, current_item,
     current_work,
 };
-use support::{Inside, LOOKS, Level, Log, bound, builder, one_cpu, system, until};
+use std::time::Duration;
+use support::{Inside, LOOKS, Level, Log, bound, builder, one_cpu, rigged, system, until};
 
 /// A function that is refused comes back whole, with the reason, and can be run or queued again.
 #[test]
@@ -286,7 +287,7 @@ fn a_work_finds_itself() {
         (false, Some(is("bound")))
     );
     let wide = sys.workqueue("wide").unbound(Attrs::new()).build().unwrap();
-    assert_eq!(wide.call(in_function).unwrap(), (false, None));
+    assert_eq!(wide.call_blocking(in_function).unwrap(), (false, None));
     assert!(current_work().is_none() && current_item().is_none());
     let polled = wq
         .spawn_future(async move { in_function() })
@@ -327,26 +328,34 @@ fn a_work_that_finds_itself_goes_with_its_last_handle() {
 fn functions_run_on_the_cpus_named() {
     let sys = system();
     let here = || current_item().unwrap().pool;
-    assert_eq!(sys.work_on_cpu(2, here).unwrap(), "cpu 2");
-    let no_cpu = sys.work_on_cpu(99, here).unwrap_err();
+    assert_eq!(sys.work_on_cpu(2, here).wait().unwrap(), "cpu 2");
+    assert_eq!(block_on(sys.work_on_cpu(3, here)).unwrap(), "cpu 3");
+    let no_cpu = sys.work_on_cpu(99, here).wait().unwrap_err();
     let no_such = |e: &JoinError| matches!(e, JoinError::Rejected(QueueError::NoSuchCpu(99)));
     assert!(no_such(&no_cpu), "{no_cpu}");
     // All are there at once: each waits for the others.
     let begun = Level::new();
-    let all = sys.schedule_on_each_cpu({
+    let meet = {
         let begun = begun.clone();
         move |cpu| {
             begun.raise();
             begun.wait(4);
             (cpu, here())
         }
-    });
-    let all = all.unwrap();
+    };
     let expected: Vec<_> = (0..4).map(|cpu| (cpu, format!("cpu {cpu}"))).collect();
-    assert_eq!(all, expected);
+    type Wait<F> = fn(&WorkqueueSystem, F) -> Result<Vec<(usize, String)>, JoinError>;
+    let waits: [Wait<_>; 3] = [
+        |sys, f| block_on(sys.schedule_on_each_cpu(f)),
+        |sys, f| sys.schedule_on_each_cpu_blocking(f),
+        |sys, f| sys.schedule_on_each_cpu_timeout(f, Duration::from_secs(3_600)),
+    ];
+    for wait in waits {
+        assert_eq!(wait(&sys, meet.clone()).unwrap(), expected);
+    }
     // One that fails does not keep the others from running.
     let ran = Level::new();
-    let failed = sys.schedule_on_each_cpu({
+    let failed = sys.schedule_on_each_cpu_blocking({
         let ran = ran.clone();
         move |cpu| {
             assert_ne!(cpu, 1, "not here");
@@ -359,6 +368,84 @@ fn functions_run_on_the_cpus_named() {
     assert!(panic.message().unwrap().contains("not here"));
     assert_eq!(ran.get(), 3);
     drop(sys);
+}
+
+/// The functions are queued with the call, and run although nobody waits for them any more.
+#[test]
+fn functions_on_each_cpu_run_if_nobody_waits() {
+    let (sys, _faults, clock) = rigged(builder().sampling(false));
+    let (open, ran) = (Level::new(), Level::new());
+    let function = {
+        let (open, ran) = (open.clone(), ran.clone());
+        move |_| {
+            open.wait(1);
+            ran.raise();
+        }
+    };
+    drop(sys.schedule_on_each_cpu(function.clone()));
+    let waiter = thread::spawn({
+        let sys = sys.clone();
+        move || sys.schedule_on_each_cpu_timeout(function, Duration::from_secs(1))
+    });
+    until(
+        || {
+            clock.advance(Duration::from_millis(100));
+            waiter.is_finished()
+        },
+        || sys.dump(),
+    );
+    let late = waiter.join().unwrap();
+    assert!(matches!(late, Err(JoinError::TimedOut)), "{late:?}");
+    assert_eq!(ran.get(), 0);
+    open.raise();
+    ran.wait(8);
+}
+
+/// An item of a BH queue is told so, and does not sleep.
+#[test]
+fn a_bh_item_does_not_wait_for_functions_on_each_cpu() {
+    let sys = system();
+    let bh = sys.workqueue("bh").bh().build().unwrap();
+    let inner = sys.clone();
+    let told = bh.spawn(move || {
+        [
+            inner.schedule_on_each_cpu_blocking(drop),
+            inner.schedule_on_each_cpu_timeout(drop, Duration::from_secs(1)),
+        ]
+    });
+    for told in told.wait().unwrap() {
+        assert!(matches!(told, Err(JoinError::WouldDeadlock)), "{told:?}");
+    }
+}
+
+/// A name is that of panics, of a function that may come back too and of a future.
+#[test]
+fn functions_and_futures_have_names() {
+    let sys = system();
+    let wq = bound(&sys);
+    let named = |failed: Result<(), JoinError>| match failed {
+        Err(JoinError::Panicked(panic)) => panic.item().to_owned(),
+        other => panic!("{other:?}"),
+    };
+    let spawned = wq
+        .try_spawn_named("rescan", || panic!("on purpose"))
+        .unwrap();
+    assert_eq!(named(spawned.wait()), "rescan");
+    let polled = wq.spawn_future_named(format!("reader {}", 3), async { panic!("on purpose") });
+    assert_eq!(named(polled.wait()), "reader 3");
+    wq.flush_blocking().unwrap();
+    assert!(sys.dump().contains("reader 3"), "{}", sys.dump());
+    wq.destroy_blocking().unwrap();
+    let rejected = wq.try_spawn_named("rescan", || 7).unwrap_err();
+    assert_eq!(
+        (rejected.error(), rejected.into_inner()()),
+        (QueueError::Destroyed, 7)
+    );
+    let late = wq.spawn_future_named("late", async {}).wait();
+    assert!(matches!(
+        late,
+        Err(JoinError::Rejected(QueueError::Destroyed))
+    ));
 }
 
 /// The attribute does not touch the order of a queue that has one.

@@ -528,13 +528,12 @@ fn lending_stays_exact_while_pools_change() {
         wq.flush_blocking().unwrap();
         assert!(inside.most() <= max, "{} of {max}", inside.most());
         let ends: Vec<_> = (0..2 * max).map(|n| waiting(&wq, n % 4).0).collect();
-        let (active, inactive) = (wq.stats().active, wq.stats().inactive);
+        // A slot may still be on its way: all of them come, and no other.
+        become_inactive(&wq, max);
+        let active = wq.stats().active;
         ends.iter().for_each(Level::raise);
         wq.flush_blocking().unwrap();
-        // Nodes with counts of their own may keep an eighth in reserve.
-        let least = if max == 5 { max } else { max - max / 8 };
-        assert!((least..=max).contains(&active), "{active} of {max}");
-        assert_eq!(active + inactive, 2 * max);
+        assert_eq!(active, max);
         assert_eq!((wq.stats().active, wq.stats().inactive), (0, 0));
     }
 }

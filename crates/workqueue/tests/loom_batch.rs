@@ -116,6 +116,52 @@ fn i27_a_recall_keeps_the_order() {
     });
 }
 
+/// One slot: an item appends 1, another thread queues 2, and the item queues 3. The rest of its
+/// batch goes back meanwhile, by a *recall* or because it blocks: the order is that of queueing.
+fn an_appended_entry_keeps_its_place(blocks: bool) {
+    let pool = Pool::new(1);
+    let (appended, queued) = (Count::new(), Count::new());
+    let this = pool.clone();
+    drop(pool.wq.spawn({
+        let (appended, queued) = (appended.clone(), queued.clone());
+        move || {
+            this.log.add(0);
+            this.item(1);
+            appended.add();
+            if blocks {
+                blocking(|| queued.wait_silently());
+            } else {
+                queued.wait_silently();
+            }
+            this.item(3);
+        }
+    }));
+    let owner = pool.beside(|pool| _ = pool.pool.draw(3));
+    appended.wait_silently();
+    pool.item(2);
+    if !blocks {
+        pool.pool.recall();
+    }
+    queued.add();
+    owner.join().unwrap();
+    pool.assert_ran(&[0, 1, 2, 3]);
+    assert_eq!(pool.log.get(), [0, 1, 2, 3], "in the order of queueing");
+}
+
+#[test]
+fn i27_a_recalled_append_keeps_its_place() {
+    check("i27_a_recalled_append_keeps_its_place", FOUR, || {
+        an_appended_entry_keeps_its_place(false);
+    });
+}
+
+#[test]
+fn i27_a_block_keeps_the_place_of_an_append() {
+    check("i27_a_block_keeps_the_place_of_an_append", FOUR, || {
+        an_appended_entry_keeps_its_place(true);
+    });
+}
+
 /// *append* against *recall*: what an item appends is run by its worker or goes back, and is
 /// counted as in flight all the time.
 #[test]
@@ -331,6 +377,27 @@ fn i13_freeze_of_a_running_batch() {
         }
         drop(frozen);
         owner.join().unwrap();
+        pool.assert_ran(&[0, 1, 2]);
+    });
+}
+
+/// What is counted as started when *freeze* returns is what has begun: no more runs before the
+/// thaw.
+#[test]
+fn i13_freeze_tells_what_has_begun() {
+    check("i13_freeze_tells_what_has_begun", FIVE, || {
+        let pool = Pool::new(1);
+        pool.appender(0, 2);
+        pool.item(1);
+        let owner = pool.beside(|pool| _ = pool.pool.draw(3));
+        let frozen = pool.sys.freeze();
+        let started = pool.wq.stats().started;
+        pool.pool.draw(3);
+        owner.join().unwrap();
+        assert!(!frozen.is_busy());
+        assert_eq!(pool.log.get().len() as u64, started);
+        assert_eq!(pool.wq.stats().started, started);
+        drop(frozen);
         pool.assert_ran(&[0, 1, 2]);
     });
 }

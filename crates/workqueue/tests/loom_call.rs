@@ -37,9 +37,9 @@ fn i13_callers_keep_the_limit() {
         };
         let other = thread::spawn({
             let (wq, item) = (wq.clone(), item(&runs));
-            move || wq.call(item).unwrap()
+            move || wq.call_blocking(item).unwrap()
         });
-        wq.call(item(&runs)).unwrap();
+        wq.call_blocking(item(&runs)).unwrap();
         other.join().unwrap();
         assert_eq!(runs.get(), 2);
         drop(sys);
@@ -56,7 +56,7 @@ fn i22_flush_against_call() {
         let caller = thread::spawn({
             let (wq, begun, ended) = (wq.clone(), begun.clone(), ended.clone());
             move || {
-                wq.call(move || {
+                wq.call_blocking(move || {
                     begun.add();
                     thread::yield_now();
                     ended.add();
@@ -80,7 +80,7 @@ fn shutdown_against_call() {
         let runs = Count::new();
         let caller = thread::spawn({
             let runs = runs.clone();
-            move || wq.call(move || runs.add())
+            move || wq.call_blocking(move || runs.add())
         });
         drop(sys);
         let ran = runs.get();
@@ -102,7 +102,7 @@ fn shutdown_from_a_call() {
     check("shutdown_from_a_call", FOUR, || {
         let (sys, wq) = system();
         let other = wq.spawn(|| ());
-        wq.call(move || drop(sys)).unwrap();
+        wq.call_blocking(move || drop(sys)).unwrap();
         other.wait().unwrap();
     });
 }

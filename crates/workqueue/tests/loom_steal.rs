@@ -226,6 +226,39 @@ fn i17_a_move_against_steal() {
     });
 }
 
+/// No pool is left but so many, in the end. If one stays for ever, the model finds no end.
+fn await_pools(sys: &WorkqueueSystem, left: usize) {
+    while sys.pool_count() > left {
+        thread::yield_now();
+    }
+}
+
+/// A pool that its queue has left goes although its last item was stolen, and so does the thief's.
+/// Neither ever had a worker.
+#[test]
+fn i17_a_left_pool_goes_with_its_last_stolen_item() {
+    check(
+        "i17_a_left_pool_goes_with_its_last_stolen_item",
+        TWO,
+        || {
+            let pools = Pools::new();
+            pools.item(0);
+            let strict = attrs().cpumask([THIEF].into());
+            let thief = pools.beside(|pools| _ = pools.thief.steal());
+            pools.wq.set_attrs(strict).unwrap();
+            thief.join().unwrap();
+            pools.assert_ran(1);
+            let Some(Pools { sys, wq, .. }) = Arc::into_inner(pools) else {
+                unreachable!("the thief has ended");
+            };
+            await_pools(&sys, 1);
+            drop(wq);
+            await_pools(&sys, 0);
+            drop(sys);
+        },
+    );
+}
+
 /// Home's worker runs this until `count` is not 0, and does not say that it waits.
 fn occupy(wq: &Workqueue, count: &Count) -> JoinHandle<()> {
     let count = count.clone();
@@ -270,6 +303,36 @@ fn who_sleeps_is_sent_for() {
         look_until(&sys, &ran);
         hog.wait().unwrap();
         assert!(wq.stats().stolen > 0, "nobody else could");
+        drop(sys);
+    });
+}
+
+/// The queue leaves both pools while a worker of the one is a guest in the other, whose own worker
+/// sleeps: the guest's item is the last, both workers leave, and both pools go.
+#[test]
+fn i17_pools_with_workers_go_after_a_theft() {
+    check("i17_pools_with_workers_go_after_a_theft", ZERO, || {
+        let (sys, wq) = taught();
+        let (ran, end) = (Count::new(), Count::new());
+        let hog = occupy(&wq, &ran);
+        drop(wq.spawn_on(HOME, {
+            let (ran, end) = (ran.clone(), end.clone());
+            move || {
+                ran.add();
+                end.wait_silently();
+            }
+        }));
+        look_until(&sys, &ran);
+        wq.set_attrs(attrs().cpumask([THIEF].into())).unwrap();
+        hog.wait().unwrap();
+        while sys.idle_count() == 0 {
+            thread::yield_now();
+        }
+        end.add();
+        await_pools(&sys, 1);
+        assert!(wq.stats().stolen > 0, "nobody else could");
+        drop(wq);
+        await_pools(&sys, 0);
         drop(sys);
     });
 }

@@ -4,10 +4,11 @@
 
 mod support;
 
+use inflight_sync::Mutex;
 use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_workqueue::{Work, Workqueue};
 use std::alloc::{GlobalAlloc, Layout, System};
-use support::{one_cpu, plug};
+use support::{one_cpu, plug, refusable};
 
 /// Bytes that are allocated. Relaxed: read while nobody else runs.
 static LIVE: AtomicUsize = AtomicUsize::new(0);
@@ -31,6 +32,12 @@ unsafe impl GlobalAlloc for Counting {
 
 #[global_allocator]
 static COUNTING: Counting = Counting;
+
+/// One test at a time.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// What a pool keeps for those that wait next: places for a thousand, and room for other works.
+const LEFT: isize = 24 * 1_024;
 
 fn live() -> isize {
     LIVE.load(Ordering::Relaxed) as isize
@@ -59,7 +66,8 @@ fn queue_and_cancel(wq: &Workqueue, works: &[Work], loops: usize) {
 /// depends on how many wait; and when a long list is gone so is its memory.
 #[test]
 fn cancelled_entries_leave_nothing() {
-    let sys = one_cpu().sampling(false).build().unwrap();
+    let _alone = ALONE.lock();
+    let (sys, _faults) = refusable(one_cpu().sampling(false));
     for limit in [1, 1_024] {
         let wq = sys.workqueue("w").bound().max_active(limit);
         let wq = wq.build().unwrap();
@@ -69,18 +77,14 @@ fn cancelled_entries_leave_nothing() {
         let before = live();
         queue_and_cancel(&wq, &works, loops());
         let grown = live() - before;
-        assert!(grown < 16_384, "{grown} bytes more for {} loops", loops());
+        assert!(grown < LEFT, "{grown} bytes more for {} loops", loops());
         // A closure each, which go with their cancel.
         let before = live();
         for _ in 0..loops() {
             assert!(wq.spawn_on(0, || ()).try_cancel());
         }
         let grown = live() - before;
-        assert!(
-            grown < 16_384,
-            "{grown} bytes more for {} closures",
-            loops()
-        );
+        assert!(grown < LEFT, "{grown} bytes more for {} closures", loops());
         for work in &works {
             work.cancel();
         }
@@ -96,7 +100,7 @@ fn cancelled_entries_leave_nothing() {
         drop(many);
         let grown = live() - before;
         assert!(
-            grown < 65_536,
+            grown < LEFT,
             "{grown} bytes of a list of {} are kept",
             loops()
         );
@@ -104,4 +108,28 @@ fn cancelled_entries_leave_nothing() {
         wq.flush_blocking().unwrap();
         assert_eq!(wq.stats().in_flight(), 0);
     }
+}
+
+/// Queues that have gone leave little, in the pools too that they had in common with others.
+#[test]
+fn queues_leave_little() {
+    let _alone = ALONE.lock();
+    let (sys, _faults) = refusable(one_cpu().sampling(false));
+    let stays = sys.workqueue("stays").bound().build().unwrap();
+    let many = |queues: usize| {
+        let name = |n| format!("queue {n}");
+        let build = |n| sys.workqueue(name(n)).bound().build().unwrap();
+        let queues: Vec<_> = (0..queues).map(build).collect();
+        let run = |wq: &Workqueue| assert!(wq.spawn_on(0, || ()).wait().is_ok());
+        queues.iter().for_each(run);
+        run(&stays);
+    };
+    many(10);
+    let before = live();
+    many(2_000);
+    // A queue that is made finds out which have gone.
+    many(1);
+    let grown = live() - before;
+    // The lists of queues keep places of a few bytes.
+    assert!(grown < 2_000 * 32, "{grown} bytes of 2,000 queues are kept");
 }

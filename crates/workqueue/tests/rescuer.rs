@@ -287,3 +287,62 @@ fn e4_it_is_pinned_to_the_pools_cpu_while_it_works_for_it() {
     assert_eq!(loose.spawn(here).wait().unwrap(), *topology.cpus());
     assert_eq!(loose.stats().rescued, 1);
 }
+
+/// Within its first item the pool's worker is back: whatever else waits there is the pool's own
+/// business, and the rescuer goes on to the next pool that has called.
+#[test]
+fn it_takes_nothing_more_once_the_pool_can_help_itself() {
+    let topology = Topology::synthetic("core:2").unwrap();
+    let builder = WorkqueueSystem::builder().topology(topology);
+    // Nobody is taken for one that does not run.
+    let (sys, faults, clock) = rigged(builder.sampling(false));
+    let safe = reclaim(&sys, "safe");
+    let (unblock, back, end) = (Level::new(), Level::new(), Level::new());
+    let begun = Level::new();
+    let worker = bound(&sys).spawn_on(0, {
+        let (begun, unblock) = (begun.clone(), unblock.clone());
+        let (back, end) = (back.clone(), end.clone());
+        move || {
+            blocking(|| {
+                begun.raise();
+                unblock.wait_silently(1);
+            });
+            back.raise();
+            end.wait_silently(1);
+        }
+    });
+    begun.wait(1);
+    faults.refuse_spawns(true);
+    let (inside, open) = (Level::new(), Level::new());
+    let first = safe.spawn_on(0, {
+        let (inside, open) = (inside.clone(), open.clone());
+        move || {
+            inside.raise();
+            open.wait_silently(1);
+        }
+    });
+    while inside.get() == 0 {
+        clock.advance(10 * MS);
+        thread::yield_now();
+    }
+    let log = Log::new();
+    let three = [1, 2, 3].map(|number| {
+        let log = log.clone();
+        safe.spawn_on(0, move || log.push(number))
+    });
+    unblock.raise();
+    back.wait(1);
+    // The pool of the other CPU has no worker: its item runs when the rescuer has left the first.
+    let next = safe.spawn_on(1, || ());
+    open.raise();
+    first.wait().unwrap();
+    while !next.is_finished() {
+        clock.advance(10 * MS);
+        thread::yield_now();
+    }
+    assert_eq!((safe.stats().rescued, log.entries()), (2, vec![]));
+    end.raise();
+    three.into_iter().for_each(|item| item.wait().unwrap());
+    worker.wait().unwrap();
+    assert_eq!((safe.stats().rescued, log.entries()), (2, vec![1, 2, 3]));
+}

@@ -168,7 +168,7 @@ fn the_last_handle_of_a_system_may_go_anywhere() {
                     // In a call, on this thread.
                     let queue = wq.clone();
                     queue
-                        .call(move || {
+                        .call_blocking(move || {
                             o.spawn(move || r.raise()).detach();
                             drop(sys);
                         })
@@ -295,12 +295,16 @@ fn inside_a_call_of_a_bh_item_nothing_sleeps_either() {
     let bh = sys.workqueue("bh").bh().build().unwrap();
     let wq = sys.workqueue("u").unbound(Attrs::new()).build().unwrap();
     let inner = wq.clone();
-    let said = bh.spawn(move || inner.call(|| blocking(|| 1)).map_err(|e| e.to_string()));
+    let said = bh.spawn(move || {
+        inner
+            .call_blocking(|| blocking(|| 1))
+            .map_err(|e| e.to_string())
+    });
     let said = said.wait().unwrap();
     assert!(said.is_err(), "{said:?}");
     let inner = wq.clone();
     let again = wq.clone();
-    let said = bh.spawn(move || inner.call(move || again.flush_blocking()));
+    let said = bh.spawn(move || inner.call_blocking(move || again.flush_blocking()));
     let said = said.wait().unwrap();
     assert!(said.is_err() || said.unwrap().is_err());
 }
@@ -406,7 +410,7 @@ fn what_a_worker_keeps_in_its_thread_may_end_the_system() {
                 0 => drop(last.take()),
                 1 => assert!(last.take().unwrap().shutdown_blocking().is_err()),
                 _ => {
-                    assert_eq!(queue.call(|| 1).unwrap(), 1);
+                    assert_eq!(queue.call_blocking(|| 1).unwrap(), 1);
                     queue.spawn(|| ()).wait().unwrap();
                     queue.flush_blocking().unwrap();
                 }

@@ -383,7 +383,7 @@ fn items_run_beside_a_call_that_computes_for_long() {
             let (inner, b, d) = (wq.clone(), begun.clone(), done.clone());
             scope.spawn(move || {
                 inner
-                    .call(move || {
+                    .call_blocking(move || {
                         b.raise();
                         d.wait_silently(3);
                     })
@@ -411,7 +411,7 @@ fn items_run_beside_a_call_that_waits() {
             let (inner, b, d) = (wq.clone(), begun.clone(), done.clone());
             scope.spawn(move || {
                 inner
-                    .call(move || {
+                    .call_blocking(move || {
                         b.raise();
                         d.wait(3);
                     })

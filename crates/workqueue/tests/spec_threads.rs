@@ -37,7 +37,7 @@ fn what_a_destroyed_queue_refuses_starts_no_thread() {
             wq.spawn(|| ()).wait(),
             Err(JoinError::Rejected(QueueError::Destroyed))
         ));
-        assert!(wq.call(|| ()).is_err());
+        assert!(wq.call_blocking(|| ()).is_err());
         let delayed = DelayedWork::new(|| ());
         assert_eq!(
             wq.queue_delayed(&delayed, Duration::ZERO),

@@ -206,8 +206,8 @@ fn waits_for_oneself_through_a_nested_call_are_errors() {
             let work = this.lock().clone().unwrap();
             let (log, outer, far) = (log.clone(), outer.clone(), far.clone());
             inner
-                .call(move || {
-                    far.call(move || {
+                .call_blocking(move || {
+                    far.call_blocking(move || {
                         log.push(work.flush_blocking().map(|_| ()));
                         log.push(work.cancel_sync_blocking().map(|_| ()));
                         log.push(work.disable_sync_blocking().map(|_| ()).map_err(|e| {
@@ -480,7 +480,7 @@ fn numbers_of_no_cpu_and_no_node_are_named_and_lose_nothing() {
             let handle = wq.spawn_on(cpu, || ());
             let text = format!("{:?}", handle.wait());
             assert!(text.contains("NoSuchCpu"), "{text}");
-            assert!(sys.work_on_cpu(cpu, || ()).is_err());
+            assert!(sys.work_on_cpu(cpu, || ()).wait().is_err());
         }
         assert!(!work.is_pending() && !delayed.is_pending());
         assert!(wq.queue_on(3, &work).unwrap().is_queued(), "offline");

@@ -41,7 +41,7 @@ enum Command {
     /// Write the tables of benchmarks, from the records, into README and the book
     BenchDocs(bench_docs::Options),
     /// Write the simulator's tables, beside the published ones, into the book
-    Published,
+    Published(published::Options),
 }
 
 fn main() -> ExitCode {
@@ -65,6 +65,6 @@ fn run(command: &Command) -> Result<bool> {
         Command::Mutants(options) => mutants::run(&root, options),
         Command::Ratios(options) => ratios::run(&root, options),
         Command::BenchDocs(options) => bench_docs::run(&root, options),
-        Command::Published => published::run(&root),
+        Command::Published(options) => published::run(&root, options),
     }
 }

@@ -2,30 +2,47 @@
 //! the book.
 //!
 //! A page says where: what stands between `<!-- generated: NAME -->` and `<!-- end -->` is
-//! replaced.
+//! replaced. Each simulation also says whether what must be seen is seen.
+
+mod tables;
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
 
-use crate::marked::{filled, head, row};
+use crate::marked::{filled, head};
 use crate::output::say;
+use tables::{Summary, float, gains, percent};
 
-/// Simulations that draw a picture, and the option for it.
-const DRAWN: [(&str, &str); 3] = [
-    ("hdd", "--svg"),
-    ("flush", "--plot"),
-    ("placement", "--plot"),
+/// Simulations that draw a picture, and its name.
+const DRAWN: [(&str, &str); 7] = [
+    ("hdd", "hdd"),
+    ("hdd --single", "single"),
+    ("dmcrypt", "dmcrypt"),
+    ("enqueue", "enqueue"),
+    ("limit", "limit"),
+    ("flush", "flush"),
+    ("placement", "placement"),
 ];
 
-/// Runs the simulations whose tables the pages want, and writes the pages.
-pub(crate) fn run(root: &Path) -> Result<bool> {
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Write nothing: fail if a table or a picture is not what the simulations give
+    #[arg(long)]
+    check: bool,
+}
+
+/// Runs the simulations whose tables the pages want, and writes pages and pictures, or tells which
+/// of them are not what the simulations give. Also whether each simulation shows what it must.
+pub(crate) fn run(root: &Path, options: &Options) -> Result<bool> {
     let mut runs = Runs {
         root,
         done: BTreeMap::new(),
+        drawn: Vec::new(),
+        failed: false,
     };
     let mut pages: Vec<_> = std::fs::read_dir(root.join("docs"))?
         .collect::<Result<Vec<_>, _>>()?
@@ -34,21 +51,45 @@ pub(crate) fn run(root: &Path) -> Result<bool> {
         .filter(|path| path.extension().is_some_and(|e| e == "md"))
         .collect();
     pages.sort();
+    let mut made = Vec::new();
     for page in pages {
         let text = std::fs::read_to_string(&page)?;
         let new = filled(&text, "generated", &mut |name| runs.table(name))
             .with_context(|| page.display().to_string())?;
-        if new != text {
-            say!("{}: written anew", page.display());
-            std::fs::write(&page, new)?;
+        made.push((page, text, new));
+    }
+    for (path, new) in std::mem::take(&mut runs.drawn) {
+        made.push((
+            path.clone(),
+            std::fs::read_to_string(&path).unwrap_or_default(),
+            new,
+        ));
+    }
+    let mut good = !runs.failed;
+    for (path, old, new) in made {
+        if old == new {
+            continue;
+        }
+        if options.check {
+            say!("{}: {STALE}", path.display());
+            good = false;
+        } else {
+            std::fs::write(&path, new)?;
+            say!("{}: written anew", path.display());
         }
     }
-    Ok(true)
+    Ok(good)
 }
+
+const STALE: &str = "not what the simulations give: cargo run --release -p xtask -- published";
 
 struct Runs<'a> {
     root: &'a Path,
     done: BTreeMap<&'static str, Value>,
+    /// Pictures, and where they belong.
+    drawn: Vec<(PathBuf, String)>,
+    /// A simulation did not show what it must.
+    failed: bool,
 }
 
 impl Runs<'_> {
@@ -59,13 +100,29 @@ impl Runs<'_> {
             let mut command = Command::new(cargo);
             command.current_dir(self.root);
             command.args(["run", "--release", "--quiet", "-p", "inflight-sim", "--"]);
-            command.args([simulation, "--json"]);
-            if let Some((_, option)) = DRAWN.iter().find(|(name, _)| *name == simulation) {
-                command.args([option, format!("docs/published-{simulation}.svg").as_str()]);
+            command.args(simulation.split(' '));
+            command.args(["--check", "--json"]);
+            let picture = DRAWN.iter().find(|(name, _)| *name == simulation);
+            let file = picture.map(|(_, name)| format!("published-{name}.svg"));
+            let drawing = self.root.join("target").join("published.svg");
+            if file.is_some() {
+                std::fs::create_dir_all(self.root.join("target"))?;
+                command.arg("--plot").arg(&drawing);
             }
             let output = command.output()?;
-            ensure!(output.status.success(), "inflight-sim {simulation} failed");
-            let value = serde_json::from_slice(&output.stdout)?;
+            let said = String::from_utf8_lossy(&output.stderr);
+            let value: Value = serde_json::from_slice(&output.stdout)
+                .with_context(|| format!("inflight-sim {simulation}: {}", said.trim()))?;
+            let goals = value["goals"].as_array().context("no goals")?;
+            ensure!(!goals.is_empty(), "inflight-sim {simulation} has no goals");
+            for goal in goals.iter().filter(|goal| goal["holds"] != true) {
+                say!("{simulation}: FAILS: {} ({})", goal["goal"], goal["seen"]);
+                self.failed = true;
+            }
+            if let Some(file) = file {
+                let text = std::fs::read_to_string(&drawing)?;
+                self.drawn.push((self.root.join("docs").join(file), text));
+            }
             self.done.insert(simulation, value);
         }
         Ok(&self.done[simulation])
@@ -79,11 +136,22 @@ impl Runs<'_> {
     fn table(&mut self, name: &str) -> Result<String> {
         Ok(match name {
             "summary" => self.summary()?,
-            "hdd" => hdd(&self.rows("hdd")?),
-            "dmcrypt" => dmcrypt(&self.rows("dmcrypt")?),
-            "enqueue" => enqueue(&self.rows("enqueue")?),
-            "flush" => flush(&self.rows("flush")?),
-            "kworker_stack" | "irq_migrate" => placement(&self.rows("placement")?, name),
+            "hdd" => tables::hdd(&self.rows("hdd")?),
+            "hdd_policies" => tables::hdd_policies(&self.rows("hdd")?),
+            "hdd_more" => tables::hdd_more(&self.rows("hdd")?)?,
+            "rules" => tables::rules(&self.rows("hdd --rules")?),
+            "small" => tables::small(&self.rows("hdd --small-every 10")?),
+            "single" => tables::single(&self.rows("hdd --single")?),
+            "dmcrypt" => tables::dmcrypt(&self.rows("dmcrypt")?),
+            "enqueue" => tables::enqueue(&self.rows("enqueue")?),
+            "calls" => tables::calls(&self.rows("enqueue")?),
+            "limit" => tables::limit(&self.rows("limit")?),
+            "flush" => tables::flush(&self.rows("flush")?),
+            "kworker_stack" | "irq_migrate" => tables::placement(&self.rows("placement")?, name),
+            "controls" => {
+                let controls = self.of("placement")?["controls"].as_array();
+                tables::controls(controls.context("no controls")?)
+            }
             _ => bail!("no table is called {name}"),
         })
     }
@@ -108,6 +176,15 @@ impl Runs<'_> {
         let patched = errors("patched_error_percent");
         table.line("disk, patched kernel, MiB/s", "%", "hdd", patched);
 
+        let rows = self.rows("hdd --single")?;
+        let errors = rows.iter().filter_map(|r| r["error_pct"].as_f64());
+        table.line(
+            "disk, single writes, MiB/s",
+            "%",
+            "hdd --single",
+            errors.collect(),
+        );
+
         let rows = self.rows("dmcrypt")?;
         let errors = |key: &str| rows.iter().filter_map(|r| r[key].as_f64()).collect();
         table.line("scopes, MiB/s", "%", "dmcrypt", errors("error_pct"));
@@ -122,6 +199,10 @@ impl Runs<'_> {
         table.line("queueing, items/s", "%", "enqueue", rates);
         let calls = errors("call_p50_ns", "published_call_p50_ns");
         table.line("queueing, median call", "%", "enqueue", calls);
+
+        let rows = self.rows("limit")?;
+        let errors = rows.iter().filter_map(|r| r["error_pct"].as_f64());
+        table.line("a multiplied limit, MiB/s", "%", "limit", errors.collect());
 
         let rows = self.rows("flush")?;
         let sides = [
@@ -138,6 +219,11 @@ impl Runs<'_> {
             times.collect(),
         );
         table.line("flushes, gain", "points", "flush", gains(&rows, |_| true));
+        let flushes = self.of("flush")?;
+        let [ours, published] =
+            ["flush_ratio", "published_flush_ratio"].map(|key| float(&flushes[key]));
+        let ratio = percent(ours, published);
+        table.line("flushes, eager for each other", "%", "flush", vec![ratio]);
 
         let rows = self.rows("placement")?;
         for (what, name) in [
@@ -149,226 +235,5 @@ impl Runs<'_> {
             table.line(what, "points", "placement", distances);
         }
         Ok(table.0)
-    }
-}
-
-struct Summary(String);
-
-impl Summary {
-    fn line(&mut self, what: &str, unit: &str, command: &str, errors: Vec<f64>) {
-        let mean = errors.iter().map(|e| e.abs()).sum::<f64>() / errors.len() as f64;
-        let worst = errors.iter().map(|e| e.abs()).fold(0.0, f64::max);
-        let count = errors.len().to_string();
-        let far = |d: f64| format!("{d:.1} {unit}");
-        self.0 += &row(&[
-            what,
-            &count,
-            &far(mean),
-            &far(worst),
-            &format!("`{command}`"),
-        ]);
-    }
-}
-
-/// How far ours is from the published, in percent of it.
-fn percent(ours: f64, published: f64) -> f64 {
-    100.0 * (ours / published - 1.0)
-}
-
-/// How far the gains of the rows are from the published ones, in points.
-fn gains(rows: &[Value], wanted: impl Fn(&Value) -> bool) -> Vec<f64> {
-    let far = |r: &Value| float(&r["gain_pct"]) - float(&r["published_gain_pct"]);
-    rows.iter().filter(|r| wanted(r)).map(far).collect()
-}
-
-fn hdd(rows: &[Value]) -> String {
-    let mut text = head(&[
-        "jobs",
-        "published, kernel",
-        "ours, `preempt`",
-        "error",
-        "published, patched",
-        "ours, `as_posted`",
-        "error",
-        "ours, `WholeIo`",
-    ]);
-    for r in rows {
-        let policy = |name: &str| fixed(&r["policies"][name]["mib_s"], 1);
-        text += &row(&[
-            &fixed(&r["jobs"], 0),
-            &fixed(&r["published"]["v5_18"], 1),
-            &policy("preempt"),
-            &signed(&r["error_percent"]),
-            &fixed(&r["published"]["patched"], 1),
-            &policy("as_posted"),
-            &signed(&r["patched_error_percent"]),
-            &policy("ours"),
-        ]);
-    }
-    text
-}
-
-fn dmcrypt(rows: &[Value]) -> String {
-    let mut text = head(&[
-        "issuers",
-        "scope",
-        "MiB/s (sd)",
-        "published",
-        "error",
-        "CPU %",
-        "published",
-        "CPU us per IO",
-        "items run elsewhere",
-    ]);
-    for r in rows {
-        let scope = r["scope"].as_str().unwrap_or_default();
-        let rate = format!("{} ({})", fixed(&r["mib_s"], 1), fixed(&r["mib_s_sd"], 1));
-        text += &row(&[
-            &fixed(&r["issuers"], 0),
-            scope,
-            &rate,
-            &fixed(&r["published"]["mib_s"], 1),
-            &signed(&r["error_pct"]),
-            &fixed(&r["cpu_pct"], 2),
-            &fixed(&r["published"]["cpu_pct"], 2),
-            &fixed(&r["cpu_us_per_io"], 1),
-            &fixed(&r["off_home"], 3),
-        ]);
-    }
-    text
-}
-
-fn enqueue(rows: &[Value]) -> String {
-    let mut text = head(&[
-        "scope",
-        "thousand items/s",
-        "published",
-        "median call, ns",
-        "published",
-    ]);
-    for r in rows
-        .iter()
-        .filter(|r| !r["published_items_per_s"].is_null())
-    {
-        let thousand = |value: &Value| format!("{:.0}", float(value) / 1000.0);
-        text += &row(&[
-            r["scope"].as_str().unwrap_or_default(),
-            &thousand(&r["items_per_s"]),
-            &thousand(&r["published_items_per_s"]),
-            &fixed(&r["call_p50_ns"], 0),
-            &fixed(&r["published_call_p50_ns"], 0),
-        ]);
-    }
-    text
-}
-
-fn flush(rows: &[Value]) -> String {
-    let mut text = head(&[
-        "machine",
-        "clients",
-        "flush-before",
-        "published",
-        "eager",
-        "published",
-        "gain %",
-        "published",
-        "flush ratio",
-    ]);
-    for r in rows {
-        let ratio = float(&r["eager"]["flushes_per_commit"])
-            / float(&r["flush_before"]["flushes_per_commit"]);
-        text += &row(&[
-            r["machine"].as_str().unwrap_or_default(),
-            &fixed(&r["clients"], 0),
-            &fixed(&r["flush_before"]["file_ms"], 1),
-            &fixed(&r["published_good_ms"], 1),
-            &fixed(&r["eager"]["file_ms"], 1),
-            &fixed(&r["published_bad_ms"], 1),
-            &fixed(&r["gain_pct"], 1),
-            &fixed(&r["published_gain_pct"], 1),
-            &format!("{ratio:.2}"),
-        ]);
-    }
-    text
-}
-
-fn placement(rows: &[Value], name: &str) -> String {
-    let mut text = head(&[
-        "table",
-        "clients",
-        "before",
-        "published",
-        "after",
-        "published",
-        "gain %",
-        "published",
-        "migrations per IO before",
-        "after",
-        "CPUs of a client before",
-        "after",
-    ]);
-    for r in rows {
-        let table = r["table"].as_str().unwrap_or_default();
-        if !table.starts_with(name) {
-            continue;
-        }
-        let (before, after) = (&r["before"], &r["after"]);
-        text += &row(&[
-            table,
-            &fixed(&r["clients"], 0),
-            &fixed(&before["file_ms"], 1),
-            &fixed(&r["published_before_ms"], 1),
-            &fixed(&after["file_ms"], 1),
-            &fixed(&r["published_after_ms"], 1),
-            &fixed(&r["gain_pct"], 1),
-            &fixed(&r["published_gain_pct"], 1),
-            &fixed(&before["migrations_per_io"], 2),
-            &fixed(&after["migrations_per_io"], 2),
-            &fixed(&before["cpus_visited"], 1),
-            &fixed(&after["cpus_visited"], 1),
-        ]);
-    }
-    text
-}
-
-fn float(value: &Value) -> f64 {
-    value.as_f64().unwrap_or(f64::NAN)
-}
-
-/// So many digits behind the point; nothing for what was not published.
-fn fixed(value: &Value, digits: usize) -> String {
-    let number = |v: f64| format!("{v:.digits$}");
-    value.as_f64().map_or_else(String::new, number)
-}
-
-fn signed(percent: &Value) -> String {
-    let number = |v: f64| format!("{v:+.1} %");
-    percent.as_f64().map_or_else(String::new, number)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn a_table_has_a_row_for_each_and_gaps_for_what_was_not_published() {
-        let rows = [
-            json!({"issuers": 4, "scope": "ours", "mib_s": 999.44, "mib_s_sd": 2.8,
-                "published": null,
-            "error_pct": null, "cpu_pct": 76.549, "cpu_us_per_io": 287.3, "off_home": 0.3041}),
-        ];
-        let text = dmcrypt(&rows);
-        let last = text.lines().last().unwrap();
-        assert_eq!(
-            last,
-            "| 4 | ours | 999.4 (2.8) |  |  | 76.55 |  | 287.3 | 0.304 |"
-        );
-        let rows = [
-            json!({"scope": "cpu", "published_items_per_s": null}),
-            json!({"scope": "smt", "items_per_s": 3_242_400.0, "published_items_per_s": 3_362_119,
-                "call_p50_ns": 10890, "published_call_p50_ns": 10945}),
-        ];
-        assert!(enqueue(&rows).ends_with("|\n| smt | 3242 | 3362 | 10890 | 10945 |\n"));
     }
 }

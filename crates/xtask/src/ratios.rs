@@ -28,10 +28,10 @@ pub(crate) struct Options {
     options: Vec<String>,
 }
 
-/// Measures several times, and appends each row of each run to the records in docs/records.
+/// Measures several times, and appends each row of each run to the records in benches/record.
 ///
-/// Nothing may have been changed since the last commit, but in docs/ and README.md. A record's
-/// commit is the last one that changed anything else.
+/// Nothing may have been changed since the last commit, but in docs/, README.md and the records. A
+/// record's commit is the last one that changed anything else.
 #[derive(Debug, clap::Parser)]
 #[command(name = "xtask ratios")]
 struct Recording {
@@ -107,7 +107,7 @@ fn record(root: &Path, recording: &Recording) -> Result<bool> {
 
 /// Paths in which a change does not change what is measured.
 fn is_prose(path: &str) -> bool {
-    path == "README.md" || path.starts_with("docs/")
+    path == "README.md" || path.starts_with("docs/") || Path::new(path).starts_with(record::FOLDER)
 }
 
 /// Git in that folder, also inside a hook of another repository.
@@ -172,6 +172,7 @@ fn clean_commit(root: &Path) -> Result<String> {
         ":/",
         ":(top,exclude)docs",
         ":(top,exclude)README.md",
+        &format!(":(top,exclude){}", record::FOLDER),
     ])?;
     let commit = commit.trim();
     ensure!(
@@ -298,7 +299,8 @@ mod tests {
         // Prose and records change nothing that is measured, committed or not.
         it.commit("docs/a.md", "1");
         it.commit("README.md", "1");
-        it.write("docs/records/ids.tsv", "1");
+        it.commit("benches/record/a-cpu/2026-01-01.csv", "1");
+        it.write("benches/record/a-cpu/2026-01-02.csv", "1");
         assert_eq!(clean_commit(it.0.path()).unwrap(), first);
         let second = it.commit("src/README.md", "1");
         assert_eq!(clean_commit(it.0.path()).unwrap(), second);

@@ -1,7 +1,6 @@
-//! Records of measurements: files in `docs/records` with a line for each row of each run.
+//! Records of measurements: `benches/record/<cpu model>/<day>.csv`, a line for each row of a run.
 //!
-//! A file is a table with tabs between its columns. Nothing but the lines counts: not the names of
-//! the files, and not the order of lines.
+//! Nothing but the lines counts: not the names of files and folders, and not the order of lines.
 
 use std::path::{Path, PathBuf};
 
@@ -9,10 +8,10 @@ use anyhow::{Context as _, Result, bail, ensure};
 use serde::Deserialize;
 
 /// Where the records are, in the workspace.
-pub(crate) const FOLDER: &str = "docs/records";
+pub(crate) const FOLDER: &str = "benches/record";
 
 /// The first line of each file.
-const HEADING: [&str; 21] = [
+const HEADING: [&str; 22] = [
     "commit",
     "run",
     "cpu",
@@ -25,6 +24,7 @@ const HEADING: [&str; 21] = [
     "case",
     "state",
     "line_ns",
+    "wake_us",
     "unit",
     "ours",
     "ours_value",
@@ -56,6 +56,13 @@ pub(crate) struct Run {
     pub(crate) engine: String,
 }
 
+impl Run {
+    /// The day on which it began, in UTC.
+    pub(crate) fn day(&self) -> &str {
+        self.start.split('T').next().unwrap_or_default()
+    }
+}
+
 /// A row of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Row {
@@ -68,7 +75,10 @@ pub(crate) struct Row {
     pub(crate) case: String,
     /// Where the CPUs were; empty where it does not matter, or nothing was measured.
     pub(crate) state: String,
+    /// What a cache line took from one CPU to another meanwhile, and what it took to wake a thread
+    /// there.
     pub(crate) line_ns: Option<f64>,
+    pub(crate) wake_us: Option<f64>,
     pub(crate) unit: String,
     /// Without a value if the load could not be measured.
     pub(crate) ours: Side,
@@ -81,12 +91,12 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    fn line(&self) -> String {
+    fn cells(&self) -> [String; HEADING.len()] {
         let number = |n: Option<f64>| n.map_or_else(String::new, |n| n.to_string());
         let side = |i: usize| self.rivals.get(i);
         let name = |i| side(i).map_or("", |s| s.name.as_str()).to_owned();
         let value = |i| number(side(i).and_then(|s| s.value));
-        let cells = [
+        [
             self.run.commit.clone(),
             self.run.start.clone(),
             self.run.cpu.clone(),
@@ -99,6 +109,7 @@ impl Row {
             self.case.clone(),
             self.state.clone(),
             number(self.line_ns),
+            number(self.wake_us),
             self.unit.clone(),
             self.ours.name.clone(),
             number(self.ours.value),
@@ -108,12 +119,11 @@ impl Row {
             name(1),
             value(1),
             self.goal.clone(),
-        ];
-        cells.map(|cell| cell.replace(['\t', '\n'], " ")).join("\t")
+        ]
     }
 
-    fn parse(line: &str) -> Result<Self> {
-        let cells: Vec<_> = line.split('\t').collect();
+    fn parse(cells: &csv::StringRecord) -> Result<Self> {
+        let cells: Vec<_> = cells.iter().collect();
         let count = cells.len();
         let Ok(cells) = <[&str; HEADING.len()]>::try_from(cells) else {
             bail!("{count} columns, not {}", HEADING.len());
@@ -135,7 +145,7 @@ impl Row {
         };
         let text = |i: usize| cells[i].to_owned();
         let mut rivals = Vec::new();
-        for i in [16, 18] {
+        for i in [17, 19] {
             if !cells[i].is_empty() {
                 rivals.push(Side {
                     name: text(i),
@@ -161,14 +171,15 @@ impl Row {
             case: text(9),
             state: text(10),
             line_ns: number(11)?,
-            unit: text(12),
+            wake_us: number(12)?,
+            unit: text(13),
             ours: Side {
-                name: text(13),
-                value: number(14)?,
+                name: text(14),
+                value: number(15)?,
             },
-            beside: text(15),
+            beside: text(16),
             rivals,
-            goal: text(20),
+            goal: text(21),
         })
     }
 
@@ -182,13 +193,13 @@ impl Row {
 /// All rows of all records, in no order that means anything.
 pub(crate) fn read(root: &Path) -> Result<Vec<Row>> {
     let folder = root.join(FOLDER);
-    if !folder.exists() {
-        return Ok(Vec::new());
-    }
     let mut rows = Vec::new();
-    for entry in std::fs::read_dir(&folder)? {
-        let path = entry?.path();
-        if path.extension().is_none_or(|e| e != "tsv") {
+    if !folder.exists() {
+        return Ok(rows);
+    }
+    for entry in walkdir::WalkDir::new(folder) {
+        let path = entry?.into_path();
+        if path.extension().is_none_or(|e| e != "csv") {
             continue;
         }
         let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
@@ -198,36 +209,54 @@ pub(crate) fn read(root: &Path) -> Result<Vec<Row>> {
 }
 
 fn parse(text: &str) -> Result<Vec<Row>> {
-    let mut lines = text.lines();
-    let heading = HEADING.join("\t");
-    ensure!(
-        lines.next() == Some(heading.as_str()),
-        "line 1: not the heading of a record"
-    );
-    let row = |(i, line)| Row::parse(line).with_context(|| format!("line {}", i + 2));
-    lines.enumerate().map(row).collect()
+    let mut reader = csv::ReaderBuilder::new();
+    // A line with too few columns is refused below, by its number.
+    let reader = reader.has_headers(false).flexible(true);
+    let mut lines = reader.from_reader(text.as_bytes()).into_records();
+    let first = lines.next().transpose()?.unwrap_or_default();
+    ensure!(first == HEADING[..], "line 1: not the heading of a record");
+    let row = |line: csv::Result<csv::StringRecord>| {
+        let line = line?;
+        let number = line.position().map_or(0, csv::Position::line);
+        Row::parse(&line).with_context(|| format!("line {number}"))
+    };
+    lines.map(row).collect()
 }
 
-/// Appends rows of one run: a file for each group and commit. The files.
+/// Appends rows of runs on this CPU: a file for each day. The files.
 pub(crate) fn append(root: &Path, rows: &[Row]) -> Result<Vec<PathBuf>> {
-    let folder = root.join(FOLDER);
-    std::fs::create_dir_all(&folder)?;
     let mut files = Vec::new();
-    for of_group in rows.chunk_by(|a, b| a.group == b.group) {
-        let Row { run, group, .. } = &of_group[0];
-        let path = folder.join(format!("{group}-{}.tsv", run.commit));
-        let mut text = match std::fs::read_to_string(&path) {
-            Ok(text) => text,
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => HEADING.join("\t") + "\n",
-            Err(e) => return Err(e).with_context(|| path.display().to_string()),
-        };
-        for row in of_group {
-            text += &format!("{}\n", row.line());
+    for of_day in rows.chunk_by(|a, b| a.run.cpu == b.run.cpu && a.run.day() == b.run.day()) {
+        let run = &of_day[0].run;
+        let folder = root.join(FOLDER).join(folder_name(&run.cpu));
+        std::fs::create_dir_all(&folder)?;
+        let path = folder.join(format!("{}.csv", run.day()));
+        let in_path = || path.display().to_string();
+        let file = std::fs::File::options()
+            .create(true)
+            .append(true)
+            .open(&path);
+        let file = file.with_context(in_path)?;
+        let is_new = file.metadata()?.len() == 0;
+        let mut writer = csv::Writer::from_writer(file);
+        if is_new {
+            writer.write_record(HEADING)?;
         }
-        std::fs::write(&path, text)?;
+        for row in of_day {
+            writer.write_record(row.cells().map(|cell| cell.replace('\n', " ")))?;
+        }
+        writer.flush().with_context(in_path)?;
         files.push(path);
     }
     Ok(files)
+}
+
+/// A CPU's name as that of a folder: letters, digits and hyphens.
+fn folder_name(cpu: &str) -> String {
+    let small = cpu.to_lowercase();
+    let words = small.split(|c: char| !c.is_ascii_alphanumeric());
+    let words: Vec<_> = words.filter(|word| !word.is_empty()).collect();
+    words.join("-")
 }
 
 #[derive(Deserialize)]
@@ -237,12 +266,19 @@ struct At {
 }
 
 #[derive(Deserialize)]
+struct Phase {
+    line_ns: Option<f64>,
+    wake_us: Option<f64>,
+}
+
+#[derive(Deserialize)]
 struct PrintedRow {
     group: String,
     section: String,
     workload: String,
     worst_case: String,
     at: Option<At>,
+    phase: Phase,
     unit: String,
     ours: Side,
     beside: String,
@@ -296,7 +332,10 @@ pub(crate) fn from_json(run: &Run, json: &[u8]) -> Result<Vec<Row>> {
             load: row.workload,
             case: row.worst_case,
             state,
-            line_ns: row.at.and_then(|at| at.distance).map(four_digits),
+            line_ns: (row.at.and_then(|at| at.distance))
+                .or(row.phase.line_ns)
+                .map(four_digits),
+            wake_us: row.phase.wake_us.map(four_digits),
             unit: row.unit,
             ours: digits(row.ours),
             beside: row.beside,
@@ -350,6 +389,7 @@ pub(crate) mod tests {
             case: String::new(),
             state: state.into(),
             line_ns: Some(52.5),
+            wake_us: Some(12.25),
             unit: "ns".into(),
             ours: Side {
                 name: "unbound".into(),
@@ -373,49 +413,58 @@ pub(crate) mod tests {
         });
         let mut bare = row(run("abc", 1, 1), "flush", "", 23.7);
         (bare.rivals, bare.line_ns, bare.beside) = (vec![], None, String::new());
+        bare.wake_us = None;
         let mut missing = row(run("abc", 1, 1), "ping", "", 0.0);
         (missing.ours.value, missing.rivals) = (None, vec![]);
         for row in [full, bare, missing] {
-            assert_eq!(Row::parse(&row.line()).unwrap(), row);
+            let cells = csv::StringRecord::from(row.cells().to_vec());
+            assert_eq!(Row::parse(&cells).unwrap(), row);
         }
     }
 
     #[test]
     fn what_is_no_record_is_refused() {
-        let heading = HEADING.join("\t");
-        let good = row(run("abc", 1, 1), "ping", "near", 58.1).line();
+        let heading = HEADING.join(",");
+        let good = row(run("abc", 1, 1), "ping", "near", 58.1)
+            .cells()
+            .join(",");
         let refused = |text: &str| format!("{:#}", parse(text).unwrap_err());
         assert!(parse(&format!("{heading}\n{good}\n")).is_ok());
         assert_eq!(refused(""), "line 1: not the heading of a record");
         assert_eq!(refused(&good), "line 1: not the heading of a record");
         let with = |line: &str| refused(&format!("{heading}\n{good}\n{line}\n"));
-        assert_eq!(with("a\tb"), "line 3: 2 columns, not 21");
-        assert_eq!(with(""), "line 3: 1 columns, not 21");
-        let wrong = good.replace("58.1", "58,1");
-        assert_eq!(with(&wrong), "line 3: \"58,1\" is no number");
+        assert_eq!(with("a,b"), "line 3: 2 columns, not 22");
+        let wrong = good.replace("58.1", "58-1");
+        assert_eq!(with(&wrong), "line 3: \"58-1\" is no number");
         let endless = good.replace("58.1", "inf");
         assert_eq!(with(&endless), "line 3: \"inf\" is no number");
         let nameless = good.replace("ping", "");
         assert_eq!(with(&nameless), "line 3: nothing below \"load\"");
-        let cpus = good.replace("\t2\t", "\ttwo\t");
+        let cpus = good.replace(",2,", ",two,");
         assert_eq!(with(&cpus), "line 3: \"two\" is no whole number");
     }
 
     #[test]
-    fn runs_are_appended_to_the_file_of_their_commit() {
+    fn runs_are_appended_to_the_file_of_their_machine_and_day() {
         let dir = tempfile::tempdir().unwrap();
         assert!(read(dir.path()).unwrap().is_empty());
-        let mut ids = row(run("abc", 1, 1), "pair", "", 2.0);
+        let mut ids = row(run("abc", 1, 1), "pair, 64 \"ids\"", "", 2.0);
         ids.group = "ids".into();
         let first = row(run("abc", 1, 1), "ping", "near", 58.0);
-        append(dir.path(), &[ids.clone(), first.clone()]).unwrap();
+        let of_day = append(dir.path(), &[ids.clone(), first.clone()]).unwrap();
+        assert_eq!(of_day.len(), 1);
+        assert!(of_day[0].ends_with("benches/record/a-cpu/2026-01-01.csv"));
         let second = row(run("abc", 1, 2), "ping", "near", 59.0);
         let files = append(dir.path(), std::slice::from_ref(&second)).unwrap();
-        assert!(files[0].ends_with("docs/records/workqueue-abc.tsv"));
+        assert_eq!(files, of_day);
+        let mut other = row(run("abc", 2, 1), "ping", "near", 60.0);
+        other.run.cpu = "CPU (R) 9, 64-core".into();
+        let files = append(dir.path(), std::slice::from_ref(&other)).unwrap();
+        assert!(files[0].ends_with("benches/record/cpu-r-9-64-core/2026-01-02.csv"));
         std::fs::write(dir.path().join(FOLDER).join("README.md"), "text").unwrap();
         let mut rows = read(dir.path()).unwrap();
-        rows.sort_by(|a, b| (&a.group, &a.run.start).cmp(&(&b.group, &b.run.start)));
-        assert_eq!(rows, [ids, first, second]);
+        rows.sort_by(|a, b| (&a.run.start, &a.group).cmp(&(&b.run.start, &b.group)));
+        assert_eq!(rows, [ids, first, second, other]);
     }
 
     #[test]
@@ -423,9 +472,9 @@ pub(crate) mod tests {
         let row = |load: &str, at: &str, ours: &str, rivals: &str| {
             format!(
                 r#"{{"group": "tags", "section": "token", "workload": "{load}", "worst_case": "64",
-                "at": {at}, "samples": "9, 9", "unit": "ns", "ours": {{"name": "TagSet",
-                "value": {ours}}}, "beside": "best", "rivals": [{rivals}], "why": "",
-                "ratio": 0.5, "goal": "<= 0.7", "met": true}}"#
+                "at": {at}, "phase": {{"line_ns": 61.5, "wake_us": 7.123456}}, "samples": "9, 9",
+                "unit": "ns", "ours": {{"name": "TagSet", "value": {ours}}}, "beside": "best",
+                "rivals": [{rivals}], "why": "", "ratio": 0.5, "goal": "<= 0.7", "met": true}}"#
             )
         };
         let near = r#"{"state": "Near", "distance": 52.123456}"#;
@@ -446,12 +495,14 @@ pub(crate) mod tests {
         let rows = from_json(&run("abc", 1, 1), json.as_bytes()).unwrap();
         let states: Vec<_> = rows
             .iter()
-            .map(|r| (&*r.state, r.line_ns, r.place))
+            .map(|r| (&*r.state, r.line_ns, r.wake_us, r.place))
             .collect();
+        // Where the line was measured with each sample, that is the better figure.
+        let wake = Some(7.123);
         let expected = [
-            ("near", Some(52.12), 0),
-            ("one cpu", None, 0),
-            ("", None, 1),
+            ("near", Some(52.12), wake, 0),
+            ("one cpu", Some(61.5), wake, 0),
+            ("", Some(61.5), wake, 1),
         ];
         assert_eq!(states, expected);
         assert_eq!(rows[0].ours.value, Some(12.35));

@@ -1,11 +1,12 @@
 //! What users of fio type besides: what is taken, what it means here, and what to use instead.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
 use clap::Args;
 
-use crate::values::{parse_runtime, parse_switch};
+use crate::values::{parse_percent, parse_runtime, parse_switch};
 
 /// Options of fio that are taken too.
 #[derive(Clone, Debug, Default, Args)]
@@ -19,6 +20,30 @@ pub(crate) struct FioOptions {
     #[arg(long = "ramp_time", alias = "ramp-time", value_name = "SECONDS",
           allow_hyphen_values = true, value_parser = parse_runtime)]
     ramp_time: Option<Duration>,
+
+    /// The opposite of --direct
+    #[arg(long, value_name = "0|1", num_args = 0..=1, default_missing_value = "1",
+          value_parser = parse_switch)]
+    buffered: Option<bool>,
+
+    /// The folder of --filename
+    #[arg(long, value_name = "PATH")]
+    directory: Option<PathBuf>,
+
+    /// How many of 100 operations of randrw and rw are writes; see --rwmixread
+    #[arg(long, value_name = "PERCENT", allow_negative_numbers = true,
+          value_parser = parse_percent)]
+    rwmixwrite: Option<u8>,
+
+    /// Drop what the page cache has of the file before the run; with fio that is the default
+    #[arg(long, value_name = "0|1", num_args = 0..=1, default_value = "0",
+          default_missing_value = "1", value_parser = parse_switch)]
+    invalidate: bool,
+
+    /// fsync the file after a run that writes, in no rate and no latency
+    #[arg(long = "end_fsync", alias = "end-fsync", value_name = "0|1", num_args = 0..=1,
+          default_value = "0", default_missing_value = "1", value_parser = parse_switch)]
+    end_fsync: bool,
 
     /// Taken and always so: a run lasts --runtime however large the file is
     #[arg(long = "time_based", alias = "time-based", value_name = "0|1", num_args = 0..=1,
@@ -66,6 +91,58 @@ pub(crate) struct Checked {
     pub(crate) ramp: Duration,
     pub(crate) randseed: Option<u64>,
     pub(crate) json: bool,
+    /// Drop the page cache first.
+    pub(crate) invalidate: bool,
+    /// Flush at the end.
+    pub(crate) end_fsync: bool,
+    buffered: Option<bool>,
+    directory: Option<PathBuf>,
+    rwmixwrite: Option<u8>,
+}
+
+impl Checked {
+    /// Whether the page cache is bypassed, if --direct says so or not.
+    ///
+    /// # Errors
+    /// Both are asked for.
+    pub(crate) fn direct(&self, direct: bool) -> Result<bool> {
+        ensure!(
+            !direct || self.buffered != Some(true),
+            "--direct and --buffered are opposites; leave one out"
+        );
+        Ok(self.buffered.map_or(direct, |buffered| !buffered))
+    }
+
+    /// The file, in its folder.
+    ///
+    /// # Errors
+    /// There is a folder alone.
+    pub(crate) fn filename(&self, filename: Option<PathBuf>) -> Result<Option<PathBuf>> {
+        let Some(directory) = &self.directory else {
+            return Ok(filename);
+        };
+        ensure!(
+            filename.is_some(),
+            "--directory {} needs --filename: without it the file is temporary, in TMPDIR",
+            directory.display()
+        );
+        Ok(filename.map(|name| directory.join(name)))
+    }
+
+    /// How many of 100 operations are reads, if --rwmixread or --rwmixwrite says so.
+    ///
+    /// # Errors
+    /// They do not fit together.
+    pub(crate) fn rwmixread(&self, read: Option<u8>) -> Result<Option<u8>> {
+        let (Some(write), Some(read)) = (self.rwmixwrite, read) else {
+            return Ok(read.or(self.rwmixwrite.map(|write| 100 - write)));
+        };
+        ensure!(
+            read + write == 100,
+            "--rwmixread {read} and --rwmixwrite {write} are not 100 together; give one of them"
+        );
+        Ok(Some(read))
+    }
 }
 
 impl FioOptions {
@@ -110,8 +187,90 @@ impl FioOptions {
             ramp: self.ramp_time.unwrap_or_default(),
             randseed: (self.randrepeat == Some(true)).then_some(1),
             json,
+            invalidate: self.invalidate,
+            end_fsync: self.end_fsync,
+            buffered: self.buffered,
+            directory: self.directory,
+            rwmixwrite: self.rwmixwrite,
         })
     }
+}
+
+/// Options of fio that are not here, and what to use.
+const ADVICE: [(&str, &str); 24] = [
+    ("blocksize_range", ONE_SIZE),
+    ("bsrange", ONE_SIZE),
+    ("bssplit", ONE_SIZE),
+    (
+        "create_on_open",
+        "a run that writes makes the file; leave it out",
+    ),
+    (
+        "do_verify",
+        "with --verify each block is checked when it is read; use --rw randrw",
+    ),
+    (
+        "exitall",
+        "there is one job, and a run ends when its time is over; leave it out",
+    ),
+    (
+        "fallocate",
+        "a file is extended without data; write it first with --rw write",
+    ),
+    ("file_service_type", ONE_FILE),
+    ("filesize", "use --size"),
+    ("fixedbufs", "buffers are not registered; leave it out"),
+    ("hipri", "use --poll N for the first N jobs"),
+    ("io_size", BLOCKS),
+    (
+        "iodepth_batch",
+        "--direct submits each request at once, a buffered run all that wait",
+    ),
+    (
+        "iodepth_batch_submit",
+        "--direct submits each request at once, a buffered run all that wait",
+    ),
+    ("loops", BLOCKS),
+    ("nrfiles", ONE_FILE),
+    (
+        "offset",
+        "a run begins at the start of the file; use another file",
+    ),
+    (
+        "rate",
+        "a run is as fast as it can be; use --iodepth for less",
+    ),
+    (
+        "rate_iops",
+        "a run is as fast as it can be; use --iodepth for less",
+    ),
+    ("registerfiles", "the file is not registered; leave it out"),
+    ("sqthread_poll", "use --poll N for the first N jobs"),
+    ("sync", "use --fua, or --fsync 1"),
+    (
+        "thinktime",
+        "a run is as fast as it can be; use --iodepth for less",
+    ),
+    (
+        "verify_fatal",
+        "a run goes on, counts what is corrupted, and ends with status 1",
+    ),
+];
+
+const BLOCKS: &str = "a run ends after --runtime; use --number_ios to end each job after so many \
+                      blocks, of which a pass over the file has --size / --bs / --numjobs";
+const ONE_FILE: &str = "a run has one file; start one run for each";
+const ONE_SIZE: &str = "a run has one block size; use --bs";
+
+/// What to use instead of an option of fio that is not here, as `--loops` or `--loops=3`.
+pub(crate) fn advice(option: &str) -> Option<&'static str> {
+    let name = option
+        .trim_start_matches('-')
+        .split('=')
+        .next()?
+        .replace('-', "_");
+    let found = ADVICE.iter().find(|(other, _)| *other == name);
+    found.map(|(_, advice)| *advice)
 }
 
 /// fio's name of an engine that is not here: what to use.

@@ -22,7 +22,7 @@ fn parse(text: &str) -> Result<Vec<String>> {
     let mut job = None;
     let mut in_section = false;
     for (number, line) in (1..).zip(text.lines()) {
-        // A comment may follow a value, after a blank.
+        // A comment may follow a value; neither sign is in a value of any option here.
         let line = line.split([';', '#']).next().unwrap_or_default().trim();
         if line.is_empty() {
             continue;

@@ -14,6 +14,7 @@ mod block;
 mod buffer;
 mod checks;
 mod checksum;
+mod choices;
 mod control;
 mod engine;
 mod fio;
@@ -30,6 +31,7 @@ mod report;
 mod run;
 mod slot;
 mod stats;
+mod steering_report;
 mod target;
 mod values;
 
@@ -64,7 +66,12 @@ fn options() -> Result<Options> {
     let mut line = std::env::args_os();
     let program = line.next().into_iter();
     let of_file = job_file::arguments(file)?.into_iter().map(OsString::from);
-    parse(program.chain(of_file).chain(line)).with_context(|| format!("with {}", file.display()))
+    let options = parse(program.chain(of_file).chain(line));
+    let options = options.with_context(|| format!("with {}", file.display()))?;
+    if let Some(note) = options.unlike_fio() {
+        eprintln!("io-engine: {}: {note}", file.display());
+    }
+    Ok(options)
 }
 
 fn parse(line: impl Iterator<Item = OsString>) -> Result<Options> {

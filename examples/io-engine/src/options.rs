@@ -6,10 +6,11 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, anyhow, ensure};
 use clap::builder::PossibleValuesParser;
 use clap::{Parser, ValueEnum};
-use inflight::tags::{Admission, NoPreempt, Steering};
+use inflight::tags::Steering;
 use inflight::topology::Scope;
 
 use crate::checksum::Checksum;
+use crate::choices::{AdmissionChoice, EngineChoice, WakeChoice};
 use crate::fio::{self, FioOptions};
 use crate::log_load::LogLoad;
 use crate::queues::Queues;
@@ -71,54 +72,6 @@ impl Pattern {
             Self::Log => "log",
         }
     }
-}
-
-/// Who gets a tag when there are too few.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum AdmissionChoice {
-    /// All tags of a block before anybody else's.
-    #[value(name = "whole_io")]
-    WholeIo,
-    /// Whoever tries first, as kernels do.
-    Preempt,
-    /// A newcomer does not overtake while many wait.
-    #[value(name = "no_preempt")]
-    NoPreempt,
-    /// Later pieces of a block need no tag of the depth, up to half of it.
-    Elastic,
-}
-
-impl AdmissionChoice {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::WholeIo => "whole_io",
-            Self::Preempt => "preempt",
-            Self::NoPreempt => "no_preempt",
-            Self::Elastic => "elastic",
-        }
-    }
-
-    /// The policy for tags of `depth`.
-    pub(crate) fn policy(self, depth: usize) -> Admission {
-        match self {
-            Self::WholeIo => Admission::WholeIo,
-            Self::Preempt => Admission::preempt(),
-            Self::NoPreempt => Admission::NoPreempt(NoPreempt::default()),
-            Self::Elastic => Admission::elastic_overcommit(depth.div_ceil(2)),
-        }
-    }
-}
-
-/// Which way the requests take into the kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum EngineChoice {
-    /// One ring per job.
-    #[value(name = "io_uring")]
-    IoUring,
-    /// pread and pwrite on a workqueue; works everywhere.
-    Psync,
-    /// io_uring if the kernel lets us, else psync.
-    Auto,
 }
 
 const AFTER_HELP: &str = "\
@@ -237,6 +190,12 @@ pub(crate) struct Options {
     #[arg(long, value_name = "POLICY", default_value = "inline")]
     steering: String,
 
+    /// Of completions that are sent to the CPU that submitted, which one runs them: that one
+    /// (affine); the one that saw it, if no other is run there and they share a cache (pull); if
+    /// that which submitted runs others, the waker's own or an idle one of its cache (stack)
+    #[arg(long, value_enum, default_value = "affine")]
+    wake: WakeChoice,
+
     /// How many jobs, from the first on, look for completions on their own ring and do not wait to
     /// be woken; they have poll queues of their own, as many as --hw-queues allows
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true,
@@ -286,6 +245,10 @@ pub(crate) struct Config {
     pub(crate) name: Option<String>,
     /// How long it runs before anything counts.
     pub(crate) ramp: Duration,
+    /// Drop what the page cache has of the file first.
+    pub(crate) invalidate: bool,
+    /// fsync at the end of a run that writes.
+    pub(crate) end_fsync: bool,
     pub(crate) filename: Option<PathBuf>,
     pub(crate) size: Option<u64>,
     pub(crate) bs: usize,
@@ -311,6 +274,7 @@ pub(crate) struct Config {
     /// Whether somebody asked for tenants, and so wants to see them.
     pub(crate) by_tenant: bool,
     pub(crate) steering: Steering,
+    pub(crate) wake: WakeChoice,
     /// The first so many jobs poll.
     pub(crate) poll: usize,
     pub(crate) workqueue_scope: Scope,
@@ -341,6 +305,18 @@ impl Options {
         })
     }
 
+    /// What a job file means here that it does not mean to fio.
+    pub(crate) fn unlike_fio(&self) -> Option<String> {
+        let parts = self.size.is_some() && self.numjobs > 1;
+        parts.then(|| {
+            format!(
+                "note: each of numjobs={} works on a part of size; with fio each works on all \
+                 of it",
+                self.numjobs
+            )
+        })
+    }
+
     fn check_blocks(&self) -> Result<()> {
         ensure!(self.bs > 0, "--bs must not be zero");
         ensure!(
@@ -354,18 +330,9 @@ impl Options {
         Ok(())
     }
 
-    /// Fills in the defaults that depend on other options and refuses what makes no sense.
-    ///
-    /// # Errors
-    /// The first option that is wrong, and why.
-    pub(crate) fn check(self) -> Result<Config> {
-        self.check_blocks()?;
-        let temporary = self.filename.is_none();
-        let size = if temporary {
-            self.size.or(Some(DEFAULT_SIZE))
-        } else {
-            self.size
-        };
+    /// How much of the file is used, if the options say so.
+    fn size_of(&self, temporary: bool) -> Result<Option<u64>> {
+        let size = self.size.or(temporary.then_some(DEFAULT_SIZE));
         if let Some(size) = size {
             ensure!(
                 size >= self.bs,
@@ -373,14 +340,28 @@ impl Options {
                 self.bs
             );
         }
+        Ok(size)
+    }
+
+    /// Fills in the defaults that depend on other options and refuses what makes no sense.
+    ///
+    /// # Errors
+    /// The first option that is wrong, and why.
+    pub(crate) fn check(self) -> Result<Config> {
+        self.check_blocks()?;
+        let fio = self.fio.clone().check()?;
+        let filename = fio.filename(self.filename.clone())?;
+        let rwmixread = fio.rwmixread(self.rwmixread)?;
+        let temporary = filename.is_none();
+        let size = self.size_of(temporary)?;
         let rw = self.rw.unwrap_or(if temporary {
             Pattern::Randrw
         } else {
             Pattern::Read
         });
         ensure!(
-            self.rwmixread.is_none() || (rw.reads() && rw.writes()),
-            "--rwmixread is for --rw randrw and rw, not for {}",
+            rwmixread.is_none() || (rw.reads() && rw.writes()),
+            "--rwmixread (and --rwmixwrite) is for --rw randrw and rw, not for {}",
             rw.name()
         );
         let (log, iodepth) = (self.log()?, within("--iodepth", self.iodepth, MAX_IODEPTH)?);
@@ -396,26 +377,28 @@ impl Options {
             self.poll
         );
         let queues = self.queues(numjobs)?;
-        let fio = self.fio.check()?;
         ensure!(
             fio.ramp.is_zero() || (self.number_ios.is_none() && rw != Pattern::Log),
             "--ramp_time is neither for --number_ios, which may be over by then, nor for --rw log"
         );
+        let direct = fio.direct(self.direct)?;
         Ok(Config {
             name: fio.name,
             ramp: fio.ramp,
-            filename: self.filename,
+            invalidate: fio.invalidate,
+            end_fsync: fio.end_fsync && rw.writes(),
+            filename,
             size,
             bs: usize::try_from(self.bs).context("--bs")?,
             rw,
-            rwmixread: self.rwmixread.unwrap_or(50),
+            rwmixread: rwmixread.unwrap_or(50),
             iodepth,
             numjobs,
             runtime: self
                 .runtime
                 .or(self.number_ios.is_none().then_some(DEFAULT_RUNTIME)),
             number_ios: self.number_ios,
-            direct: self.direct,
+            direct,
             fsync: self.fsync,
             fua: self.fua,
             log,
@@ -436,6 +419,7 @@ impl Options {
                 let names = Steering::ALL.map(Steering::name).join(", ");
                 format!("--steering '{}' is none of {names}", self.steering)
             })?,
+            wake: self.wake,
             poll: self.poll,
             by_scope: self.workqueue_scope.is_some() || self.strict,
             workqueue_scope: match &self.workqueue_scope {
@@ -590,6 +574,7 @@ mod tests {
                 &["--steering", "moon"],
                 "--steering 'moon' is none of inline",
             ),
+            (&["--wake", "moon"], "--wake"),
             (&["--poll", "2"], "--poll 2 is more than --numjobs 1"),
         ] {
             let refusal = refusal(args);

@@ -13,6 +13,7 @@ use inflight::tags::steering::SteeringStats;
 use crate::checks::CheckReport;
 use crate::options::Config;
 use crate::stats::{CpuTime, JobStats, Latencies, Reaping, Samples, spread};
+use crate::steering_report::SteeringReport;
 
 const MIB: f64 = (1 << 20) as f64;
 
@@ -77,48 +78,6 @@ struct TenantReport {
     tag_waits: u64,
     /// From the wish for a block's first tag until it had its last.
     tag_wait_us: Option<LatencyReport>,
-}
-
-#[derive(Debug, Serialize)]
-struct SteeringReport {
-    policy: &'static str,
-    completed: u64,
-    /// Run where they were seen, and why.
-    inline: u64,
-    inline_same_cpu: u64,
-    inline_same_cache: u64,
-    inline_policy: u64,
-    inline_polled: u64,
-    /// For any other reason.
-    inline_fallback: u64,
-    redirected: u64,
-    wakeups: u64,
-    batches: u64,
-    max_batch: u64,
-}
-
-impl SteeringReport {
-    fn new(policy: &'static str, stats: &SteeringStats) -> Self {
-        let (cpu, cache) = (stats.inline_same_cpu, stats.inline_same_cache);
-        Self {
-            policy,
-            completed: stats.completed(),
-            inline: stats.inlined(),
-            inline_same_cpu: cpu,
-            inline_same_cache: cache,
-            inline_policy: stats.inline_policy,
-            inline_polled: stats.inline_polled,
-            inline_fallback: stats.inlined()
-                - cpu
-                - cache
-                - stats.inline_policy
-                - stats.inline_polled,
-            redirected: stats.redirected,
-            wakeups: stats.redirect_wakeups,
-            batches: stats.batches,
-            max_batch: stats.max_batch,
-        }
-    }
 }
 
 #[derive(Debug, Serialize)]
@@ -258,6 +217,8 @@ pub(crate) struct Measured {
     /// The name of each group of jobs, and what it counted.
     pub(crate) tenants: Vec<(String, TenantStats)>,
     pub(crate) steering: SteeringStats,
+    /// Wakeups for another CPU than the one that submitted.
+    pub(crate) placed: u64,
     pub(crate) flushes: Counters,
     /// None without `--verify`.
     pub(crate) checks: Option<CheckReport>,
@@ -351,7 +312,7 @@ impl Report {
             admission: config.admission.name(),
             by_tenant: config.by_tenant,
             tenants,
-            steering: SteeringReport::new(config.steering.name(), &measured.steering),
+            steering: SteeringReport::new(config, &measured.steering, measured.placed),
             checksums: measured.checks,
             by_scope: config.by_scope,
             poll: PollReport::new(config, &measured.jobs),
@@ -486,22 +447,8 @@ impl Report {
                 }
             }
         }
-        let s = &self.steering;
-        if s.policy != "inline" {
-            writeln!(
-                f,
-                "  steering   {}: inline {} (same cpu {}, same cache {}, polled {}, other {}); \
-                 redirected {}, wakeups {}, largest batch {}",
-                s.policy,
-                s.inline,
-                s.inline_same_cpu,
-                s.inline_same_cache,
-                s.inline_polled,
-                s.inline_policy + s.inline_fallback,
-                s.redirected,
-                s.wakeups,
-                s.max_batch
-            )?;
+        if let Some(row) = self.steering.row() {
+            writeln!(f, "  steering   {row}")?;
         }
         if let Some(checks) = self.checksums.as_ref().filter(|_| self.by_scope) {
             writeln!(f, "  checksums  {}", checks.row())?;

@@ -17,11 +17,12 @@ use inflight::workqueue::{Attrs, MAX_ACTIVE_LIMIT, Workqueue, WorkqueueSystem};
 
 use crate::checks::Checks;
 use crate::checksum::Checksum;
+use crate::choices::EngineChoice;
 use crate::control::{Control, Starter};
 use crate::engine::{Engine, Inbox, Psync, Ring, Uring, deliver};
 use crate::job::{Job, Shared};
 use crate::memory;
-use crate::options::{Config, EngineChoice};
+use crate::options::Config;
 use crate::progress::Progress;
 use crate::report::{Measured, Report};
 use crate::slot::Slot;
@@ -68,6 +69,8 @@ struct Machine {
     inboxes: Arc<[Inbox]>,
     /// Where psync carries out its requests; none with io_uring.
     workers: Option<Workqueue>,
+    /// Runs completions that were steered.
+    complete: Option<Workqueue>,
     regions: Vec<Range<u64>>,
     live: Vec<Live>,
     /// Keeps the workers of all workqueues; none if there is no work for them.
@@ -124,7 +127,13 @@ impl Crew {
                 .then(|| workqueue("psync", Attrs::new().scope(Scope::System)))
                 .transpose()?,
             complete: steered
-                .then(|| system.workqueue("complete").bound().highpri().build())
+                .then(|| {
+                    let queue = system.workqueue("complete").bound().highpri();
+                    match config.wake.rules() {
+                        Some(rules) => queue.wake_rules(rules).build(),
+                        None => queue.build(),
+                    }
+                })
                 .transpose()
                 .context("making workqueue complete")?,
             server: config
@@ -197,6 +206,7 @@ impl Machine {
             completions,
             inboxes,
             workers: crew.workers,
+            complete: crew.complete,
             regions: (0..jobs).map(|job| target.region(job, jobs)).collect(),
             live: (0..jobs).map(|_| Live::default()).collect(),
             _system: crew.system,
@@ -239,7 +249,7 @@ impl Machine {
             };
             (threads.into_iter().map(stats).collect::<Vec<_>>(), spent)
         });
-        let failure = control.take_failure();
+        let failure = control.take_failure().or_else(|| self.end_fsync().err());
         let failure = match (spent, failure) {
             (None, Some(failure)) => return Err(failure),
             (_, failure) => failure.map(|error| crate::explain(&error)),
@@ -262,6 +272,7 @@ impl Machine {
                 tag_wakeups: tags.wakeups,
                 tenants: tenants.map(|t| (t.name().to_owned(), t.stats())).collect(),
                 steering: self.completions.stats(),
+                placed: self.complete.as_ref().map_or(0, |q| q.stats().placed),
                 flushes: self.shared.domain.counters(),
                 checks,
                 jobs,
@@ -269,6 +280,15 @@ impl Machine {
                 error: failure,
             },
         ))
+    }
+
+    /// Flushes the file if it is to be flushed at the end.
+    fn end_fsync(&self) -> Result<()> {
+        if !self.shared.config.end_fsync {
+            return Ok(());
+        }
+        let flushed = self.shared.file.sync_all();
+        flushed.with_context(|| format!("{}: --end_fsync", self.shared.name))
     }
 
     fn spawn<'scope, 'env>(

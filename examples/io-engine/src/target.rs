@@ -8,6 +8,7 @@ use std::os::unix::fs::{FileExt as _, FileTypeExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 
 use crate::block::{self, Format};
 use crate::checksum::Checksum;
@@ -39,6 +40,10 @@ impl Target {
             None => open_temporary(config)?,
             Some(path) => open_named(config, path)?,
         };
+        if config.invalidate {
+            posix_fadvise(&file, 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED)
+                .with_context(|| format!("{name}: --invalidate"))?;
+        }
         let blocks = size / config.bs as u64;
         ensure!(
             blocks > 0,

@@ -4,7 +4,7 @@ use std::num::IntErrorKind;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use clap::error::{ContextKind, ContextValue};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 /// About 30 years. Longer times are typing errors.
 const MAX_RUNTIME: f64 = 1e9;
@@ -94,6 +94,9 @@ pub(crate) fn parse_switch(text: &str) -> Result<bool> {
 /// What clap has to say, without the lines of usage: what is wrong, what would be right, and what
 /// was probably meant.
 pub(crate) fn one_line(error: &clap::Error) -> String {
+    if let Some((option, advice)) = not_here(error) {
+        return format!("{option} is not here: {advice}");
+    }
     let text = error.to_string();
     let line = text.lines().next().unwrap_or_default();
     let mut line = line.strip_prefix("error: ").unwrap_or(line).to_owned();
@@ -110,6 +113,16 @@ pub(crate) fn one_line(error: &clap::Error) -> String {
         }
     }
     line
+}
+
+/// An option of fio that is not here, and what to use.
+fn not_here(error: &clap::Error) -> Option<(&str, &'static str)> {
+    let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else {
+        return None;
+    };
+    let is_unknown = error.kind() == ErrorKind::UnknownArgument;
+    let advice = crate::fio::advice(option).filter(|_| is_unknown)?;
+    Some((option, advice))
 }
 
 #[cfg(test)]

@@ -17,10 +17,12 @@ use std::time::{Duration, Instant};
 use futures_util::StreamExt as _;
 use futures_util::future::LocalBoxFuture;
 use futures_util::stream::FuturesUnordered;
+use nbd_export::incoming::{self, Incoming};
 use nbd_export::negotiate::{Agreed, Described, Negotiation, Next};
 use nbd_export::proto::{Command, Request};
 use rustix::io::readv;
 
+use crate::memory::Share;
 use crate::output::Output;
 use crate::reactor::{Buffer, Reactor, Ready, Running};
 use crate::request::{Reply, Session};
@@ -28,21 +30,27 @@ use crate::server::Shared;
 
 /// How many requests of one client are under way.
 const MAX_REQUESTS: usize = 256;
-/// And how many bytes, roughly: a request that is longer is served alone.
+/// And how many bytes, roughly.
 const MAX_BYTES: usize = 64 << 20;
-/// So many bytes are started at once; then what was done is sent, before more is.
-const BURST: usize = 512 << 10;
-/// A client that has not chosen an export after this is sent away.
+/// A client that holds memory others wait for is sent away if it is its turn to take or to send
+/// something, and it moves no more than `SLOW` bytes in this time.
+const STALLED: Duration = Duration::from_secs(10);
+const SLOW: usize = 64 << 10;
+/// So many bytes are started at once; then what was done is sent, before more is. With more, a
+/// client of short requests waits for the server, and then the server for the client.
+const BURST: usize = 128 << 10;
+/// A client that has not chosen an export, and not asked for anything else, for so long is sent
+/// away.
 const NEGOTIATION: Duration = Duration::from_secs(10);
 /// Bytes read at once, unless a payload is longer.
 const INPUT: usize = 128 << 10;
+/// Nothing is read while so much is there that has not been understood.
+const AHEAD_OF_PARSE: usize = 16 << 10;
 /// The same behind a write that is as long as `INPUT` or longer: another one like it may follow,
 /// whose payload is to be read into its place.
 const BEHIND_LONG: usize = 4 << 10;
 /// Memory for so much of a payload is there before it comes; then for as much as has come.
 const AHEAD: usize = 512 << 10;
-/// A payload that is refused is read all the same, up to this.
-const MAX_REFUSED: u32 = 256 << 20;
 
 /// A write whose data is on the way.
 struct Receiving {
@@ -70,19 +78,25 @@ pub(crate) struct Connection {
     described: Vec<Described>,
     negotiation: Negotiation,
     session: Option<Rc<Session>>,
+    /// What comes when there is a session.
+    incoming: Option<Incoming>,
     input: Vec<u8>,
     /// How much is read that has no place yet.
     read_ahead: usize,
     receiving: Option<Receiving>,
-    /// Bytes of a refused payload that are still to come.
-    discarding: u64,
     requests: FuturesUnordered<LocalBoxFuture<'static, Reply>>,
-    bytes: usize,
+    /// Memory for their data, when there is a session.
+    share: Option<Share>,
+    /// The next request, which waits for memory.
+    waiting: Option<Request>,
+    /// Since when the client neither takes nor sends what it is its turn to, or only so many bytes.
+    stalled: Option<(Instant, usize)>,
     /// What may be started before others have their turn.
     burst: usize,
     output: Output,
     can_read: Option<Running>,
     can_write: Option<Running>,
+    /// When the negotiation went on last.
     since: Instant,
     asked_for_tick: Option<u64>,
     /// Nothing more is read.
@@ -103,12 +117,14 @@ impl Connection {
             described: shared.exports.iter().map(|e| e.described.clone()).collect(),
             negotiation: Negotiation::new(),
             session: None,
+            incoming: None,
             input: Vec::new(),
             read_ahead: INPUT,
             receiving: None,
-            discarding: 0,
             requests: FuturesUnordered::new(),
-            bytes: 0,
+            share: None,
+            waiting: None,
+            stalled: None,
             burst: BURST,
             output,
             can_read: None,
@@ -120,29 +136,40 @@ impl Connection {
         }
     }
 
-    fn may_read(&self) -> bool {
-        let room = self.requests.len() < MAX_REQUESTS && self.bytes < MAX_BYTES;
+    /// Whether a request may be started.
+    fn may_start(&self) -> bool {
+        let used = self.share.as_ref().map_or(0, Share::used);
+        let room = self.requests.len() < MAX_REQUESTS && used < MAX_BYTES;
         !self.ended && room && self.burst > 0
     }
 
+    fn may_read(&self) -> bool {
+        self.may_start() && self.waiting.is_none()
+    }
+
     /// Takes what has been received apart.
-    fn parse(&mut self) {
+    fn parse(&mut self, cx: &mut Context<'_>) {
         let mut input = std::mem::take(&mut self.input);
         let mut at = 0;
         while !self.ended {
+            if let Some(request) = self.waiting.take() {
+                self.admit(request, cx);
+                if self.waiting.is_some() {
+                    break;
+                }
+            }
             let rest = &input[at..];
             if rest.is_empty() {
                 break;
             }
-            let taken = if self.discarding > 0 {
-                let now = self.discarding.min(rest.len() as u64);
-                self.discarding -= now;
-                now as usize
-            } else if self.receiving.is_some() {
+            let taken = if self.receiving.is_some() {
                 self.fill(rest)
+            } else if self.session.is_none() && !self.output.is_empty() {
+                // First it takes what was answered.
+                0
             } else if self.session.is_none() {
                 self.negotiate(rest)
-            } else if self.may_read() {
+            } else if self.may_start() {
                 self.request(rest)
             } else {
                 0
@@ -166,6 +193,7 @@ impl Connection {
             .negotiation
             .receive(input, &self.described, &mut answers);
         if !answers.is_empty() {
+            self.since = Instant::now();
             self.output.push(answers);
         }
         match next {
@@ -194,6 +222,8 @@ impl Connection {
         self.shared
             .log(&format!("{name}: a client has come, {clients} in all"));
         let limits = agreed.limits(&export.described);
+        self.share = Some(Share::new(export.disk.memory.clone()));
+        self.incoming = Some(Incoming::new(limits));
         self.session = Some(Rc::new(Session {
             reactor: self.reactor.clone(),
             tenant,
@@ -208,49 +238,50 @@ impl Connection {
     }
 
     fn request(&mut self, input: &[u8]) -> usize {
-        if input.len() < Request::LEN {
-            return 0;
-        }
-        let Some(request) = Request::decode(input) else {
-            self.shared
-                .log("a client was sent away: no request where one is due");
-            self.ended = true;
+        let Some(incoming) = &mut self.incoming else {
             return 0;
         };
-        let session = self
-            .session
-            .clone()
-            .expect("requests come after the negotiation");
-        let is_long = weight(&request) >= INPUT && request.command == Some(Command::Write);
-        self.read_ahead = if is_long { BEHIND_LONG } else { INPUT };
-        match request.command {
-            Some(Command::Disconnect) => self.ended = true,
-            Some(Command::Write) => match request.check(&session.limits) {
-                Ok(()) => {
-                    let mut receiving = Receiving {
-                        request,
-                        pieces: Vec::new(),
-                        piece: 0,
-                        filled: 0,
-                        received: 0,
-                        missing: request.length as usize,
-                    };
-                    receiving.make_room(&self.reactor, session.max_split);
-                    self.receiving = Some(receiving);
-                }
-                Err(_) if request.length > MAX_REFUSED => {
-                    self.shared
-                        .log("a client was sent away: a payload that is much too long");
-                    self.ended = true;
-                }
-                Err(_) => {
-                    self.discarding = request.length.into();
-                    self.start(request, Vec::new());
-                }
-            },
-            _ => self.start(request, Vec::new()),
+        let (taken, next) = incoming.next(input);
+        match next {
+            incoming::Next::More => {}
+            incoming::Next::Request(request) => self.waiting = Some(request),
+            incoming::Next::Refused(request, _) => self.start(request, Vec::new()),
+            incoming::Next::Goodbye => self.ended = true,
+            incoming::Next::Close(why) => {
+                self.shared.log(&format!("a client was sent away: {why}"));
+                self.ended = true;
+            }
         }
-        Request::LEN
+        taken
+    }
+
+    /// Begins a request, if there is memory for it. Else it goes on waiting.
+    fn admit(&mut self, request: Request, cx: &mut Context<'_>) {
+        let (Some(session), Some(share)) = (&self.session, &mut self.share) else {
+            return;
+        };
+        let needed = session.memory_for(&request);
+        if share.poll_take(needed, cx).is_pending() {
+            self.waiting = Some(request);
+            return;
+        }
+        let split = session.max_split;
+        let is_write = request.command == Some(Command::Write);
+        let is_long = is_write && needed >= INPUT;
+        self.read_ahead = if is_long { BEHIND_LONG } else { INPUT };
+        if !is_write {
+            return self.start(request, Vec::new());
+        }
+        let mut receiving = Receiving {
+            request,
+            pieces: Vec::new(),
+            piece: 0,
+            filled: 0,
+            received: 0,
+            missing: request.length as usize,
+        };
+        receiving.make_room(&self.reactor, split);
+        self.receiving = Some(receiving);
     }
 
     fn start(&mut self, request: Request, data: Vec<Buffer>) {
@@ -258,8 +289,7 @@ impl Connection {
             .session
             .clone()
             .expect("requests come after the negotiation");
-        self.bytes += weight(&request);
-        self.burst = self.burst.saturating_sub(weight(&request));
+        self.burst = self.burst.saturating_sub(session.memory_for(&request));
         self.requests.push(Box::pin(session.handle(request, data)));
     }
 
@@ -313,6 +343,7 @@ impl Connection {
             Ok(read) => read,
         };
         drop(slices);
+        self.moved(read);
         let own = read.min(wanted);
         if let Some(receiving) = &mut self.receiving {
             receiving.advance(own);
@@ -330,8 +361,9 @@ impl Connection {
         match self.output.send(&self.socket, &self.reactor) {
             Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(Io::Blocked),
             Err(error) => Err(error.into()),
-            Ok(data) => {
-                self.bytes = self.bytes.saturating_sub(data);
+            Ok(sent) => {
+                self.give_back(sent.freed);
+                self.moved(sent.bytes);
                 Ok(Io::Progress)
             }
         }
@@ -339,13 +371,56 @@ impl Connection {
 
     fn reply(&mut self, reply: Reply) {
         let request = reply.request;
-        self.bytes = self.bytes.saturating_sub(weight(&request));
+        let Some(session) = &self.session else { return };
+        let checked = request.check(&session.limits);
+        let needed = checked.map_or(0, |()| session.memory_for(&request));
         if self.broken {
+            return self.give_back(needed);
+        }
+        let structured = session.agreed.structured;
+        let data = self.output.reply(&request, reply.result, structured);
+        // What is to be sent needs it still.
+        self.give_back(needed.saturating_sub(data));
+    }
+
+    fn give_back(&mut self, bytes: usize) {
+        if let Some(share) = &mut self.share {
+            share.give_back(bytes);
+        }
+    }
+
+    /// So much has gone between the client and the server.
+    fn moved(&mut self, bytes: usize) {
+        if let Some((since, so_far)) = &mut self.stalled {
+            *so_far += bytes;
+            if *so_far >= SLOW {
+                (*since, *so_far) = (Instant::now(), 0);
+            }
+        }
+    }
+
+    /// Sends a client away that holds up others.
+    fn look_for_stall(&mut self) {
+        let sends = self.can_write.is_some();
+        let receives = self.receiving.is_some() && self.can_read.is_some();
+        if !sends && !receives {
+            self.stalled = None;
             return;
         }
-        let structured = self.session.as_ref().is_some_and(|s| s.agreed.structured);
-        let data = self.output.reply(&request, reply.result, structured);
-        self.bytes += data;
+        let (since, _) = self.stalled.get_or_insert_with(|| (Instant::now(), 0));
+        let is_wanted = self.share.as_ref().is_some_and(Share::is_wanted);
+        if is_wanted && since.elapsed() >= STALLED && !self.broken {
+            let why = "it does not get on, and holds memory that others wait for";
+            self.shared.log(&format!("a client was sent away: {why}"));
+            self.break_off();
+        }
+    }
+
+    /// Nothing more goes to the client, and nothing comes from it.
+    fn break_off(&mut self) {
+        (self.broken, self.ended) = (true, true);
+        (self.output, self.receiving) = (Output::default(), None);
+        (self.can_read, self.can_write) = (None, None);
     }
 
     /// What can be done now. Whether anything was.
@@ -368,16 +443,13 @@ impl Connection {
                     let _ = Pin::new(&mut ready).poll(cx);
                     self.can_write = Some(ready);
                 }
-                Err(_) => {
-                    self.output = Output::default();
-                    (self.broken, self.ended) = (true, true);
-                }
+                Err(_) => self.break_off(),
             }
         }
-        if !self.input.is_empty() && self.may_read() {
-            let (before, requests) = (self.input.len(), self.requests.len());
-            self.parse();
-            progress |= self.input.len() != before || self.requests.len() != requests;
+        if (!self.input.is_empty() || self.waiting.is_some()) && self.may_start() {
+            let (before, waited) = (self.input.len(), self.waiting.is_some());
+            self.parse(cx);
+            progress |= self.input.len() != before || self.waiting.is_some() != waited;
         }
         if let Some(ready) = &mut self.can_read {
             if Pin::new(ready).poll(cx).is_ready() {
@@ -385,10 +457,10 @@ impl Connection {
             }
         }
         // One read at a time: others have their turn.
-        if self.can_read.is_none() && self.may_read() && self.input.len() < INPUT {
+        if self.can_read.is_none() && self.may_read() && self.input.len() < AHEAD_OF_PARSE {
             match self.read() {
                 Ok(Io::Progress) => {
-                    self.parse();
+                    self.parse(cx);
                     progress = true;
                 }
                 Ok(Io::Blocked) => {
@@ -416,6 +488,7 @@ impl Future for Connection {
         this.ended |= draining || late;
         this.burst = BURST;
         while this.step(cx) {}
+        this.look_for_stall();
         if this.burst == 0 && !this.ended {
             cx.waker().wake_by_ref();
         }
@@ -467,13 +540,5 @@ impl Receiving {
                 (self.piece, self.filled) = (self.piece + 1, 0);
             }
         }
-    }
-}
-
-/// What a request adds to what is under way.
-fn weight(request: &Request) -> usize {
-    match request.command {
-        Some(Command::Read | Command::Write) => request.length as usize,
-        _ => 0,
     }
 }

@@ -1,18 +1,19 @@
 //! AES-XTS-256: each 512 bytes are a unit, whose number is its place on the disk.
 
-use std::path::Path;
-
 use aes::cipher::{BlockDecrypt as _, BlockEncrypt as _, KeyInit as _};
 use aes::{Aes256, Block};
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 
 /// The bytes that are encrypted together.
 pub(crate) const UNIT: usize = 512;
 const BLOCK: usize = 16;
 const BLOCKS: usize = UNIT / BLOCK;
-const KEY: usize = 64;
+/// Two keys, one for the data and one for the units' numbers.
+pub(crate) const KEY: usize = 64;
+/// Bytes that tell whether a key is the right one.
+pub(crate) const CHECK: usize = 32;
 
-/// What an encrypted export is read and written with.
+/// What an encrypted export is read and written with. Its keys are wiped when it is dropped.
 ///
 /// Why not `xts-mode`: it encrypts one block after the other, and the CPU's instructions several at
 /// a time. The tests compare the two.
@@ -22,18 +23,23 @@ pub(crate) struct Cipher {
 }
 
 impl Cipher {
-    /// A key file holds the key itself: 64 bytes, or 128 hexadecimal digits. Anything else is a
-    /// passphrase, from which the key is made by Argon2id with the export's name as salt.
-    pub(crate) fn from_file(path: &Path, export: &str) -> Result<Self> {
-        let content = std::fs::read(path).with_context(|| format!("reading {}", path.display()))?;
-        let key =
-            key(&content, export).with_context(|| format!("the key in {}", path.display()))?;
+    pub(crate) fn new(key: &[u8; KEY]) -> Result<Self> {
         let (data, tweak) = key.split_at(KEY / 2);
         ensure!(data != tweak, "the two halves of the key must differ");
         Ok(Self {
             data: Aes256::new(data.into()),
             tweak: Aes256::new(tweak.into()),
         })
+    }
+
+    /// What this key makes of zeros in a unit that no disk has: tells keys apart, and does not tell
+    /// the key.
+    pub(crate) fn check(&self) -> [u8; CHECK] {
+        let mut unit = [0; UNIT];
+        self.encrypt(&mut unit, u64::MAX - (UNIT as u64 - 1));
+        let mut check = [0; CHECK];
+        check.copy_from_slice(&unit[..CHECK]);
+        check
     }
 
     /// Encrypts whole units that lie at `offset` of the disk.
@@ -88,53 +94,19 @@ impl std::fmt::Debug for Cipher {
     }
 }
 
-fn key(content: &[u8], export: &str) -> Result<[u8; KEY]> {
-    if let Ok(key) = content.try_into() {
-        return Ok(key);
-    }
-    let text = content.trim_ascii();
-    if let Some(key) = from_hex(text) {
-        return Ok(key);
-    }
-    ensure!(text.len() >= 8, "a passphrase of fewer than 8 bytes");
-    let salt = format!("nbd-export:{export}");
-    let mut key = [0; KEY];
-    argon2::Argon2::default()
-        .hash_password_into(text, salt.as_bytes(), &mut key)
-        .map_err(|error| anyhow::anyhow!("{error}"))?;
-    Ok(key)
-}
-
-fn from_hex(text: &[u8]) -> Option<[u8; KEY]> {
-    if text.len() != 2 * KEY {
-        return None;
-    }
-    let mut key = [0; KEY];
-    for (byte, digits) in key.iter_mut().zip(text.chunks(2)) {
-        *byte = u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
-    }
-    Some(key)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn cipher(content: &[u8]) -> Cipher {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("key");
-        std::fs::write(&path, content).unwrap();
-        Cipher::from_file(&path, "disk").unwrap()
-    }
-
     /// Vector 10 of the public XTS-AES-256 test vectors (IEEE 1619): data unit 0xff.
     #[test]
     fn the_public_vector() {
-        let key = "2718281828459045235360287471352662497757247093699959574966967627\
-                   3141592653589793238462643383279502884197169399375105820974944592";
+        let digits = "2718281828459045235360287471352662497757247093699959574966967627\
+                      3141592653589793238462643383279502884197169399375105820974944592";
+        let digit = |at: usize| u8::from_str_radix(&digits[at..at + 2], 16).unwrap();
+        let cipher = Cipher::new(&std::array::from_fn(|n| digit(2 * n))).unwrap();
         let mut bytes: Vec<u8> = (0..512).map(|n| n as u8).collect();
-        let cipher = cipher(key.as_bytes());
         cipher.encrypt(&mut bytes, 0xff * 512);
         assert_eq!(bytes[..8], [0x1c, 0x3b, 0x3a, 0x10, 0x2f, 0x77, 0x03, 0x86]);
         cipher.decrypt(&mut bytes, 0xff * 512);
@@ -150,7 +122,8 @@ mod tests {
             seed in any::<u8>(),
         ) {
             let (data, tweak) = (key, key.map(|byte| !byte));
-            let ours = cipher(&[data, tweak].concat());
+            let both = std::array::from_fn(|n| [data, tweak][n / 32][n % 32]);
+            let ours = Cipher::new(&both).unwrap();
             let aes = |half: [u8; 32]| Aes256::new(&half.into());
             let theirs = xts_mode::Xts128::new(aes(data), aes(tweak));
             let plain: Vec<u8> = (0..units * UNIT).map(|n| (n as u8).wrapping_mul(seed)).collect();
@@ -161,14 +134,5 @@ mod tests {
             ours.decrypt(&mut a, first * UNIT as u64);
             prop_assert_eq!(a, plain);
         }
-    }
-
-    #[test]
-    fn a_passphrase_makes_a_key_and_a_poor_one_does_not() {
-        let mut bytes = [0; 512];
-        cipher(b"correct horse battery staple\n").encrypt(&mut bytes, 0);
-        assert_ne!(bytes, [0; 512]);
-        assert!(key(b"short", "disk").is_err());
-        assert!(key(b"correct horse", "a").unwrap() != key(b"correct horse", "b").unwrap());
     }
 }

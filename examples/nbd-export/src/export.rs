@@ -11,8 +11,10 @@ use anyhow::{Context as _, Result, bail, ensure};
 use inflight::flush::FlushDomain;
 use nbd_export::negotiate::Described;
 
-use crate::adapter::{Tags, Tenant};
+use crate::adapter::Tenant;
 use crate::crypto::{Cipher, UNIT};
+use crate::disk::{Disk, Disks};
+use crate::key::{self, HEADER};
 
 /// The most a read or a write moves.
 const MAX_PAYLOAD: u32 = 32 << 20;
@@ -72,6 +74,8 @@ pub(crate) struct Stats {
     pub(crate) written_bytes: AtomicU64,
     pub(crate) other: AtomicU64,
     pub(crate) errors: AtomicU64,
+    /// Times that the file refused a request for now.
+    pub(crate) requeued: AtomicU64,
     /// Requests that wait for a tag now.
     pub(crate) waiting: AtomicU64,
 }
@@ -102,16 +106,19 @@ pub(crate) struct Export {
     pub(crate) file: Arc<File>,
     /// Calls on it do not block.
     pub(crate) in_memory: bool,
+    /// Where its data begins in the file.
+    pub(crate) start: u64,
     pub(crate) cipher: Option<Arc<Cipher>>,
     /// All its clients share its flushes.
     pub(crate) domain: FlushDomain,
+    pub(crate) disk: Arc<Disk>,
     pub(crate) tenant: Tenant,
     pub(crate) weight: u32,
     pub(crate) stats: Stats,
 }
 
 impl Export {
-    pub(crate) fn open(spec: &Spec, tags: &Tags) -> Result<Self> {
+    pub(crate) fn open(spec: &Spec, disks: &mut Disks) -> Result<Self> {
         let path = spec.file.display();
         let mut options = OpenOptions::new();
         let file = options.read(true).write(!spec.read_only).open(&spec.file);
@@ -121,17 +128,23 @@ impl Export {
             kind.is_file() || kind.is_block_device(),
             "{path} is neither a file nor a block device"
         );
-        let size = file.seek(SeekFrom::End(0)).context("its size")?;
+        let whole = file.seek(SeekFrom::End(0)).context("its size")?;
+        let block = if spec.key.is_some() { UNIT as u32 } else { 1 };
+        let start = if spec.key.is_some() { HEADER as u64 } else { 0 };
+        let size = whole.saturating_sub(start);
         ensure!(size > 0, "{path} is empty: truncate -s SIZE {path}");
-        let cipher = match &spec.key {
-            Some(key) => Some(Arc::new(Cipher::from_file(key, &spec.name)?)),
-            None => None,
-        };
-        let block = if cipher.is_some() { UNIT as u32 } else { 1 };
         if size % u64::from(block) != 0 {
             bail!("{path} has {size} bytes, which are no whole units of {block} to encrypt");
         }
-        let tenant = tags.tenant(&spec.name, spec.weight);
+        let cipher = match &spec.key {
+            Some(key) => {
+                let cipher = key::open(&file, spec.read_only, key);
+                Some(Arc::new(cipher.with_context(|| path.to_string())?))
+            }
+            None => None,
+        };
+        let disk = disks.of(&file)?;
+        let tenant = disk.tags.tenant(&spec.name, spec.weight);
         let tenant = tenant.with_context(|| format!("two exports are called {}", spec.name))?;
         Ok(Self {
             described: Described {
@@ -146,8 +159,10 @@ impl Export {
             in_memory: kind.is_file()
                 && rustix::fs::fstatfs(&file).is_ok_and(|fs| fs.f_type as u64 == TMPFS),
             file: Arc::new(file),
+            start,
             cipher,
             domain: FlushDomain::builder().build(),
+            disk,
             tenant,
             weight: spec.weight,
             stats: Stats::default(),

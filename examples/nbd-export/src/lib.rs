@@ -4,5 +4,6 @@
 //! The protocol is the public specification of NBD: fixed newstyle negotiation, simple and
 //! structured replies, the metadata context `base:allocation`.
 
+pub mod incoming;
 pub mod negotiate;
 pub mod proto;

@@ -12,8 +12,14 @@ compile_error!("nbd-export is for Linux: io_uring, epoll, fallocate");
 
 mod adapter;
 mod connection;
+mod console;
 mod crypto;
+mod disk;
+mod durable;
 mod export;
+mod key;
+mod listener;
+mod memory;
 mod metrics;
 mod options;
 mod output;
@@ -21,7 +27,6 @@ mod reactor;
 mod request;
 mod server;
 
-use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -32,11 +37,14 @@ use clap::Parser as _;
 use inflight::tags::Steering;
 use inflight::topology::Scope;
 
-use crate::adapter::{CryptOptions, Tags, Workers};
+use crate::adapter::{CryptOptions, Workers};
+use crate::console::Console;
+use crate::disk::Disks;
 use crate::export::Export;
+use crate::listener::Listener;
 use crate::options::{Engine, Options, Tenants};
 use crate::reactor::{Kind, Reactor, Setup};
-use crate::server::{Listener, Shared};
+use crate::server::Shared;
 
 fn main() -> ExitCode {
     match serve(&Options::parse()) {
@@ -49,6 +57,7 @@ fn main() -> ExitCode {
 }
 
 fn serve(options: &Options) -> Result<()> {
+    open_many_files();
     let kind = choose_engine(options.engine)?;
     let depth = usize::from(options.depth);
     let scope: Scope = options.scope.parse().context("--scope")?;
@@ -58,11 +67,12 @@ fn serve(options: &Options) -> Result<()> {
         strict: options.strict,
         max_active: options.max_active.into(),
     };
-    let workers = Arc::new(Workers::new(crypt, depth)?);
-    let tags = Tags::new(depth, steering, &workers)?;
+    let workers = Arc::new(Workers::new(crypt)?);
+    let memory = options.memory as usize * 1024 * 1024;
+    let mut disks = Disks::new(depth, steering, memory, workers.clone());
     let mut exports: Vec<Arc<Export>> = Vec::new();
     for spec in &options.exports {
-        exports.push(Arc::new(Export::open(spec, &tags)?));
+        exports.push(Arc::new(Export::open(spec, &mut disks)?));
     }
     let mut listeners = Vec::new();
     if let Some(path) = &options.unix {
@@ -80,9 +90,10 @@ fn serve(options: &Options) -> Result<()> {
     };
     let shared = Arc::new(Shared::new(
         exports,
-        (tags, workers),
+        (disks, workers),
         options.max_split as usize * 1024,
         options.tenants == Tenants::Client,
+        Console::new().context("starting a thread")?,
         options.quiet,
     ));
     if let Some(address) = &options.metrics {
@@ -108,16 +119,21 @@ fn serve(options: &Options) -> Result<()> {
     } else {
         "psync"
     };
+    for export in &shared.exports {
+        let (name, disk) = (&export.described.name, export.disk.tags.name());
+        shared.log(&format!("{name} lies on disk {disk}"));
+    }
     shared.log(&format!(
-        "serving by {engine}, {threads} threads, {depth} tags"
+        "serving by {engine}, {threads} threads, {depth} tags for each disk"
     ));
     let setup = Setup {
         kind,
-        faults: options.faults,
+        faults: options.faults.clone(),
         registered: registered(options.registered, threads, &shared),
         longest: shared.max_split,
         with_registered: shared.with_registered.clone(),
-        completer: shared.tags.completer().clone(),
+        completer: shared.disks.completer(),
+        may_block: may_block(depth, &shared),
     };
     let mut status = Status::new();
     let look = || status.look(&shared);
@@ -128,8 +144,7 @@ fn serve(options: &Options) -> Result<()> {
         threads,
         options.max_connections,
         look,
-    )?;
-    Ok(())
+    )
 }
 
 /// Each thread's part of the registered buffers, in bytes. Files in memory are read and written
@@ -140,6 +155,28 @@ fn registered(mib: u32, threads: usize, shared: &Shared) -> usize {
     }
     let pages = (mib as usize * 256) / threads;
     pages * 4096
+}
+
+/// Operations that may be blocked at the disks at once, if there are several: all that have tags,
+/// and each export's flush.
+fn may_block(depth: usize, shared: &Shared) -> Option<u32> {
+    let disks = shared.disks.all().len();
+    let operations = disks * depth + shared.exports.len();
+    (disks > 1).then(|| u32::try_from(operations).unwrap_or(u32::MAX))
+}
+
+/// Each client is an open file. A shell's limit is meant for programs that use `select`.
+fn open_many_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    // Clients beyond a limit that stays wait to be let in.
+    let _ = setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: maximum,
+            maximum,
+        },
+    );
 }
 
 fn choose_engine(engine: Engine) -> Result<Kind> {
@@ -161,7 +198,6 @@ fn choose_engine(engine: Engine) -> Result<Kind> {
 
 /// A line about what goes on, if somebody looks at the terminal.
 struct Status {
-    shown: bool,
     last: Instant,
     requests: u64,
     bytes: u64,
@@ -170,7 +206,6 @@ struct Status {
 impl Status {
     fn new() -> Self {
         Self {
-            shown: std::io::stderr().is_terminal(),
             last: Instant::now(),
             requests: 0,
             bytes: 0,
@@ -179,7 +214,7 @@ impl Status {
 
     fn look(&mut self, shared: &Shared) {
         let elapsed = self.last.elapsed();
-        if !self.shown || elapsed < Duration::from_secs(1) {
+        if !shared.console.is_terminal || elapsed < Duration::from_secs(1) {
             return;
         }
         let (mut requests, mut bytes) = (0, 0);
@@ -192,15 +227,16 @@ impl Status {
                 bytes += counter.load(Ordering::Relaxed);
             }
         }
+        let disks = shared.disks.all().iter();
+        let tags: usize = disks.map(|disk| disk.tags.in_use()).sum();
         let seconds = elapsed.as_secs_f64();
-        let line = format!(
+        shared.console.status(format!(
             "{} clients, {} of the tags, {:.0} requests/s, {:.1} MiB/s",
             shared.clients.load(Ordering::Relaxed),
-            shared.tags.in_use(),
+            tags,
             (requests - self.requests) as f64 / seconds,
             (bytes - self.bytes) as f64 / seconds / f64::from(1 << 20),
-        );
-        let _ = write!(std::io::stderr(), "\r\x1b[K{line}");
+        ));
         (self.last, self.requests, self.bytes) = (Instant::now(), requests, bytes);
     }
 }

@@ -1,18 +1,19 @@
 //! The counters as a page for Prometheus.
 
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use inflight::flush::Histogram;
+use inflight::flush::{Counters, Histogram};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 
 use crate::adapter;
+use crate::export::Stats;
 use crate::server::Shared;
 
 /// Answers every request on the address with the page, on a thread of its own.
@@ -49,7 +50,9 @@ pub(crate) fn serve(address: &str, shared: &Arc<Shared>) -> Result<()> {
 }
 
 fn page(shared: &Shared, recorder: &PrometheusHandle) -> String {
-    shared.tags.record_metrics();
+    for disk in shared.disks.all() {
+        disk.tags.record_metrics();
+    }
     shared.workers.record_metrics();
     for export in &shared.exports {
         export.tenant.record_metrics();
@@ -59,63 +62,130 @@ fn page(shared: &Shared, recorder: &PrometheusHandle) -> String {
     page
 }
 
+/// The server's own figures.
 fn own(shared: &Shared, page: &mut String) -> std::fmt::Result {
-    writeln!(page, "# TYPE nbd_clients gauge")?;
-    writeln!(
-        page,
-        "nbd_clients {}",
-        shared.clients.load(Ordering::Relaxed)
-    )?;
-    writeln!(page, "# TYPE nbd_registered_transfers_total counter")?;
-    writeln!(
-        page,
-        "nbd_registered_transfers_total {}",
-        shared.with_registered.load(Ordering::Relaxed)
-    )?;
-    writeln!(page, "# TYPE nbd_completions_total counter")?;
-    for (cpu, count) in shared.tags.completer().counters() {
-        writeln!(page, "nbd_completions_total{{cpu={cpu:?}}} {count}")?;
+    let clients = shared.clients.load(Ordering::Relaxed);
+    let registered = shared.with_registered.load(Ordering::Relaxed);
+    let mut page = Page(page);
+    page.family("nbd_clients", "gauge")?;
+    page.sample("nbd_clients", &[], clients)?;
+    page.family("nbd_registered_transfers_total", "counter")?;
+    page.sample("nbd_registered_transfers_total", &[], registered)?;
+    page.family("nbd_completions_total", "counter")?;
+    for disk in shared.disks.all() {
+        for (cpu, count) in disk.tags.completed() {
+            let labels = [("cpu", cpu), ("set", disk.tags.name())];
+            page.sample("nbd_completions_total", &labels, count)?;
+        }
     }
-    for export in &shared.exports {
-        let name = &export.described.name;
-        let stats = &export.stats;
-        let waiting = stats.waiting.load(Ordering::Relaxed);
-        writeln!(page, "nbd_waiting{{export={name:?}}} {waiting}")?;
-        for (what, counter) in [
-            ("reads_total", &stats.reads),
-            ("writes_total", &stats.writes),
-            ("read_bytes_total", &stats.read_bytes),
-            ("written_bytes_total", &stats.written_bytes),
-            ("other_requests_total", &stats.other),
-            ("errors_total", &stats.errors),
-        ] {
-            let value = counter.load(Ordering::Relaxed);
-            writeln!(page, "nbd_{what}{{export={name:?}}} {value}")?;
+    // All samples of a family stand together, whatever export they are of.
+    for (name, kind, read) in STATS {
+        page.family(name, kind)?;
+        for export in &shared.exports {
+            let value = read(&export.stats).load(Ordering::Relaxed);
+            page.sample(name, &[("export", &export.described.name)], value)?;
         }
-        let flushes = export.domain.counters();
-        for (what, value) in [
-            ("requested_total", flushes.requested()),
-            ("issued_total", flushes.issued),
-            ("merged_total", flushes.merged),
-            ("errors_total", flushes.errors),
-        ] {
-            writeln!(page, "nbd_flush_{what}{{export={name:?}}} {value}")?;
+    }
+    let flushes = shared.exports.iter().map(|export| {
+        let name = &export.described.name[..];
+        (name, export.domain.counters())
+    });
+    let flushes: Vec<_> = flushes.collect();
+    for (name, read) in FLUSHES {
+        page.family(name, "counter")?;
+        for (export, counters) in &flushes {
+            page.sample(name, &[("export", export)], read(counters))?;
         }
-        histogram(page, "nbd_flush_seconds", name, &flushes.flush_time)?;
-        histogram(page, "nbd_flush_wait_seconds", name, &flushes.wait_time)?;
+    }
+    for (name, read) in TIMES {
+        page.family(name, "histogram")?;
+        for (export, counters) in &flushes {
+            page.histogram(name, export, read(counters))?;
+        }
     }
     Ok(())
 }
 
-fn histogram(page: &mut String, what: &str, export: &str, times: &Histogram) -> std::fmt::Result {
-    for (bound, count) in times.cumulative() {
-        let bound = bound.map_or("+Inf".to_owned(), |b| b.as_secs_f64().to_string());
-        writeln!(
-            page,
-            "{what}_bucket{{export={export:?},le=\"{bound}\"}} {count}"
-        )?;
+type ReadStats = fn(&Stats) -> &AtomicU64;
+const STATS: [(&str, &str, ReadStats); 9] = [
+    ("nbd_export_clients", "gauge", |s| &s.clients),
+    ("nbd_waiting", "gauge", |s| &s.waiting),
+    ("nbd_reads_total", "counter", |s| &s.reads),
+    ("nbd_writes_total", "counter", |s| &s.writes),
+    ("nbd_read_bytes_total", "counter", |s| &s.read_bytes),
+    ("nbd_written_bytes_total", "counter", |s| &s.written_bytes),
+    ("nbd_other_requests_total", "counter", |s| &s.other),
+    ("nbd_requeued_total", "counter", |s| &s.requeued),
+    ("nbd_errors_total", "counter", |s| &s.errors),
+];
+
+type ReadCounters = fn(&Counters) -> u64;
+const FLUSHES: [(&str, ReadCounters); 7] = [
+    ("nbd_flush_requested_total", Counters::requested),
+    ("nbd_flush_issued_total", |c| c.issued),
+    ("nbd_flush_merged_total", |c| c.merged),
+    ("nbd_flush_deferred_total", |c| c.deferred_by_data),
+    ("nbd_flush_forced_total", |c| c.forced_by_timeout),
+    ("nbd_flush_withdrawn_total", |c| c.withdrawn),
+    ("nbd_flush_errors_total", |c| c.errors),
+];
+
+type ReadTimes = fn(&Counters) -> &Histogram;
+const TIMES: [(&str, ReadTimes); 2] = [
+    ("nbd_flush_seconds", |c| &c.flush_time),
+    ("nbd_flush_wait_seconds", |c| &c.wait_time),
+];
+
+/// The text format of Prometheus.
+struct Page<'a>(&'a mut String);
+
+impl Page<'_> {
+    /// Begins a group: what follows is of this name.
+    fn family(&mut self, name: &str, kind: &str) -> std::fmt::Result {
+        writeln!(self.0, "# TYPE {name} {kind}")
     }
-    let sum = times.total().as_secs_f64();
-    writeln!(page, "{what}_sum{{export={export:?}}} {sum}")?;
-    writeln!(page, "{what}_count{{export={export:?}}} {}", times.count())
+
+    fn sample(
+        &mut self,
+        name: &str,
+        labels: &[(&str, &str)],
+        value: impl Display,
+    ) -> std::fmt::Result {
+        self.0.push_str(name);
+        for (n, (label, value)) in labels.iter().enumerate() {
+            let before = if n == 0 { '{' } else { ',' };
+            write!(self.0, "{before}{label}=\"{}\"", Escaped(value))?;
+        }
+        let end = if labels.is_empty() { "" } else { "}" };
+        writeln!(self.0, "{end} {value}")
+    }
+
+    fn histogram(&mut self, name: &str, export: &str, times: &Histogram) -> std::fmt::Result {
+        let export = ("export", export);
+        for (bound, count) in times.cumulative() {
+            let bound = bound.map_or("+Inf".to_owned(), |b| b.as_secs_f64().to_string());
+            let bucket = format!("{name}_bucket");
+            self.sample(&bucket, &[export, ("le", &bound)], count)?;
+        }
+        let sum = times.total().as_secs_f64();
+        self.sample(&format!("{name}_sum"), &[export], sum)?;
+        self.sample(&format!("{name}_count"), &[export], times.count())
+    }
+}
+
+/// A label's value.
+struct Escaped<'a>(&'a str);
+
+impl Display for Escaped<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for c in self.0.chars() {
+            match c {
+                '\\' => f.write_str("\\\\")?,
+                '"' => f.write_str("\\\"")?,
+                '\n' => f.write_str("\\n")?,
+                c => f.write_char(c)?,
+            }
+        }
+        Ok(())
+    }
 }

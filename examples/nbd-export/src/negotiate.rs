@@ -6,8 +6,12 @@ use crate::proto::{self, Fields, Limits, option, reply, transmission};
 const MAX_OPTION: u32 = 8 << 10;
 /// The longest name that the protocol allows.
 const MAX_NAME: usize = 4096;
-/// More options than any client needs end the connection.
-const MAX_OPTIONS: u32 = 64;
+/// More options than any client needs end the connection: so many, and more for each export, as a
+/// client may ask about one after the other.
+const MAX_OPTIONS: usize = 64;
+const MAX_OPTIONS_EACH: usize = 4;
+/// Nothing more is answered until so many bytes of answers are sent.
+const MAX_ANSWERS: usize = 64 << 10;
 
 /// What the server says of an export.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,7 +99,7 @@ pub struct Negotiation {
     structured: bool,
     /// The export for which `base:allocation` was asked for.
     context_of: Option<usize>,
-    options: u32,
+    options: usize,
 }
 
 impl Default for Negotiation {
@@ -127,7 +131,8 @@ impl Negotiation {
     }
 
     /// Takes what it understands off the front of `input`, and appends answers to `output`. Says
-    /// how many bytes it took.
+    /// how many bytes it took: not all that it understands if there are many answers, which are to
+    /// be sent before it is called again.
     pub fn receive(
         &mut self,
         input: &[u8],
@@ -138,7 +143,7 @@ impl Negotiation {
         loop {
             let (more, next) = self.step(&input[taken..], exports, output);
             taken += more;
-            if more == 0 || next != Next::More {
+            if more == 0 || next != Next::More || output.len() >= MAX_ANSWERS {
                 return (taken, next);
             }
         }
@@ -183,17 +188,25 @@ impl Negotiation {
                 if magic != proto::OPTION_MAGIC {
                     return (16, Next::Close("no option where one is due"));
                 }
+                // Each is counted once, when there is something to be done for it.
+                let whole = fields.bytes(len as usize);
+                if len > MAX_OPTION || whole.is_some() {
+                    self.options += 1;
+                }
+                if self.options > MAX_OPTIONS + MAX_OPTIONS_EACH * exports.len() {
+                    return (16, Next::Close("too many options"));
+                }
+                if number == option::EXPORT_NAME && len as usize > MAX_NAME {
+                    // There is no answer for this.
+                    return (16, Next::Close("a name that is too long"));
+                }
                 if len > MAX_OPTION {
                     self.phase = Phase::Skipping(number, len);
                     return (16, Next::More);
                 }
-                let Some(data) = fields.bytes(len as usize) else {
+                let Some(data) = whole else {
                     return (0, Next::More);
                 };
-                self.options += 1;
-                if self.options > MAX_OPTIONS {
-                    return (16, Next::Close("too many options"));
-                }
                 let next = self.option(number, data, exports, output);
                 (16 + len as usize, next)
             }
@@ -292,6 +305,11 @@ impl Negotiation {
             bytes.extend(size.to_be_bytes());
         }
         answer(output, number, reply::INFO, &bytes);
+        if export.block > 1 && !wanted.contains(&3) {
+            // Who does not ask takes one byte to be a block.
+            answer(output, number, reply::ERR_BLOCK_SIZE_REQD, &[]);
+            return Next::More;
+        }
         answer(output, number, reply::ACK, &[]);
         if number == option::GO {
             self.agree(at)
@@ -385,153 +403,4 @@ fn answer(output: &mut Vec<u8>, number: u32, kind: u32, data: &[u8]) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn exports() -> Vec<Described> {
-        ["disk", "other"]
-            .map(|name| Described {
-                name: name.to_owned(),
-                size: 1 << 20,
-                block: 1,
-                preferred: 4096,
-                max_payload: 32 << 20,
-                read_only: name == "other",
-            })
-            .into()
-    }
-
-    fn option(number: u32, data: &[u8]) -> Vec<u8> {
-        let mut bytes = proto::OPTION_MAGIC.to_be_bytes().to_vec();
-        bytes.extend(number.to_be_bytes());
-        bytes.extend((data.len() as u32).to_be_bytes());
-        bytes.extend(data);
-        bytes
-    }
-
-    fn go(name: &str) -> Vec<u8> {
-        let mut data = (name.len() as u32).to_be_bytes().to_vec();
-        data.extend(name.as_bytes());
-        data.extend([0, 1, 0, 3]);
-        option(option::GO, &data)
-    }
-
-    fn flags(flags: u32) -> Vec<u8> {
-        flags.to_be_bytes().to_vec()
-    }
-
-    /// The kinds of the answers, and how it ended.
-    fn run(input: &[u8]) -> (Vec<u32>, Next) {
-        let mut output = Vec::new();
-        let (_, next) = Negotiation::new().receive(input, &exports(), &mut output);
-        let mut kinds = Vec::new();
-        let mut fields = Fields(&output);
-        while let Some(magic) = fields.u64() {
-            assert_eq!(magic, proto::OPTION_REPLY_MAGIC);
-            fields.u32().unwrap();
-            kinds.push(fields.u32().unwrap());
-            let len = fields.u32().unwrap();
-            fields.bytes(len as usize).unwrap();
-        }
-        (kinds, next)
-    }
-
-    #[test]
-    fn go_agrees_on_an_export() {
-        let (kinds, next) = run(&[flags(3), go("other")].concat());
-        assert_eq!(kinds, [reply::INFO, reply::INFO, reply::ACK]);
-        let agreed = Agreed {
-            export: 1,
-            structured: false,
-            block_status: false,
-        };
-        assert_eq!(next, Next::Transmit(agreed));
-    }
-
-    #[test]
-    fn what_is_unknown_is_refused_and_the_client_may_go_on() {
-        let input = [
-            flags(3),
-            option(77, b"x"),
-            go("none"),
-            option(option::LIST, b"x"),
-            option(option::GO, &[0, 0, 0, 9]),
-            option(option::LIST, &[]),
-        ];
-        let (kinds, next) = run(&input.concat());
-        let expected = [
-            reply::ERR_UNSUP,
-            reply::ERR_UNKNOWN,
-            reply::ERR_INVALID,
-            reply::ERR_INVALID,
-            reply::SERVER,
-            reply::SERVER,
-            reply::ACK,
-        ];
-        assert_eq!((&kinds[..], next), (&expected[..], Next::More));
-    }
-
-    #[test]
-    fn contexts_need_structured_replies() {
-        let mut data = 4_u32.to_be_bytes().to_vec();
-        data.extend(b"disk");
-        data.extend(1_u32.to_be_bytes());
-        data.extend(15_u32.to_be_bytes());
-        data.extend(b"base:allocation");
-        let ask = option(option::SET_META_CONTEXT, &data);
-        let (kinds, _) = run(&[flags(3), ask.clone()].concat());
-        assert_eq!(kinds, [reply::ERR_INVALID]);
-        let structured = option(option::STRUCTURED_REPLY, &[]);
-        let (kinds, next) = run(&[flags(3), structured, ask, go("disk")].concat());
-        assert_eq!(kinds[..3], [reply::ACK, reply::META_CONTEXT, reply::ACK]);
-        assert!(matches!(next, Next::Transmit(agreed) if agreed.block_status));
-    }
-
-    #[test]
-    fn an_option_that_is_too_long_is_passed_over() {
-        let long = vec![1; 100_000];
-        let input = [
-            flags(3),
-            option(option::GO, &long),
-            option(option::LIST, &[]),
-        ];
-        let (kinds, _) = run(&input.concat());
-        assert_eq!(kinds[0], reply::ERR_TOO_BIG);
-        assert_eq!(kinds.last(), Some(&reply::ACK));
-    }
-
-    #[test]
-    fn a_stranger_is_sent_away() {
-        assert!(matches!(run(b"GET / HTTP/1.1\r\n\r\n").1, Next::Close(_)));
-        let nonsense = [flags(3), vec![9; 16]].concat();
-        assert!(matches!(run(&nonsense).1, Next::Close(_)));
-        let many = (0..100).flat_map(|_| option(option::LIST, &[]));
-        let many: Vec<u8> = flags(3).into_iter().chain(many).collect();
-        assert!(matches!(run(&many).1, Next::Close(_)));
-    }
-
-    proptest! {
-        /// However the bytes are cut, the answers are the same.
-        #[test]
-        fn it_does_not_matter_how_bytes_arrive(
-            junk in proptest::collection::vec(any::<u8>(), 0..200), cut in 1..40_usize,
-        ) {
-            let input = [flags(3), option(8, &[]), option(5, &junk), option(6, &junk),
-                option(10, &junk), go("disk")].concat();
-            let mut whole = Vec::new();
-            let (_, ended) = Negotiation::new().receive(&input, &exports(), &mut whole);
-            let mut negotiation = Negotiation::new();
-            let (mut parts, mut buffer) = (Vec::new(), Vec::new());
-            let mut last = Next::More;
-            for part in input.chunks(cut) {
-                buffer.extend(part);
-                let (taken, next) = negotiation.receive(&buffer, &exports(), &mut parts);
-                buffer.drain(..taken);
-                last = next;
-                if last != Next::More { break; }
-            }
-            prop_assert_eq!((parts, last), (whole, ended));
-        }
-    }
-}
+mod tests;

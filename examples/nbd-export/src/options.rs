@@ -26,8 +26,8 @@ server when what was read from clients is answered and flushed; a second one end
 #[command(name = "nbd-export", version, after_help = AFTER_HELP)]
 #[command(group(ArgGroup::new("where").required(true).multiple(true).args(["unix", "listen"])))]
 pub(crate) struct Options {
-    /// A file to serve: ro forbids writes, weight is its share of the tags beside others', key
-    /// encrypts it (AES-XTS-256: 64 bytes, 128 hexadecimal digits, or a passphrase)
+    /// A file to serve: ro forbids writes, weight is its share of the tags beside others of its
+    /// disk, key encrypts it (AES-XTS-256: 64 bytes, 128 hexadecimal digits, or a passphrase)
     #[arg(
         long = "export",
         value_name = "NAME=FILE[,ro][,weight=N][,key=KEYFILE]",
@@ -51,7 +51,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) threads: Option<u16>,
 
-    /// Requests at the files at once, of all exports together
+    /// Requests at the files of one disk (file system or block device) at once, of all its exports
     #[arg(long, value_name = "N", default_value_t = 128,
           value_parser = clap::value_parser!(u16).range(1..=10_240))]
     pub(crate) depth: u16,
@@ -95,6 +95,12 @@ pub(crate) struct Options {
           value_parser = clap::value_parser!(u16).range(1..=512))]
     pub(crate) max_active: u16,
 
+    /// Memory for the data of requests of one disk's clients, in MiB. Beside it each client has
+    /// 256 KiB
+    #[arg(long, value_name = "MIB", default_value_t = 512,
+          value_parser = clap::value_parser!(u32).range(64..=1_048_576))]
+    pub(crate) memory: u32,
+
     /// Show the workqueues on a socket: inflight-wq --socket PATH monitor
     #[arg(long, value_name = "PATH")]
     pub(crate) serve: Option<PathBuf>,
@@ -103,8 +109,13 @@ pub(crate) struct Options {
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) metrics: Option<String>,
 
-    /// To try what then happens: refuse every Nth read or write for now, fail every Nth flush
-    #[arg(long, value_name = "again=N,flush=N", default_value = "")]
+    /// To try what then happens, to every Nth: reads and writes are refused for now (again) or are
+    /// short; reads, writes or flushes fail; of all exports or of one
+    #[arg(
+        long,
+        value_name = "again=N,short=N,read=N,write=N,flush=N,export=NAME",
+        default_value = ""
+    )]
     pub(crate) faults: Faults,
 
     /// Say nothing of clients that come and go

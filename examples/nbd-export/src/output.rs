@@ -31,6 +31,13 @@ impl Part {
     }
 }
 
+/// What was sent.
+pub(crate) struct Sent {
+    pub(crate) bytes: usize,
+    /// Bytes of data whose buffers are free now.
+    pub(crate) freed: usize,
+}
+
 /// What is to be sent.
 #[derive(Default)]
 pub(crate) struct Output {
@@ -48,16 +55,14 @@ impl Output {
         self.parts.is_empty()
     }
 
-    /// Sends what the socket takes at once; the bytes of data whose buffers are free now.
-    pub(crate) fn send(
-        &mut self,
-        socket: &OwnedFd,
-        reactor: &Reactor,
-    ) -> rustix::io::Result<usize> {
+    /// Sends what the socket takes at once.
+    pub(crate) fn send(&mut self, socket: &OwnedFd, reactor: &Reactor) -> rustix::io::Result<Sent> {
         let more = self.parts.len() > 1;
         if let Some(Part::Data(first)) = self.parts.front_mut() {
-            if let Some(sent) = first.send(socket, more) {
-                return Ok(if sent? { self.pop(reactor) } else { 0 });
+            if let Some(moved) = first.send(socket, more) {
+                let (bytes, all) = moved?;
+                let freed = if all { self.pop(reactor) } else { 0 };
+                return Ok(Sent { bytes, freed });
             }
         }
         let mut slices = Vec::with_capacity(AT_ONCE);
@@ -66,18 +71,19 @@ impl Output {
             let skip = if n == 0 { self.sent } else { 0 };
             slices.push(IoSlice::new(&part.bytes()[skip..]));
         }
-        let mut sent = writev(socket, &slices)? + self.sent;
-        let mut data = 0;
+        let bytes = writev(socket, &slices)?;
+        let mut sent = bytes + self.sent;
+        let mut freed = 0;
         for _ in 0..slices.len() {
             let len = self.parts[0].bytes().len();
             if sent < len {
                 break;
             }
             sent -= len;
-            data += self.pop(reactor);
+            freed += self.pop(reactor);
         }
         self.sent = sent;
-        Ok(data)
+        Ok(Sent { bytes, freed })
     }
 
     /// The first part has been sent.

@@ -43,6 +43,7 @@ pub mod reply {
     pub const ERR_UNSUP: u32 = 1 << 31 | 1;
     pub const ERR_INVALID: u32 = 1 << 31 | 3;
     pub const ERR_UNKNOWN: u32 = 1 << 31 | 6;
+    pub const ERR_BLOCK_SIZE_REQD: u32 = 1 << 31 | 8;
     pub const ERR_TOO_BIG: u32 = 1 << 31 | 9;
 }
 
@@ -102,7 +103,7 @@ pub enum Errno {
     Inval = 22,
     /// The device is full, or the request goes beyond its end.
     NoSpc = 28,
-    /// The request is too long.
+    /// The answer is too long for one chunk.
     Overflow = 75,
     /// The server does not do that.
     NotSup = 95,
@@ -239,7 +240,13 @@ impl Request {
         }
         let moves_data = matches!(command, Command::Read | Command::Write);
         if moves_data && self.length > export.max_payload {
-            return Err(Errno::Overflow);
+            // That it is too long for one chunk is told to those only who want one.
+            let one_chunk = self.flags & flag::DF != 0;
+            return Err(if one_chunk {
+                Errno::Overflow
+            } else {
+                Errno::Inval
+            });
         }
         let block = u64::from(export.block);
         if self.offset % block != 0 || u64::from(self.length) % block != 0 {
@@ -349,7 +356,9 @@ mod tests {
             (1, 0, 1 << 20, 512, Err(Errno::NoSpc)),
             (1, flag::FUA, 512, 512, Ok(())),
             (1, flag::NO_HOLE, 512, 512, Err(Errno::Inval)),
-            (1, 0, 0, 65 << 10, Err(Errno::Overflow)),
+            (1, 0, 0, 65 << 10, Err(Errno::Inval)),
+            (0, 0, 0, 65 << 10, Err(Errno::Inval)),
+            (0, flag::DF, 0, 65 << 10, Err(Errno::Overflow)),
             (6, 0, 0, 512 << 10, Ok(())),
             (0, 0, 1, 512, Err(Errno::Inval)),
             (0, 0, 0, 511, Err(Errno::Inval)),

@@ -1,7 +1,6 @@
 //! What is done for a request.
 
 use std::cell::Cell;
-use std::future::Future;
 use std::io;
 use std::pin::pin;
 use std::rc::Rc;
@@ -11,13 +10,13 @@ use std::time::{Duration, Instant};
 use futures_util::StreamExt as _;
 use futures_util::future::{Either, select};
 use futures_util::stream::FuturesUnordered;
-use inflight::flush::{Flags, FlushError, WriteError};
 use nbd_export::negotiate::Agreed;
 use nbd_export::proto::{Command, Errno, Limits, Request, STATE_HOLE_ZERO, flag};
-use rustix::fs::{Advice, SeekFrom, fadvise, seek};
+use rustix::fs::{SeekFrom, seek};
 
 use crate::adapter::{Held, Tenant, Workers};
 use crate::crypto::Cipher;
+use crate::durable::Durable;
 use crate::export::{Export, Stats};
 use crate::reactor::{Buffer, FileOp, PAGE, Reactor, Running};
 
@@ -66,6 +65,18 @@ impl Session {
         (0..len.div_ceil(most)).map(move |n| most.min(len - n * most))
     }
 
+    /// The memory that the data of a request needs.
+    pub(crate) fn memory_for(&self, request: &Request) -> usize {
+        let len = request.length as usize;
+        match request.command {
+            Some(Command::Read | Command::Write) => len,
+            // Piece by piece, if the file cannot be told to have zeros.
+            Some(Command::WriteZeroes) => len.min(self.max_split),
+            Some(Command::BlockStatus) => MAX_EXTENTS * size_of::<(u32, u32)>(),
+            _ => 0,
+        }
+    }
+
     /// Carries a request out. `data` are the pieces of a write.
     pub(crate) async fn handle(self: Rc<Self>, request: Request, data: Vec<Buffer>) -> Reply {
         let stats = &self.export.stats;
@@ -103,7 +114,7 @@ impl Session {
         request: &Request,
         data: Vec<Buffer>,
     ) -> Result<Body, Errno> {
-        let fua = request.flags & flag::FUA != 0;
+        let durable = Durable::new(self, request.flags & flag::FUA != 0);
         let (offset, len) = (request.offset, u64::from(request.length));
         match command {
             Command::Read => return Ok(Body::Data(self.read(offset, len).await?)),
@@ -111,76 +122,35 @@ impl Session {
                 let one = request.flags & flag::REQ_ONE != 0;
                 return Ok(Body::Status(self.block_status(offset, len, one).await?));
             }
-            Command::Write => self.durably(fua, self.write(offset, data)).await?,
-            Command::WriteZeroes => {
-                let zeroes = self.write_zeroes(request.flags, offset, len);
-                self.durably(fua, zeroes).await?;
+            Command::Write => {
+                let done = self.write(offset, data, &durable).await;
+                durable.finish(done).await?;
             }
-            Command::Trim => self.durably(fua, self.trim(offset, len)).await?,
+            Command::WriteZeroes => {
+                let flags = request.flags;
+                let done = self.write_zeroes(flags, offset, len, &durable).await;
+                durable.finish(done).await?;
+            }
+            Command::Trim => {
+                let done = self.trim(offset, len, &durable).await;
+                durable.finish(done).await?;
+            }
             Command::Flush => self.flush().await?,
             Command::Cache => {
                 // Advice: nothing is wrong if it is not taken.
-                let len = std::num::NonZeroU64::new(len);
-                let _ = fadvise(&*self.export.file, offset, len, Advice::WillNeed);
+                let _ = self
+                    .plain(FileOp::ReadAhead { offset, len }, &durable)
+                    .await?;
             }
             Command::Disconnect => {}
         }
         Ok(Body::Nothing)
     }
 
-    fn file(&self, op: FileOp, buffer: Buffer, tag: Option<Held>) -> Running {
+    pub(crate) fn file(&self, op: FileOp, buffer: Buffer, tag: Option<Held>) -> Running {
         let export = &self.export;
-        self.reactor
-            .file(&export.file, export.in_memory, op, buffer, tag)
-    }
-
-    /// The device's flush, by this thread's ring or workers.
-    async fn flush_file(&self) -> io::Result<()> {
-        let flushed = self.file(FileOp::Flush, Buffer::default(), None);
-        flushed.await.0.map(drop)
-    }
-
-    async fn flush(&self) -> Result<(), Errno> {
-        let told = self.losses_told.get();
-        let flushed = self.export.domain.flush_with(|| self.flush_file()).await;
-        self.tell_of_losses(told, flushed.map_err(|error| flush_errno(&error)))
-    }
-
-    /// The system tells of a loss once, and all clients share one file: each is told here, when it
-    /// asks for durability the next time. `told` is what it knew when it asked.
-    fn tell_of_losses(&self, told: u64, durable: Result<(), Errno>) -> Result<(), Errno> {
-        let losses = self.export.domain.failed_flushes();
-        self.losses_told.set(losses);
-        if losses == told {
-            return durable;
-        }
-        durable.and(Err(Errno::Io))
-    }
-
-    /// Does something, and makes it durable if `fua` asks for it; the flush is shared.
-    async fn durably(
-        &self,
-        fua: bool,
-        work: impl Future<Output = Result<(), Errno>>,
-    ) -> Result<(), Errno> {
-        if !fua {
-            return work.await;
-        }
-        let told = self.losses_told.get();
-        let domain = &self.export.domain;
-        let begun = domain.begin_with(Flags::write().fua(), || self.flush_file());
-        let sequence = begun.await.map_err(|error| flush_errno(&error))?;
-        let mut errno = None;
-        let done = work.await.map_err(|error| {
-            errno = Some(error);
-            io::Error::from(io::ErrorKind::Other)
-        });
-        let finished = sequence.finish_with(done, || self.flush_file()).await;
-        let durable = finished.map_err(|error| match error {
-            WriteError::Flush(error) => Errno::from(&io::Error::from(error)),
-            _ => errno.unwrap_or(Errno::Io),
-        });
-        self.tell_of_losses(told, durable)
+        let op = op.behind(export.start);
+        self.reactor.file(export, op, buffer, tag)
     }
 
     async fn read(&self, offset: u64, len: u64) -> Result<Vec<Buffer>, Errno> {
@@ -192,19 +162,24 @@ impl Session {
         };
         let buffer = |len| pipe(len).unwrap_or_else(|| self.reactor.buffer(len));
         let buffers = lengths.map(buffer).collect();
-        let buffers = self.transfer(offset, buffers, false).await?;
+        let buffers = self.transfer(offset, buffers, None).await?;
         self.encipher(offset, buffers, Cipher::decrypt).await
     }
 
-    async fn write(&self, offset: u64, mut data: Vec<Buffer>) -> Result<(), Errno> {
+    async fn write(
+        &self,
+        offset: u64,
+        mut data: Vec<Buffer>,
+        durable: &Durable<'_>,
+    ) -> Result<(), Errno> {
         match (&self.export.cipher, &mut data[..]) {
             // A hop to a worker costs more than to encrypt so little.
-            (Some(cipher), [piece]) if piece.len() <= PAGE && self.reactor.writes_at_once() => {
+            (Some(cipher), [piece]) if piece.len() <= PAGE && self.reactor.has_one_client() => {
                 cipher.encrypt(piece, offset);
             }
             _ => data = self.encipher(offset, data, Cipher::encrypt).await?,
         }
-        let buffers = self.transfer(offset, data, true).await?;
+        let buffers = self.transfer(offset, data, Some(durable)).await?;
         buffers.into_iter().for_each(|b| self.reactor.recycle(b));
         Ok(())
     }
@@ -235,18 +210,23 @@ impl Session {
         Ok(pieces)
     }
 
-    /// Reads or writes pieces that lie one behind the other, each with a tag.
+    /// Reads or writes pieces that lie one behind the other, each with a tag. `written` says how
+    /// durably, and that they are written.
     async fn transfer(
         &self,
         offset: u64,
         mut buffers: Vec<Buffer>,
-        write: bool,
+        written: Option<&Durable<'_>>,
     ) -> Result<Vec<Buffer>, Errno> {
+        let write = written.is_some();
         let mut tags = self.tenant.pieces(buffers.len());
         if let [buffer] = &mut buffers[..] {
             let waiting = self.export.stats.wait();
             let tag = tags.next().await.ok_or(Errno::Shutdown)?;
             drop(waiting);
+            if let Some(durable) = written {
+                durable.begin().await?;
+            }
             let bytes = std::mem::take(buffer);
             let (done, bytes) = self.piece(tag, offset, bytes, write).await;
             *buffer = bytes;
@@ -275,6 +255,9 @@ impl Session {
                 }
             };
             let tag = tag.ok_or(Errno::Shutdown)?;
+            if let Some(durable) = written {
+                durable.begin().await?;
+            }
             let (start, len) = (at, buffer.len() as u64);
             let piece = async move {
                 let (done, bytes) = self.piece(tag, start, buffer, write).await;
@@ -305,6 +288,7 @@ impl Session {
             let for_now = |error: &io::Error| error.kind() == io::ErrorKind::WouldBlock;
             match (&done, held) {
                 (Err(error), Some(held)) if for_now(error) && began.elapsed() < PATIENCE => {
+                    Stats::add(&self.export.stats.requeued, 1);
                     *tag = self.tenant.again(held).await;
                     buffer = bytes;
                 }
@@ -357,22 +341,33 @@ impl Session {
         (Ok(()), buffer)
     }
 
-    /// An operation without data, with one tag.
-    async fn plain(&self, op: FileOp) -> io::Result<()> {
-        let mut tag = self.tenant.pieces(1).next().await;
+    /// An operation without data, with one tag: what the file said.
+    async fn plain(&self, op: FileOp, durable: &Durable<'_>) -> Result<io::Result<()>, Errno> {
+        let tag = self.tenant.pieces(1).next().await;
+        let mut tag = Some(tag.ok_or(Errno::Shutdown)?);
+        durable.begin().await?;
         let (done, _) = self.attempt(&mut tag, op, Buffer::default()).await;
-        done.map(drop)
+        Ok(done.map(drop))
     }
 
-    async fn trim(&self, offset: u64, len: u64) -> Result<(), Errno> {
-        match self.plain(FileOp::PunchHole { offset, len }).await {
+    async fn trim(&self, offset: u64, len: u64, durable: &Durable<'_>) -> Result<(), Errno> {
+        match self
+            .plain(FileOp::PunchHole { offset, len }, durable)
+            .await?
+        {
             // Nobody needs the bytes: that they stay is no error.
             Err(error) if is_unsupported(&error) => Ok(()),
             done => done.map_err(|error| Errno::from(&error)),
         }
     }
 
-    async fn write_zeroes(&self, flags: u16, offset: u64, len: u64) -> Result<(), Errno> {
+    async fn write_zeroes(
+        &self,
+        flags: u16,
+        offset: u64,
+        len: u64,
+        durable: &Durable<'_>,
+    ) -> Result<(), Errno> {
         // What is encrypted reads as zeros only if zeros were encrypted.
         if self.export.cipher.is_none() {
             let op = if flags & flag::NO_HOLE == 0 {
@@ -380,7 +375,7 @@ impl Session {
             } else {
                 FileOp::ZeroRange { offset, len }
             };
-            match self.plain(op).await {
+            match self.plain(op, durable).await? {
                 Err(error) if is_unsupported(&error) => {}
                 done => return done.map_err(|error| Errno::from(&error)),
             }
@@ -393,7 +388,7 @@ impl Session {
             let part = (offset + len - at).min(self.max_split as u64);
             let mut zeros = self.reactor.buffer(part as usize);
             zeros.fill(0);
-            self.write(at, vec![zeros]).await?;
+            self.write(at, vec![zeros], durable).await?;
             at += part;
         }
         Ok(())
@@ -412,7 +407,9 @@ impl Session {
         let file = self.export.file.clone();
         let most = if one { 1 } else { MAX_EXTENTS };
         let found = self
-            .workers
+            .export
+            .disk
+            .files
             .block(move || extents(&file, offset, len, most));
         found.await.ok_or(Errno::Shutdown)
     }
@@ -457,8 +454,4 @@ fn is_unsupported(error: &io::Error) -> bool {
         errno,
         Some(Errno::OPNOTSUPP | Errno::NODEV | Errno::NOSYS | Errno::INVAL)
     )
-}
-
-fn flush_errno(error: &FlushError) -> Errno {
-    Errno::from(&io::Error::from(*error))
 }

@@ -1,9 +1,5 @@
 //! Threads, listeners, and the end.
 
-use std::net::TcpListener;
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, mpsc};
 use std::thread;
@@ -12,17 +8,16 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::adapter::{Tags, Tenant, TenantError, Workers};
+use crate::adapter::{Tenant, TenantError, Workers};
 use crate::connection::Connection;
+use crate::console::Console;
+use crate::disk::Disks;
 use crate::export::Export;
+use crate::listener::Listener;
 use crate::reactor::{Reactor, Remote, Setup};
 
 /// How often the main thread looks up.
 const LOOK: Duration = Duration::from_millis(200);
-
-/// What a Unix socket may hold for a client that has not read it. A large reply in few pieces wakes
-/// the client, and this server, less often.
-const SEND_BUFFER: usize = 1 << 20;
 
 /// For so long clients may take their last answers.
 const DRAIN: Duration = Duration::from_secs(5);
@@ -30,7 +25,7 @@ const DRAIN: Duration = Duration::from_secs(5);
 /// What all threads use.
 pub(crate) struct Shared {
     pub(crate) exports: Vec<Arc<Export>>,
-    pub(crate) tags: Tags,
+    pub(crate) disks: Disks,
     pub(crate) workers: Arc<Workers>,
     pub(crate) max_split: usize,
     pub(crate) tenant_per_client: bool,
@@ -40,21 +35,23 @@ pub(crate) struct Shared {
     /// Clients that were given a tenant of their own.
     tenants: AtomicU64,
     pub(crate) started: Instant,
-    pub(crate) quiet: bool,
+    pub(crate) console: Console,
+    quiet: bool,
     stop: OnceLock<Instant>,
 }
 
 impl Shared {
     pub(crate) fn new(
         exports: Vec<Arc<Export>>,
-        (tags, workers): (Tags, Arc<Workers>),
+        (disks, workers): (Disks, Arc<Workers>),
         max_split: usize,
         tenant_per_client: bool,
+        console: Console,
         quiet: bool,
     ) -> Self {
         Self {
             exports,
-            tags,
+            disks,
             workers,
             max_split,
             tenant_per_client,
@@ -62,6 +59,7 @@ impl Shared {
             with_registered: Arc::default(),
             tenants: AtomicU64::new(0),
             started: Instant::now(),
+            console,
             quiet,
             stop: OnceLock::new(),
         }
@@ -89,7 +87,7 @@ impl Shared {
         loop {
             let number = self.tenants.fetch_add(1, Ordering::Relaxed);
             let name = format!("{}-{number}", export.described.name);
-            match self.tags.tenant(&name, export.weight) {
+            match export.disk.tags.tenant(&name, export.weight) {
                 // An export may be called that.
                 Err(TenantError::NameTaken { .. }) => {}
                 made => return made,
@@ -98,90 +96,14 @@ impl Shared {
     }
 
     pub(crate) fn log(&self, what: &str) {
-        if !self.quiet {
-            let at = self.started.elapsed().as_secs_f64();
-            eprintln!("nbd-export: {at:10.3} {what}");
-        }
-    }
-}
-
-/// Where clients come in.
-pub(crate) enum Listener {
-    Unix(UnixListener, PathBuf),
-    Tcp(TcpListener),
-}
-
-impl Listener {
-    /// A socket at a path. One that nobody listens at any more is replaced.
-    pub(crate) fn unix(path: &Path) -> Result<Self> {
-        let shown = path.display();
-        if path.exists() {
-            if UnixStream::connect(path).is_ok() {
-                bail!("{shown}: another server listens there");
-            }
-            use std::os::unix::fs::FileTypeExt as _;
-            let kind = std::fs::symlink_metadata(path)?.file_type();
-            anyhow::ensure!(kind.is_socket(), "{shown} is there, and no socket");
-            std::fs::remove_file(path).with_context(|| format!("removing {shown}"))?;
-        }
-        let listener = UnixListener::bind(path).with_context(|| format!("--unix {shown}"))?;
-        listener.set_nonblocking(true)?;
-        Ok(Self::Unix(listener, path.to_owned()))
-    }
-
-    pub(crate) fn tcp(address: &str) -> Result<Self> {
-        let listener = TcpListener::bind(address).with_context(|| format!("--listen {address}"))?;
-        listener.set_nonblocking(true)?;
-        Ok(Self::Tcp(listener))
-    }
-
-    /// How to reach it.
-    pub(crate) fn uri(&self, export: &str) -> String {
-        match self {
-            Self::Unix(_, path) => format!("nbd+unix:///{export}?socket={}", path.display()),
-            Self::Tcp(listener) => match listener.local_addr() {
-                Ok(address) => format!("nbd://{address}/{export}"),
-                Err(_) => format!("nbd://?/{export}"),
-            },
+        if let Some(line) = self.line(what) {
+            self.console.line(line);
         }
     }
 
-    fn accept(&self) -> std::io::Result<OwnedFd> {
-        match self {
-            Self::Unix(listener, _) => {
-                let (stream, _) = listener.accept()?;
-                stream.set_nonblocking(true)?;
-                // The kernel takes less if it does not allow that.
-                let _ = rustix::net::sockopt::set_socket_send_buffer_size(&stream, SEND_BUFFER);
-                Ok(stream.into())
-            }
-            Self::Tcp(listener) => {
-                let (stream, _) = listener.accept()?;
-                stream.set_nonblocking(true)?;
-                stream.set_nodelay(true)?;
-                // A peer that is gone without a word is noticed in two minutes or so.
-                let _ = rustix::net::sockopt::set_socket_keepalive(&stream, true);
-                let _ = rustix::net::sockopt::set_tcp_keepidle(&stream, Duration::from_secs(60));
-                Ok(stream.into())
-            }
-        }
-    }
-}
-
-impl Drop for Listener {
-    fn drop(&mut self) {
-        if let Self::Unix(_, path) = self {
-            let _ = std::fs::remove_file(path);
-        }
-    }
-}
-
-impl AsFd for Listener {
-    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
-        match self {
-            Self::Unix(listener, _) => listener.as_fd(),
-            Self::Tcp(listener) => listener.as_fd(),
-        }
+    fn line(&self, what: &str) -> Option<String> {
+        let at = self.started.elapsed().as_secs_f64();
+        (!self.quiet).then(|| format!("nbd-export: {at:10.3} {what}"))
     }
 }
 
@@ -206,8 +128,7 @@ pub(crate) fn run(
                     "thread {number}: buffers are not registered: {error}"
                 ));
             };
-            let reactor = Reactor::new(&setup, shared.workers.files(), refused)
-                .context("making an engine")?;
+            let reactor = Reactor::new(&setup, refused).context("making an engine")?;
             let _ = sender.send(reactor.remote());
             drop(sender);
             Ok(reactor.run(|| shared.draining())?)
@@ -237,7 +158,8 @@ pub(crate) fn run(
             synced.with_context(|| format!("flushing {name}"))?;
         }
     }
-    shared.log("everything is flushed");
+    let last = ended.is_ok().then(|| shared.line("everything is flushed"));
+    shared.console.end(last.flatten());
     ended
 }
 
@@ -253,27 +175,24 @@ fn accept(
         tv_nsec: LOOK.subsec_nanos().into(),
     };
     let mut accepted = 0;
+    // Whether nobody could be let in when that was tried last.
+    let mut full = false;
     while !shared.draining() {
         let mut fds: Vec<_> = listeners
             .iter()
+            .filter(|_| !full)
             .map(|listener| PollFd::new(listener, PollFlags::IN))
             .collect();
         // An interrupted or failed wait is followed by a look, as any other.
         let _ = poll(&mut fds, Some(&limit));
         status();
-        // A flush that waits for data that is under way waits for the data, or for this.
-        shared.exports.iter().for_each(|e| e.domain.tick());
+        let was_full = std::mem::take(&mut full);
         for listener in listeners {
-            loop {
+            let refused = loop {
                 let socket = match listener.accept() {
                     Ok(socket) => socket,
-                    Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => break,
-                    Err(error) => {
-                        // Too many files are open, for instance: let some clients leave.
-                        shared.log(&format!("a client was not accepted: {error}"));
-                        thread::sleep(LOOK);
-                        break;
-                    }
+                    Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => break None,
+                    Err(error) => break Some(error),
                 };
                 if shared.clients.load(Ordering::Relaxed) >= max_connections {
                     shared.log("a client was turned away: --max-connections");
@@ -283,7 +202,22 @@ fn accept(
                 let remote = &remotes[accepted % remotes.len()];
                 accepted += 1;
                 remote.spawn(move |reactor| Box::pin(Connection::new(socket, reactor, &shared)));
+            };
+            let Some(error) = refused else { continue };
+            full |= is_full(&error);
+            if !was_full {
+                shared.log(&format!("a client was not accepted: {error}"));
             }
         }
     }
+}
+
+/// Whether a client cannot be let in before others leave. It waits.
+fn is_full(error: &std::io::Error) -> bool {
+    use rustix::io::Errno;
+    let errno = error.raw_os_error().map(Errno::from_raw_os_error);
+    matches!(
+        errno,
+        Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)
+    )
 }

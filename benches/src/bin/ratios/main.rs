@@ -13,6 +13,7 @@ mod tags;
 use cell::{Cell, Plan};
 use clap::Parser;
 use inflight_benches::machine::Machine;
+use inflight_benches::phase::Phase;
 use pools::{cancel, latency, long, memory, shared, small};
 use report::{Report, Row};
 use std::process::ExitCode;
@@ -163,9 +164,12 @@ fn main() -> ExitCode {
             if pass > 0 && report.elapsed() > PATIENCE {
                 return false;
             }
+            let before = Phase::now();
             let (cells, mut rows) = section(plan);
+            let phase = before.between(Phase::now());
             for row in &mut rows {
                 (row.group, row.section) = (group, name);
+                row.phase = Some(phase);
             }
             !report.add(cells, rows)
         });

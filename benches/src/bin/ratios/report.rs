@@ -3,6 +3,7 @@
 use crate::cell::{At, Cell};
 use inflight_benches::distance::State;
 use inflight_benches::machine::Machine;
+use inflight_benches::phase::Phase;
 use serde::Serialize;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -73,6 +74,8 @@ pub(crate) struct Row {
     pub(crate) worst_case: String,
     /// Where the two CPUs were, if it matters.
     pub(crate) at: Option<At>,
+    /// A line and a wake, before and after the whole section; `None` until that is over.
+    pub(crate) phase: Option<Phase>,
     /// How many samples of both sides count, or of ours alone.
     pub(crate) samples: String,
     pub(crate) unit: String,
@@ -125,6 +128,7 @@ impl Row {
             workload: workload.to_owned(),
             worst_case: String::new(),
             at: None,
+            phase: None,
             samples: String::new(),
             unit: String::new(),
             ours,
@@ -346,6 +350,12 @@ impl Report {
                 "{} samples put aside: the CPUs moved between the probes before and after",
                 self.aside
             );
+        }
+        let wakes = self.rows.iter().filter_map(|row| row.phase);
+        let wakes = wakes.map(|phase| phase.wake_us);
+        let (least, most) = (wakes.clone().reduce(f64::min), wakes.reduce(f64::max));
+        if let Some((least, most)) = least.zip(most) {
+            println!("a wake took {} to {} us", short(least), short(most));
         }
         println!();
         let head = [

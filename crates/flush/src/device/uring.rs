@@ -16,7 +16,8 @@ use std::os::fd::AsRawFd as _;
 /// The longest write of one request; the kernel shortens longer ones.
 const LONGEST: usize = 1 << 30;
 
-/// A file whose writes and flushes go through a ring, one caller at a time.
+/// A file whose writes and flushes go through two rings: reads and writes through one, and what
+/// flushes through the other. So a flush stops no write. In each it is one caller at a time.
 ///
 /// ```
 /// use inflight_flush::{Device, UringDevice};
@@ -29,7 +30,11 @@ const LONGEST: usize = 1 << 30;
 /// ```
 pub struct UringDevice {
     file: File,
+    /// Reads and writes.
     ring: Mutex<IoUring>,
+    /// Flushes, and writes with a flush behind them.
+    flushes: Mutex<IoUring>,
+    longest: usize,
 }
 
 impl UringDevice {
@@ -37,11 +42,13 @@ impl UringDevice {
     ///
     /// # Errors
     ///
-    /// If the kernel gives no ring.
+    /// If the kernel gives no rings.
     pub fn new(file: File) -> io::Result<Self> {
         Ok(Self {
             file,
             ring: Mutex::new(IoUring::new(4)?),
+            flushes: Mutex::new(IoUring::new(4)?),
+            longest: LONGEST,
         })
     }
 
@@ -51,9 +58,28 @@ impl UringDevice {
             .build()
     }
 
+    fn read(&self, bytes: &mut [u8], offset: u64) -> squeue::Entry {
+        let len = bytes.len().min(self.longest);
+        let fd = Fd(self.file.as_raw_fd());
+        opcode::Read::new(fd, bytes.as_mut_ptr(), len as u32)
+            .offset(offset)
+            .build()
+    }
+
+    fn write(&self, bytes: &[u8], offset: u64) -> squeue::Entry {
+        let len = bytes.len().min(self.longest);
+        let fd = Fd(self.file.as_raw_fd());
+        opcode::Write::new(fd, bytes.as_ptr(), len as u32)
+            .offset(offset)
+            .build()
+    }
+
     /// Carries out the entries, and gives back their results in order.
-    fn run<const N: usize>(&self, entries: [squeue::Entry; N]) -> io::Result<[i32; N]> {
-        let mut ring = self.ring.lock();
+    fn run<const N: usize>(
+        ring: &Mutex<IoUring>,
+        entries: [squeue::Entry; N],
+    ) -> io::Result<[i32; N]> {
+        let mut ring = ring.lock();
         for (number, entry) in entries.into_iter().enumerate() {
             let entry = entry.user_data(number as u64);
             // SAFETY: buffers and the file outlive the request, because this function returns when
@@ -98,7 +124,7 @@ impl Flusher for UringDevice {
     }
 
     fn flush(&self) -> io::Result<()> {
-        let [result] = self.run([self.fsync()])?;
+        let [result] = Self::run(&self.flushes, [self.fsync()])?;
         outcome(result).map(drop)
     }
 }
@@ -110,10 +136,7 @@ impl Device for UringDevice {
 
     fn read_at(&self, mut bytes: &mut [u8], mut offset: u64) -> io::Result<()> {
         while !bytes.is_empty() {
-            let len = bytes.len().min(LONGEST);
-            let fd = Fd(self.file.as_raw_fd());
-            let read = opcode::Read::new(fd, bytes.as_mut_ptr(), len as u32).offset(offset);
-            let [result] = self.run([read.build()])?;
+            let [result] = Self::run(&self.ring, [self.read(bytes, offset)])?;
             match outcome(result)? {
                 0 => return Err(io::ErrorKind::UnexpectedEof.into()),
                 done => {
@@ -127,7 +150,7 @@ impl Device for UringDevice {
 
     fn write_at(&self, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
         while !bytes.is_empty() {
-            let [result] = self.run([self.write(bytes, offset)])?;
+            let [result] = Self::run(&self.ring, [self.write(bytes, offset)])?;
             match outcome(result)? {
                 0 => return Err(io::ErrorKind::WriteZero.into()),
                 done => {
@@ -144,7 +167,7 @@ impl Device for UringDevice {
             return Ok(());
         }
         let write = self.write(bytes, offset).flags(squeue::Flags::IO_LINK);
-        let [written, flushed] = self.run([write, self.fsync()])?;
+        let [written, flushed] = Self::run(&self.flushes, [write, self.fsync()])?;
         let done = outcome(written)?;
         if done == bytes.len() && flushed == 0 {
             return Ok(());
@@ -158,20 +181,45 @@ impl Device for UringDevice {
     }
 }
 
-impl UringDevice {
-    fn write(&self, bytes: &[u8], offset: u64) -> squeue::Entry {
-        let len = bytes.len().min(LONGEST);
-        let fd = Fd(self.file.as_raw_fd());
-        opcode::Write::new(fd, bytes.as_ptr(), len as u32)
-            .offset(offset)
-            .build()
-    }
-}
-
 impl fmt::Debug for UringDevice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("UringDevice")
             .field("file", &self.file)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A sandbox may have no rings.
+    fn device() -> Option<UringDevice> {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(1 << 20).unwrap();
+        UringDevice::new(file).ok()
+    }
+
+    #[test]
+    fn reads_and_writes_go_on_during_a_flush() {
+        let Some(device) = device() else { return };
+        let flush_in_flight = device.flushes.lock();
+        device.write_at(&[7; 512], 512).unwrap();
+        let mut bytes = [0; 512];
+        device.read_at(&mut bytes, 512).unwrap();
+        assert_eq!(bytes, [7; 512]);
+        drop(flush_in_flight);
+    }
+
+    /// The flush that is linked to the first part of a long write covers that part only.
+    #[test]
+    fn a_write_in_parts_is_flushed_behind_the_last() {
+        let Some(mut device) = device() else { return };
+        device.longest = 1000;
+        let long: Vec<u8> = (0..2500_u32).map(|n| (n % 251) as u8).collect();
+        device.write_fua_at(&long, 100).unwrap();
+        let mut bytes = vec![0; long.len()];
+        device.read_at(&mut bytes, 100).unwrap();
+        assert_eq!(bytes, long);
     }
 }

@@ -53,6 +53,10 @@ pub(crate) use wait::wait_until;
 /// A dropped future has not asked. If it was chosen to carry out a flush, another one that waits
 /// for it does. One that is kept and not polled keeps what it was chosen for.
 ///
+/// One that is dropped while its own flush is under way, which only the `_with` forms can be, does
+/// not hear whether that fails, and nobody else is told by the system. So the flush counts as
+/// failed.
+///
 /// ```
 /// use inflight_flush::FlushDomain;
 /// use std::os::unix::fs::FileExt;

@@ -28,6 +28,8 @@ pub(super) enum Next {
 #[derive(Debug, Default)]
 struct Waiter {
     next: Option<Next>,
+    /// It has begun to carry out the flush that `next` says.
+    leads: bool,
     /// Who is told when `next` is set.
     notify: Option<Notify>,
 }
@@ -64,7 +66,7 @@ impl Core {
 
     fn set(&mut self, id: Id, next: Next) -> Option<Notify> {
         let waiter = self.waiter(id);
-        waiter.next = Some(next);
+        (waiter.next, waiter.leads) = (Some(next), false);
         waiter.notify.take()
     }
 
@@ -75,11 +77,30 @@ impl Core {
         &mut self.waiters[id.index()]
     }
 
+    /// The flush of a generation has ended.
+    fn flush_done(
+        &mut self,
+        now: Instant,
+        generation: u64,
+        result: Result<(), DeviceError>,
+        actions: &mut Vec<Action<DeviceError>>,
+    ) {
+        self.poisoned = self.poisoned.or(result.err());
+        self.machine.flush_done(now, generation, result, actions);
+    }
+
     /// Takes the request out, whatever it does.
     fn leave(&mut self, now: Instant, id: Id) -> (Vec<Notify>, Option<Notify>) {
         let mut actions = Vec::new();
         let mut chosen = None;
-        match (self.machine.leave(id), self.waiter(id).next) {
+        let Waiter { next, leads, .. } = *self.waiter(id);
+        match (self.machine.leave(id), next) {
+            (Left::Running, Some(Next::Lead(generation))) if leads => {
+                // How it ends nobody hears: a loss that the system tells of may be told to it
+                // alone. Another flush would succeed without what was lost.
+                let unheard = Err(DeviceError::UNHEARD);
+                self.flush_done(now, generation, unheard, &mut actions);
+            }
             (Left::Running, Some(Next::Lead(generation))) => {
                 // Invariant: a flush in flight has a leader, or it is withdrawn.
                 match self.machine.first_waiting(generation) {
@@ -103,7 +124,7 @@ impl Core {
 }
 
 /// A submitted request. Dropping it takes it out: a flush that it was chosen to carry out goes to
-/// another one that waits for it, and its data counts as failed.
+/// another one that waits for it; one that it has begun counts as failed, and so does its data.
 #[derive(Debug)]
 pub(super) struct Request {
     domain: FlushDomain,
@@ -138,6 +159,7 @@ impl Request {
         let mut core = self.domain.inner.core.lock();
         let waiter = core.waiter(self.id);
         if let Some(next) = waiter.next {
+            waiter.leads = matches!(next, Next::Lead(_));
             return Poll::Ready(next);
         }
         // Wakers are dropped without the lock: that may run anything.
@@ -153,6 +175,12 @@ impl Request {
             Some(Next::Ended(result)) => Some(result),
             _ => None,
         }
+    }
+
+    /// Whether its data is to be started now.
+    pub(super) fn may_start(&self) -> bool {
+        let next = self.domain.inner.core.lock().waiter(self.id).next;
+        matches!(next, Some(Next::Data))
     }
 
     /// Waits for the flushes that are due, carrying out those that it is chosen for, up to its data
@@ -178,10 +206,9 @@ impl Request {
 
     fn flush_done(&self, generation: u64, result: Result<(), DeviceError>) {
         self.domain.change(|core, now, actions| {
-            core.poisoned = core.poisoned.or(result.err());
             // Its own next step is among the actions.
             core.waiter(self.id).next = None;
-            core.machine.flush_done(now, generation, result, actions);
+            core.flush_done(now, generation, result, actions);
         });
     }
 

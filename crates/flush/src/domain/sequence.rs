@@ -182,6 +182,62 @@ impl FlushDomain {
         ended.unwrap_or(Err(FlushError::TimedOut))
     }
 
+    /// [`begin`](FlushDomain::begin) if the data may start now: no `preflush` is asked for, or
+    /// there is nothing to flush.
+    ///
+    /// # Errors
+    ///
+    /// [`FlushError::WouldBlock`] if a flush is needed before. None is issued for this call.
+    ///
+    /// ```
+    /// # use inflight_flush::{Flags, FlushDomain, FlushError, MemoryDevice};
+    /// let domain = FlushDomain::new(MemoryDevice::new(4096));
+    /// let refused = domain.try_begin(Flags::write().preflush());
+    /// assert_eq!(refused.err(), Some(FlushError::WouldBlock));
+    /// let sequence = domain.try_begin(Flags::write().fua())?;
+    /// sequence.finish_blocking(Ok(())).unwrap(); // the flush behind it
+    /// assert_eq!(domain.counters().issued - domain.counters().withdrawn, 1);
+    /// # Ok::<(), FlushError>(())
+    /// ```
+    pub fn try_begin(&self, mut flags: Flags) -> Result<Sequence, FlushError> {
+        flags.data = true;
+        let writes_fua = flags.fua && self.caps().native_fua;
+        let request = self.submit(flags);
+        if !request.may_start() {
+            return Err(FlushError::WouldBlock);
+        }
+        Ok(Sequence {
+            request,
+            writes_fua,
+        })
+    }
+
+    /// [`write_fua`](FlushDomain::write_fua) on a device that needs no flush for it: it has durable
+    /// writes, and `write` is one, or it has no volatile cache.
+    ///
+    /// # Errors
+    ///
+    /// What `write` says; [`WriteError::WouldBlock`] if a flush is needed: then `write` has not
+    /// run.
+    ///
+    /// ```
+    /// # use inflight_flush::{Caps, Device, FlushDomain, MemoryDevice, WriteError};
+    /// let device = MemoryDevice::new(4096).with_caps(Caps::volatile_with_fua());
+    /// let domain = FlushDomain::new(device.clone());
+    /// domain.try_write_fua(|| device.write_fua_at(b"durable", 0)).unwrap();
+    /// let cached = FlushDomain::new(MemoryDevice::new(4096));
+    /// let refused = cached.try_write_fua(|| unreachable!("it does not run"));
+    /// assert!(matches!(refused, Err::<(), _>(WriteError::WouldBlock)));
+    /// ```
+    pub fn try_write_fua<T>(&self, write: impl FnOnce() -> io::Result<T>) -> Result<T, WriteError> {
+        let caps = self.caps();
+        if caps.volatile_cache && !caps.native_fua {
+            return Err(WriteError::WouldBlock);
+        }
+        // It waits for nothing: no flush is behind it.
+        self.write_fua_blocking(write)
+    }
+
     /// Runs `write`, and makes what it has written durable: by a flush behind it, or by nothing, if
     /// the device has durable writes; then `write` has to be one.
     ///

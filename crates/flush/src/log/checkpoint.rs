@@ -8,7 +8,8 @@ use std::time::Duration;
 /// Records that are found again all together or not at all: what [`Log::checkpoint`] begins.
 ///
 /// Its first buffer is written after a flush, and its commit is followed by one: two flushes,
-/// however many buffers lie between. Dropped without a commit, its records do not count.
+/// however many buffers lie between, and one for each segment that they fill. Dropped without a
+/// commit, its records do not count.
 ///
 /// ```
 /// use inflight_flush::{Power, log::{LogOptions, MemoryStorage}};
@@ -71,6 +72,29 @@ impl Checkpoint {
         Ok(lsn)
     }
 
+    /// Appends a record if there is room now.
+    ///
+    /// # Errors
+    ///
+    /// As [`Log::try_append`].
+    ///
+    /// ```
+    /// # use inflight_flush::{Power, log::{LogOptions, MemoryStorage}};
+    /// let (log, _) = LogOptions::new().open(MemoryStorage::new(&Power::new()))?;
+    /// let mut checkpoint = log.checkpoint();
+    /// checkpoint.try_append(b"block 7")?;
+    /// checkpoint.commit_blocking()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn try_append(&mut self, record: &[u8]) -> Result<Lsn, LogError> {
+        let first = self.begin.is_none();
+        let lsn = self
+            .log
+            .append_kind(Kind::Data, self.number, record, first)?;
+        self.begin.get_or_insert(lsn);
+        Ok(lsn)
+    }
+
     /// [`append`](Checkpoint::append) as a thread.
     ///
     /// # Errors
@@ -80,6 +104,17 @@ impl Checkpoint {
         let log = self.log.clone();
         let ended = log.wait(None, self.append(record));
         ended.expect("a wait without deadline ends with its future")
+    }
+
+    /// [`append`](Checkpoint::append) as a thread, at most for `limit`.
+    ///
+    /// # Errors
+    ///
+    /// As `append`, and [`LogError::TimedOut`].
+    pub fn append_timeout(&mut self, record: &[u8], limit: Duration) -> Result<Lsn, LogError> {
+        let log = self.log.clone();
+        let ended = log.wait(Some(limit), self.append(record));
+        ended.unwrap_or(Err(LogError::TimedOut))
     }
 
     /// Makes the checkpoint durable. Gives the positions of its first record and of its end.

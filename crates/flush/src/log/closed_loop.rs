@@ -162,6 +162,7 @@ fn those_who_come_back_soon_share_one_flush() {
             share >= least_share && gain >= least_gain,
             "{committers} committers, think {think}: {share} for each flush, {gain} as fast"
         );
-        assert!(auto.longest <= 3.0 + 1e-6, "{}", auto.longest);
+        // The rest of the flush in flight, the leader's wait, and its own.
+        assert!(auto.longest <= 2.5 + 1e-6, "{}", auto.longest);
     }
 }

@@ -1,8 +1,8 @@
 //! Writing, flushing, and who does it for whom.
 
 use super::group::{Durability, Key, Next};
-use super::writer::Writer;
-use super::{Inner, Log, LogCounters, LogError, Lsn, POISONED};
+use super::writer::{Batch, Writer};
+use super::{Inner, Log, LogCounters, LogError, Lsn, POISONED, State};
 use crate::device::Device;
 use crate::domain::wait_until;
 use crate::error::{DeviceError, FlushError};
@@ -86,7 +86,7 @@ impl<'a, T> Using<'a, T> {
 impl<T> Drop for Using<'_, T> {
     fn drop(&mut self) {
         if thread::panicking() && !self.was_panicking {
-            self.log.fail(io::ErrorKind::Interrupted.into());
+            self.log.fail(DeviceError::UNHEARD);
         }
     }
 }
@@ -185,6 +185,7 @@ impl Log {
                 }
             }
         };
+        inner.upkeep();
         let after = inner.clock.now();
         let mut state = inner.state.lock();
         state.counters.wait_time.record(after - now);
@@ -199,6 +200,37 @@ impl Log {
     pub fn commit_blocking(&self, lsn: Lsn, durability: Durability) -> Result<(), LogError> {
         let ended = self.wait(None, self.commit(lsn, durability));
         ended.expect("a wait without deadline ends with its future")
+    }
+
+    /// `Ok` if everything up to `lsn` is written, or durable, already.
+    ///
+    /// # Errors
+    ///
+    /// [`LogError::WouldBlock`] if it is not. Nothing is written or flushed for this call. Else as
+    /// [`commit`](Log::commit).
+    ///
+    /// ```
+    /// # use inflight_flush::{Power, log::{Durability, LogError, LogOptions, MemoryStorage}};
+    /// let (log, _) = LogOptions::new().open(MemoryStorage::new(&Power::new()))?;
+    /// let lsn = log.try_append(b"record")?;
+    /// assert_eq!(log.try_commit(lsn, Durability::Buffered), Err(LogError::WouldBlock));
+    /// log.commit_blocking(lsn, Durability::Buffered)?;
+    /// assert_eq!(log.try_commit(lsn, Durability::Buffered), Ok(()));
+    /// assert_eq!(log.try_commit(lsn, Durability::Flushed), Err(LogError::WouldBlock));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn try_commit(&self, lsn: Lsn, durability: Durability) -> Result<(), LogError> {
+        let state = self.inner.state.lock();
+        let end = Lsn(state.end());
+        if let Some(error) = state.group.failed() {
+            Err(LogError::Poisoned(error))
+        } else if lsn > end {
+            Err(LogError::NotAppended { lsn, end })
+        } else if state.group.reached(lsn.0, durability) {
+            Ok(())
+        } else {
+            Err(LogError::WouldBlock)
+        }
     }
 
     /// [`commit`](Log::commit) as a thread, at most for `limit`, unless this commit leads: a device
@@ -341,32 +373,72 @@ impl Inner {
             && batch.first <= batch.durable
             && fits == Some(1);
         let flushes = fua || batch.flush_before || fits.is_none();
-        let _flushing = flushes.then(|| Using::lock(self, &self.flushing));
+        let flushing = flushes.then(|| Using::lock(self, &self.flushing));
         if batch.flush_before {
             self.flush_before(&*segment)?;
         }
         let started = self.clock.now();
-        let written = writer.write(&batch, fua);
-        // Noted here, too: the lock of flushes is let go before the writer's.
-        written.map_err(|error| {
-            let error = DeviceError::from(&error);
-            self.fail(error);
-            error
-        })?;
-        let end = batch.end();
-        {
-            let mut state = self.state.lock();
-            state.group.written = end;
-            state.segment = writer.segment();
-            state.counters.buffers = writer.frames();
+        let mut at = 0;
+        loop {
+            let written = writer.write(&batch, at, fua);
+            at = written.map_err(|error| self.failed(&error))?;
+            self.wrote(writer, &batch, at);
+            if at == batch.bytes.len() {
+                break;
+            }
+            let flushing = flushing.as_ref().expect("it does not fit, so it flushes");
+            self.next_segment(writer, &batch, at, flushing)?;
         }
-        // What the tail has left behind is durable in place: see the flush before the buffer that
-        // says so. A segment that stays is found again when the log is opened.
-        let _ = writer.remove_before(batch.tail);
         if fua {
-            self.flushed(started, end, |counters| &mut counters.fua_writes);
+            self.flushed(started, batch.end(), |counters| &mut counters.fua_writes);
         }
         Ok(())
+    }
+
+    /// The batch was written up to `at`, by calls that have returned.
+    fn wrote(&self, writer: &mut Writer, batch: &Batch, at: usize) {
+        let mut state = self.state.lock();
+        let end = batch.first + at as u64;
+        state.group.written = end;
+        if at > 0 {
+            // If nothing fitted no frame bears the batch's tail yet.
+            state.tails.wrote(end, batch.tail);
+        }
+        state.segment = writer.segment();
+        state.counters.buffers = writer.frames();
+        if writer.wants_next() {
+            state.wants_next = true;
+            state.note_upkeep(self);
+        }
+    }
+
+    /// Flushes the segment that is full, and goes on in the next one.
+    fn next_segment(
+        &self,
+        writer: &mut Writer,
+        batch: &Batch,
+        at: usize,
+        flushing: &Using<'_, ()>,
+    ) -> Result<(), DeviceError> {
+        self.flush_full_segment(flushing)?;
+        let next = self.segments.take(writer.least(batch, at));
+        let base = batch.first + at as u64;
+        let begun = next.and_then(|next| {
+            let number = next.0;
+            writer.begin_segment(next, base, batch.tail)?;
+            Ok(number)
+        });
+        let number = begun.map_err(|error| self.failed(&error))?;
+        self.state.lock().segments.push_back((number, base));
+        Ok(())
+    }
+
+    /// Fails the log. Also where a lock is held that is let go before the writer's: whoever gets it
+    /// finds out.
+    fn failed(&self, error: &io::Error) -> DeviceError {
+        let error = DeviceError::from(error);
+        self.fail(error);
+        error
     }
 
     /// The flush before a buffer, when all buffers before it were written: of the data's device, or
@@ -408,6 +480,24 @@ impl Inner {
         Ok(())
     }
 
+    /// Makes durable what is in the segment that is written, which is full.
+    fn flush_full_segment(&self, _flushing: &Using<'_, ()>) -> Result<(), DeviceError> {
+        let (cover, segment) = {
+            let state = self.state.lock();
+            let cover = state.group.written;
+            if state.group.durable == cover {
+                return Ok(());
+            }
+            (cover, state.segment.clone())
+        };
+        let flushed = self.flush_log(&*segment);
+        flushed.inspect_err(|&error| self.fail(error))?;
+        let mut state = self.state.lock();
+        state.counters.flushes_of_full_segments += 1;
+        self.durable_up_to(&mut state, cover);
+        Ok(())
+    }
+
     /// A flush of the log's device, shared with others who use its domain.
     fn flush_log(&self, segment: &dyn Device) -> Result<(), DeviceError> {
         let lead = || ready(segment.flush());
@@ -434,8 +524,16 @@ impl Inner {
         state.counters.flush_time.record(now - started);
         let waiting = state.group.waiting_beyond(cover);
         state.pace.flushed(now, now - started, waiting);
-        state.group.durable = state.group.durable.max(cover);
-        let durable = state.group.durable;
+        self.durable_up_to(&mut state, cover);
+    }
+
+    fn durable_up_to(&self, state: &mut State, cover: u64) {
+        let durable = state.group.durable.max(cover);
+        state.group.durable = durable;
+        state.tails.flushed(durable);
+        if state.obsolete_segment().is_some() {
+            state.note_upkeep(self);
+        }
         if state.group.failed().is_none() {
             self.publish(durable);
         }

@@ -39,6 +39,8 @@ pub enum LogError {
     },
     /// The time was up.
     TimedOut,
+    /// A write or a flush is needed, and it was asked for without waiting.
+    WouldBlock,
 }
 
 impl fmt::Display for LogError {
@@ -53,6 +55,7 @@ impl fmt::Display for LogError {
                 write!(f, "position {lsn} is beyond the log's end {end}")
             }
             Self::TimedOut => f.write_str("the time was up"),
+            Self::WouldBlock => f.write_str("a write or a flush is needed, which takes time"),
         }
     }
 }

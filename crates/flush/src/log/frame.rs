@@ -71,7 +71,7 @@ pub(super) struct SegmentHeader {
     /// Drawn when the log was made.
     pub(super) log: u64,
     pub(super) number: u64,
-    /// Where the log was when the segment was made. Everything before is durable.
+    /// Where the log was when the segment was begun. Everything before is durable.
     pub(super) base: u64,
     pub(super) tail: u64,
 }
@@ -91,19 +91,32 @@ impl SegmentHeader {
         )
     }
 
-    pub(super) fn decode(header: &[u8]) -> Option<Self> {
-        let mut fields = open(SEGMENT_MAGIC, header.get(..SEGMENT_HEADER)?)?;
+    pub(super) fn decode(bytes: &[u8]) -> Head {
+        let header = bytes.get(..SEGMENT_HEADER);
+        let Some(mut fields) = header.and_then(|header| open(SEGMENT_MAGIC, header)) else {
+            return Head::None;
+        };
         if fields.u32() != VERSION {
-            return None;
+            return Head::OtherVersion;
         }
         fields.u32();
-        Some(Self {
+        Head::Ours(Self {
             log: fields.u64(),
             number: fields.u64(),
             base: fields.u64(),
             tail: fields.u64(),
         })
     }
+}
+
+/// What a segment begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Head {
+    /// No head that is whole.
+    None,
+    Ours(SegmentHeader),
+    /// One that a newer library has written.
+    OtherVersion,
 }
 
 /// The head of a frame.
@@ -256,7 +269,7 @@ mod tests {
             prop_assert_eq!(FrameHeader::decode(&bytes, offset, log), None);
 
             let segment = SegmentHeader { log, number: offset, base: first, tail };
-            prop_assert_eq!(SegmentHeader::decode(&segment.encode()), Some(segment));
+            prop_assert_eq!(SegmentHeader::decode(&segment.encode()), Head::Ours(segment));
 
             let mut bytes = Vec::new();
             encode_record(&mut bytes, first, Kind::Commit, checkpoint, &payload);

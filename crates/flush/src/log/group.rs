@@ -151,11 +151,13 @@ impl Group {
         members.filter(waits).count()
     }
 
-    /// Tells those whose position is reached. Each is told once.
+    /// Tells those whose position is reached. Each is told once. Who is to lead finds out when it
+    /// steps down: if it did not lead, nobody would choose the next leader.
     pub(super) fn settle(&mut self, now: Instant) -> Vec<Notify> {
         let (failed, written, durable) = (self.failed, self.written, self.durable);
         let mut told = Vec::new();
-        for member in self.members.iter_mut().flatten() {
+        let waiting = self.members.iter_mut().flatten();
+        for member in waiting.filter(|member| member.next != Some(Next::Lead)) {
             let reached = match member.durability {
                 Durability::Buffered => member.lsn <= written,
                 Durability::Flushed => member.lsn <= durable,
@@ -220,5 +222,35 @@ impl Group {
             _ => Vec::new(),
         };
         (told, member.notify)
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    /// Somebody who needs no leader makes its position durable before it has begun to lead.
+    #[test]
+    fn who_is_to_lead_leads_though_its_position_is_reached() {
+        let now = Instant::default();
+        let nobody = || Notify::Task(std::task::Waker::noop().clone());
+        let mut group = Group::new(0);
+        let first = group.join(now, 1, Durability::Flushed);
+        let second = group.join(now, 2, Durability::Flushed);
+        assert!(matches!(group.look(first, nobody()), Ok(Next::Lead)));
+        assert!(group.look(second, nobody()).is_err(), "it waits");
+        (group.written, group.durable) = (1, 1);
+        let _ = group.step_down(now);
+        let _ = group.leave(now, first);
+        (group.written, group.durable) = (2, 2);
+        let _ = group.settle(now);
+        let third = group.join(now, 3, Durability::Flushed);
+        assert!(matches!(group.look(second, nobody()), Ok(Next::Lead)));
+        let _ = group.step_down(now);
+        assert!(matches!(
+            group.look(second, nobody()),
+            Ok(Next::Ended(Ok(())))
+        ));
+        assert!(matches!(group.look(third, nobody()), Ok(Next::Lead)));
     }
 }

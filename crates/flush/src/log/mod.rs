@@ -28,7 +28,9 @@ mod group;
 mod options;
 mod pace;
 mod recovery;
+mod segments;
 mod storage;
+mod upkeep;
 mod writer;
 
 #[cfg(all(test, not(any(loom, shuttle))))]
@@ -40,11 +42,13 @@ use crate::domain::FlushDomain;
 use crate::machine::Deferral;
 use frame::{Kind, RECORD_HEADER, encode_record, fitting};
 use group::Group;
-use inflight_sync::atomic::AtomicU64;
+use inflight_sync::atomic::{AtomicBool, AtomicU64};
 use inflight_sync::time::Clock;
 use inflight_sync::{Arc, Mutex, Unparker};
 use pace::Pace;
-use std::collections::BTreeMap;
+use recovery::Found;
+use segments::Segments;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::future::Future;
 use std::time::Duration;
@@ -108,6 +112,8 @@ pub struct LogCounters {
     pub fua_writes: u64,
     /// Flushes before a buffer, of the log's device or of the data's.
     pub flushes_before: u64,
+    /// Flushes of segments that were full.
+    pub flushes_of_full_segments: u64,
     /// How many commits were served by groups.
     pub grouped: u64,
     /// The most in one group.
@@ -148,6 +154,9 @@ struct Inner {
     writer: Mutex<Writer>,
     /// Held while the device makes something durable. The second; the state's lock is the last.
     flushing: Mutex<()>,
+    segments: Segments,
+    /// A segment is to be made or removed.
+    upkeep_due: AtomicBool,
     /// Up to where the log is durable, for commits that are late; above all if it has failed.
     durable: AtomicU64,
     domain: FlushDomain,
@@ -161,12 +170,17 @@ struct State {
     group: Group,
     /// Where what was written last is.
     segment: Arc<dyn Device>,
+    /// The segments that were begun: number, and where in the log each begins.
+    segments: VecDeque<(u64, u64)>,
     /// Records that nobody has begun to write, and where the first one begins.
     open: Vec<u8>,
     open_start: u64,
     /// The next buffer is written after a flush.
     flush_before: bool,
     tail: u64,
+    tails: TailFrames,
+    /// The next segment is to be made.
+    wants_next: bool,
     last_checkpoint: u32,
     /// Where those that have not ended begin.
     checkpoints: BTreeMap<u32, u64>,
@@ -179,6 +193,13 @@ struct State {
 impl State {
     fn end(&self) -> u64 {
         self.open_start + self.open.len() as u64
+    }
+
+    /// The oldest segment, if all of it is before the tail, and the tail durable. Without a durable
+    /// tail the segment is needed: recovery would begin behind it, in the midst of a checkpoint.
+    fn obsolete_segment(&self) -> Option<u64> {
+        let (&(oldest, _), &(_, next)) = (self.segments.front()?, self.segments.get(1)?);
+        (next <= self.tails.durable).then_some(oldest)
     }
 
     /// Takes records to be written. The tail on their frames and whether they are written after a
@@ -200,21 +221,58 @@ impl State {
     }
 }
 
+/// Which tail is durable: that of the last frame that is.
+#[derive(Debug)]
+struct TailFrames {
+    durable: u64,
+    /// Where the first frame with each later tail ends, and that tail.
+    written: VecDeque<(u64, u64)>,
+}
+
+impl TailFrames {
+    fn new(durable: u64) -> Self {
+        Self {
+            durable,
+            written: VecDeque::new(),
+        }
+    }
+
+    /// Frames up to `end` of the log were written.
+    fn wrote(&mut self, end: u64, tail: u64) {
+        let last = self.written.back().map_or(self.durable, |&(_, tail)| tail);
+        if tail > last {
+            self.written.push_back((end, tail));
+        }
+    }
+
+    /// Frames up to `end` of the log are durable.
+    fn flushed(&mut self, end: u64) {
+        let count = self.written.partition_point(|&(at, _)| at <= end);
+        if let Some((_, tail)) = self.written.drain(..count).next_back() {
+            self.durable = tail;
+        }
+    }
+}
+
 impl Log {
-    fn new(options: LogOptions, writer: Writer, end: u64, tail: u64, last_checkpoint: u32) -> Self {
+    fn new(options: LogOptions, writer: Writer, segments: Segments, found: Found) -> Self {
         let domain = options.log_domain.clone().unwrap_or_else(|| {
             let caps = writer.segment().caps();
             let builder = FlushDomain::builder().caps(caps).deferral(Deferral::Off);
             builder.clock(&options.clock).build()
         });
+        let (Lsn(end), Lsn(tail)) = (found.recovery.end, found.recovery.tail);
         let state = State {
             group: Group::new(end),
             segment: writer.segment(),
+            segments: found.segments,
             open: Vec::new(),
             open_start: end,
             flush_before: false,
             tail,
-            last_checkpoint,
+            tails: TailFrames::new(tail),
+            wants_next: false,
+            last_checkpoint: found.last_checkpoint,
             checkpoints: BTreeMap::new(),
             counters: LogCounters::default(),
             pace: Pace::default(),
@@ -225,6 +283,8 @@ impl Log {
                 state: Mutex::new(state),
                 writer: Mutex::new(writer),
                 flushing: Mutex::new(()),
+                segments,
+                upkeep_due: AtomicBool::new(false),
                 durable: AtomicU64::new(end),
                 failed_before: domain.failed_flushes(),
                 domain,
@@ -329,7 +389,7 @@ impl Log {
 
     /// Says that records up to `tail` are not needed any more, because what they describe was
     /// written in place. The next buffer is written after a flush, of the data's device if it is
-    /// another one; then segments that end before the tail are removed.
+    /// another one; when that buffer is durable, segments that end before the tail are removed.
     ///
     /// A tail before the last one, or beyond the end, is taken for that; one within a checkpoint
     /// that has not ended for where that begins.
@@ -380,10 +440,10 @@ impl Log {
         self.inner.state.lock().counters
     }
 
-    /// How many segments there are.
+    /// How many segments hold records.
     #[must_use]
     pub fn segments(&self) -> usize {
-        self.inner.writer.lock().segments()
+        self.inner.state.lock().segments.len()
     }
 }
 

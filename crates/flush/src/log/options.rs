@@ -1,9 +1,10 @@
 //! How a log is made.
 
-use super::frame::{FRAME_HEADER, SEGMENT_HEADER};
+use super::frame::{FRAME_HEADER, SEGMENT_HEADER, SegmentHeader};
 use super::recovery::{self, RecoveredRecord, Recovery};
-use super::writer::Writer;
-use super::{Log, Lsn, OpenError, OptionsError, Storage};
+use super::segments::Segments;
+use super::writer::{Position, Writer};
+use super::{Log, OpenError, OptionsError, Storage};
 use crate::domain::FlushDomain;
 use inflight_sync::Arc;
 use inflight_sync::time::Clock;
@@ -174,18 +175,34 @@ impl LogOptions {
     ) -> Result<(Log, Recovery), OpenError> {
         self.check()?;
         let storage: Arc<dyn Storage> = Arc::new(storage);
-        let found = recovery::read(&*storage, &mut visit)?;
+        let mut found = recovery::read(&*storage, self.segment_size, &mut visit)?;
         let log = found.log.unwrap_or_else(|| fastrand::u64(..));
-        let (Lsn(tail), Lsn(end)) = (found.recovery.tail, found.recovery.end);
-        let writer = Writer::new(
-            storage,
-            (self.segment_size, self.buffer_size),
-            (log, tail, end),
-            found.segments,
-            found.position,
-        )?;
-        let log = Log::new(self, writer, end, tail, found.last_checkpoint);
-        Ok((log, found.recovery))
+        let number = found.segments.back().map_or(0, |&(number, _)| number + 1);
+        let segments = Segments::new(storage, self.segment_size, number, found.next.take());
+        let position = match found.position.take() {
+            Some(position) => position,
+            None => {
+                let (number, segment) = segments.take(self.segment_size)?;
+                let header = SegmentHeader {
+                    log,
+                    number,
+                    base: found.recovery.end.0,
+                    tail: found.recovery.tail.0,
+                };
+                // A log is known by the head of its first segment, so that one is durable at once.
+                segment.write_at(&header.encode(), 0)?;
+                segment.flush()?;
+                found.segments.push_back((number, found.recovery.end.0));
+                Position {
+                    segment,
+                    offset: SEGMENT_HEADER as u64,
+                }
+            }
+        };
+        let writer = Writer::new(log, self.buffer_size, position)?;
+        let recovery = found.recovery.clone();
+        let log = Log::new(self, writer, segments, found);
+        Ok((log, recovery))
     }
 
     fn check(&self) -> Result<(), OptionsError> {

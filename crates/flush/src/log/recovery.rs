@@ -7,7 +7,8 @@
 //! with nothing behind it, cannot be told from a torn write, and is taken for one.
 
 use super::frame::{
-    FRAME_HEADER, FrameHeader, Kind, RECORD_HEADER, SEGMENT_HEADER, SegmentHeader, decode_record,
+    FRAME_HEADER, FrameHeader, Head, Kind, RECORD_HEADER, SEGMENT_HEADER, SegmentHeader,
+    decode_record,
 };
 use super::storage::Storage;
 use super::writer::Position;
@@ -49,6 +50,8 @@ pub(super) struct Found {
     pub(super) segments: VecDeque<(u64, u64)>,
     /// Where the last segment goes on, if it does.
     pub(super) position: Option<Position>,
+    /// A segment of zeros behind the last one.
+    pub(super) next: Option<Arc<dyn Device>>,
     pub(super) last_checkpoint: u32,
 }
 
@@ -61,6 +64,7 @@ struct Segment {
 /// Reads everything. `visit` gets each record that counts.
 pub(super) fn read(
     storage: &dyn Storage,
+    segment_size: u64,
     visit: &mut dyn FnMut(RecoveredRecord),
 ) -> Result<Found, OpenError> {
     let mut scan = Scan {
@@ -70,39 +74,60 @@ pub(super) fn read(
         last_checkpoint: 0,
         lsn: 0,
     };
-    let numbers = storage.segments()?;
     let mut segments = VecDeque::new();
+    let mut not_begun = Vec::new();
     let mut log = None;
-    let mut position = None;
-    for (at, &number) in numbers.iter().enumerate() {
-        let is_last = at + 1 == numbers.len();
+    let mut position: Option<Position> = None;
+    let mut last: Option<Arc<dyn Device>> = None;
+    for number in storage.segments()? {
+        let corrupt = Err(OpenError::Corrupt(Lsn(scan.lsn)));
         let segment = match load(storage, number, log)? {
+            // Those before it were begun, and durable, when it was begun.
+            Loaded::Segment(_) if !not_begun.is_empty() => return corrupt,
             Loaded::Segment(segment) => segment,
-            Loaded::Zeros if is_last => {
-                // It was being made when the power went.
-                storage.remove(number)?;
-                break;
+            Loaded::Headless(bytes) => {
+                let is_zeros = bytes.iter().all(|&byte| byte == 0);
+                match log {
+                    _ if is_zeros => {}
+                    // Its head was not durable, so nothing in it may say that it was.
+                    Some(log) => scan.look_for_evidence(&bytes, 0, log)?,
+                    None => return corrupt,
+                }
+                scan.recovery.torn |= !is_zeros;
+                let fits = is_zeros && bytes.len() as u64 == segment_size;
+                not_begun.push((number, fits));
+                continue;
             }
-            Loaded::Zeros | Loaded::Foreign => return Err(OpenError::Corrupt(Lsn(scan.lsn))),
+            Loaded::Foreign => return corrupt,
         };
         if log.is_none() {
             (scan.lsn, log) = (segment.header.base, Some(segment.header.log));
         }
-        // Those before it were durable when it was made.
         if segment.header.base != scan.lsn {
             return Err(OpenError::Corrupt(Lsn(scan.lsn)));
         }
         scan.recovery.tail = scan.recovery.tail.max(Lsn(segment.header.tail));
         let stop = scan.segment(&segment)?;
         segments.push_back((number, segment.header.base));
+        // What an earlier segment ends with was torn when the log was opened the last time.
+        scan.recovery.torn = !stop.clean;
         position = stop.clean.then(|| Position {
             segment: segment.device.clone(),
             offset: stop.offset as u64,
         });
-        if is_last {
-            scan.recovery.torn = !stop.clean;
-            // What was read may be in the system's cache only.
-            segment.device.flush()?;
+        last = Some(segment.device);
+    }
+    if let Some(last) = last {
+        // What was read may be in the system's cache only.
+        last.flush()?;
+    }
+    let number = segments.back().map_or(0, |&(number, _)| number + 1);
+    let mut next = None;
+    for (at, fits) in not_begun {
+        if fits && at == number {
+            next = Some(storage.open(at)?);
+        } else {
+            storage.remove(at)?;
         }
     }
     let (recovery, last_checkpoint) = (scan.finish(), scan.last_checkpoint);
@@ -111,15 +136,16 @@ pub(super) fn read(
         log,
         segments,
         position,
+        next,
         last_checkpoint,
     })
 }
 
 enum Loaded {
     Segment(Segment),
-    /// Not even its header was written.
-    Zeros,
-    /// Its header is none of this log's.
+    /// It has no head: it was not begun, as far as is durable.
+    Headless(Vec<u8>),
+    /// Its head is whole, and none that this log has written here.
     Foreign,
 }
 
@@ -128,16 +154,18 @@ fn load(storage: &dyn Storage, number: u64, log: Option<u64>) -> Result<Loaded, 
     let len = usize::try_from(device.len()?).map_err(|_| std::io::ErrorKind::OutOfMemory)?;
     let mut bytes = vec![0; len];
     device.read_at(&mut bytes, 0)?;
-    let header = SegmentHeader::decode(&bytes);
-    let ours = header.filter(|h| h.number == number && log.is_none_or(|log| h.log == log));
-    Ok(match ours {
-        Some(header) => Loaded::Segment(Segment {
-            device,
-            header,
-            bytes,
-        }),
-        None if bytes.iter().all(|&byte| byte == 0) => Loaded::Zeros,
-        None => Loaded::Foreign,
+    Ok(match SegmentHeader::decode(&bytes) {
+        Head::None => Loaded::Headless(bytes),
+        Head::Ours(header)
+            if header.number == number && log.is_none_or(|log| header.log == log) =>
+        {
+            Loaded::Segment(Segment {
+                device,
+                header,
+                bytes,
+            })
+        }
+        Head::Ours(_) | Head::OtherVersion => Loaded::Foreign,
     })
 }
 

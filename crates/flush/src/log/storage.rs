@@ -43,7 +43,8 @@ pub trait Storage: fmt::Debug + Send + Sync + 'static {
     /// What the system says.
     fn open(&self, number: u64) -> io::Result<Arc<dyn Device>>;
 
-    /// Removes a segment. It does not come back once this has returned.
+    /// Removes a segment. It does not come back once this has returned. One that is gone already
+    /// is no error.
     ///
     /// # Errors
     ///
@@ -144,7 +145,11 @@ impl Storage for DirStorage {
     }
 
     fn remove(&self, number: u64) -> io::Result<()> {
-        std::fs::remove_file(self.file(number))?;
+        match std::fs::remove_file(self.file(number)) {
+            // It went before, and the folder could not be flushed.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            removed => removed?,
+        }
         self.sync_folder()
     }
 }
@@ -316,11 +321,11 @@ impl Storage for MemoryStorage {
         self.power.step()?;
         {
             let mut folder = self.folder.lock();
-            let removed = folder.segments.remove(&number);
-            let segment = removed.ok_or(io::ErrorKind::NotFound)?;
-            folder.flushes += segment.device.flushes();
-            folder.fua_writes += segment.device.fua_writes();
-            folder.removed.insert(number, segment.device);
+            if let Some(segment) = folder.segments.remove(&number) {
+                folder.flushes += segment.device.flushes();
+                folder.fua_writes += segment.device.fua_writes();
+                folder.removed.insert(number, segment.device);
+            }
         }
         self.power.step()?;
         self.folder.lock().removed.remove(&number);

@@ -1,10 +1,8 @@
 //! Puts records into frames, and frames into segments.
 
 use super::frame::{FRAME_HEADER, FrameHeader, SEGMENT_HEADER, SegmentHeader, fitting};
-use super::storage::Storage;
 use crate::device::Device;
 use inflight_sync::Arc;
-use std::collections::VecDeque;
 use std::io;
 
 /// Records that are written together, and what is stamped on their frames. Decided in one step
@@ -26,20 +24,19 @@ impl Batch {
     }
 }
 
-/// The segment that is written, and those before it.
+/// The segment that is written.
 pub(super) struct Writer {
-    storage: Arc<dyn Storage>,
     log: u64,
-    segment_size: u64,
     buffer_size: usize,
     segment: Arc<dyn Device>,
     /// Where the next frame goes.
     offset: u64,
     len: u64,
-    /// The segments there are: number, and where in the log each begins.
-    segments: VecDeque<(u64, u64)>,
+    /// What goes before `offset` and is not written yet: the head of the segment.
     scratch: Vec<u8>,
     frames: u64,
+    /// For the next segment.
+    has_asked: bool,
 }
 
 /// Where a writer goes on.
@@ -49,43 +46,17 @@ pub(super) struct Position {
 }
 
 impl Writer {
-    /// Goes on after what was recovered, or in a new segment.
-    pub(super) fn new(
-        storage: Arc<dyn Storage>,
-        (segment_size, buffer_size): (u64, usize),
-        (log, tail, end): (u64, u64, u64),
-        mut segments: VecDeque<(u64, u64)>,
-        position: Option<Position>,
-    ) -> io::Result<Self> {
-        let position = match position {
-            Some(position) => position,
-            None => {
-                let number = segments.back().map_or(0, |&(number, _)| number + 1);
-                let header = SegmentHeader {
-                    log,
-                    number,
-                    base: end,
-                    tail,
-                };
-                let segment = make_segment(&*storage, segment_size, &header)?;
-                segments.push_back((number, end));
-                Position {
-                    segment,
-                    offset: SEGMENT_HEADER as u64,
-                }
-            }
-        };
+    /// Goes on after what was recovered.
+    pub(super) fn new(log: u64, buffer_size: usize, position: Position) -> io::Result<Self> {
         Ok(Self {
             len: position.segment.len()?,
-            storage,
             log,
-            segment_size,
             buffer_size,
             segment: position.segment,
             offset: position.offset,
-            segments,
             scratch: Vec::new(),
             frames: 0,
+            has_asked: false,
         })
     }
 
@@ -99,6 +70,13 @@ impl Writer {
         self.frames
     }
 
+    /// Whether it is time to make the next segment: once for each, when half of it is full.
+    pub(super) const fn wants_next(&mut self) -> bool {
+        let wants = !self.has_asked && self.offset > self.len / 2;
+        self.has_asked |= wants;
+        wants
+    }
+
     /// How many frames the batch takes, if the segment that is being written has room for them.
     pub(super) fn frames_that_fit(&self, batch: &Batch) -> Option<usize> {
         let (mut at, mut frames) = (0, 0);
@@ -110,26 +88,25 @@ impl Writer {
         (end <= self.len).then_some(frames)
     }
 
-    fn fits(&self, len: usize) -> bool {
-        self.offset + (FRAME_HEADER + len) as u64 <= self.len
+    /// How long a segment is at least that has room for what comes at `at` of the batch.
+    pub(super) fn least(&self, batch: &Batch, at: usize) -> u64 {
+        let len = fitting(&batch.bytes[at..], self.buffer_size);
+        (SEGMENT_HEADER + FRAME_HEADER + len) as u64
     }
 
-    /// Writes the batch; `fua` only if it is [one frame that fits](Writer::frames_that_fit).
-    pub(super) fn write(&mut self, batch: &Batch, fua: bool) -> io::Result<()> {
-        let (mut at, mut start) = (0, self.offset);
-        self.scratch.clear();
+    /// Writes the batch from `at` on, as far as it fits into the segment, and tells up to where.
+    /// `fua` only if all of it is [one frame that fits](Writer::frames_that_fit).
+    pub(super) fn write(&mut self, batch: &Batch, mut at: usize, fua: bool) -> io::Result<usize> {
+        let start = self.offset - self.scratch.len() as u64;
         while at < batch.bytes.len() {
             let len = fitting(&batch.bytes[at..], self.buffer_size);
-            let first = batch.first + at as u64;
-            if !self.fits(len) {
-                self.flush_scratch(start, false)?;
-                self.rotate(first, batch.tail, len)?;
-                start = self.offset;
+            if self.offset + (FRAME_HEADER + len) as u64 > self.len {
+                break;
             }
             let header = FrameHeader {
                 log: self.log,
                 offset: self.offset,
-                first,
+                first: batch.first + at as u64,
                 durable: batch.durable,
                 tail: batch.tail,
                 len: len as u32,
@@ -140,61 +117,35 @@ impl Writer {
             self.frames += 1;
             at += len;
         }
-        self.flush_scratch(start, fua)
-    }
-
-    fn flush_scratch(&mut self, start: u64, fua: bool) -> io::Result<()> {
         if fua {
             self.segment.write_fua_at(&self.scratch, start)?;
         } else if !self.scratch.is_empty() {
             self.segment.write_at(&self.scratch, start)?;
         }
         self.scratch.clear();
-        Ok(())
+        Ok(at)
     }
 
-    /// Goes on in a new segment with room for `len` bytes. The old one is flushed first, so that
-    /// all segments but the last are durable, and a segment that is there says that those before it
-    /// are whole.
-    fn rotate(&mut self, base: u64, tail: u64, len: usize) -> io::Result<()> {
-        self.segment.flush()?;
-        let number = self.segments.back().map_or(0, |&(number, _)| number + 1);
+    /// Goes on in another segment, when the last one is durable: so all segments but the last are,
+    /// and one that has begun says that those before it are whole. Its head is written with its
+    /// first frame, and durable with that.
+    pub(super) fn begin_segment(
+        &mut self,
+        (number, segment): (u64, Arc<dyn Device>),
+        base: u64,
+        tail: u64,
+    ) -> io::Result<()> {
         let header = SegmentHeader {
             log: self.log,
             number,
             base,
             tail,
         };
-        let least = (SEGMENT_HEADER + FRAME_HEADER + len) as u64;
-        self.segment = make_segment(&*self.storage, self.segment_size.max(least), &header)?;
-        self.segments.push_back((number, base));
+        self.len = segment.len()?;
+        self.has_asked = false;
+        self.segment = segment;
         self.offset = SEGMENT_HEADER as u64;
-        self.len = self.segment.len()?;
+        self.scratch.extend_from_slice(&header.encode());
         Ok(())
     }
-
-    /// Removes the segments that end at or before `tail`, which is durable.
-    pub(super) fn remove_before(&mut self, tail: u64) -> io::Result<()> {
-        while self.segments.len() > 1 && self.segments[1].1 <= tail {
-            self.storage.remove(self.segments[0].0)?;
-            self.segments.pop_front();
-        }
-        Ok(())
-    }
-
-    /// How many segments there are.
-    pub(super) fn segments(&self) -> usize {
-        self.segments.len()
-    }
-}
-
-fn make_segment(
-    storage: &dyn Storage,
-    len: u64,
-    header: &SegmentHeader,
-) -> io::Result<Arc<dyn Device>> {
-    let segment = storage.create(header.number, len)?;
-    segment.write_at(&header.encode(), 0)?;
-    segment.flush()?;
-    Ok(segment)
 }

@@ -225,6 +225,9 @@ impl<E: Copy> Machine<E> {
         self.running = None;
         self.counters.flush_time.record(now - self.issued_at);
         match result {
+            Ok(()) if self.mutant.is(Mutation::CleanAtEnd) => {
+                self.writes_flushed = Some(self.writes);
+            }
             Ok(()) => self.writes_flushed = Some(self.writes_at_issue),
             Err(_) => {
                 self.counters.errors += 1;
@@ -236,7 +239,10 @@ impl<E: Copy> Machine<E> {
             let joined = self.requests.get(id).joined;
             self.counters.wait_time.record(now - joined);
             match result {
-                Err(error) => self.complete(id, Err(error), actions),
+                Err(error) => {
+                    self.counters.failed_before += self.flushes_behind(id);
+                    self.complete(id, Err(error), actions);
+                }
                 Ok(()) => {
                     self.requests.get_mut(id).left.advance();
                     self.advance(now, id, actions);
@@ -272,6 +278,7 @@ impl<E: Copy> Machine<E> {
         };
         self.unlink(generation, id);
         self.requests.get_mut(id).place = Place::Ended;
+        self.counters.cancelled += self.flushes_behind(id);
         if self.running == Some(generation) {
             return Left::Running;
         }
@@ -309,6 +316,12 @@ impl<E: Copy> Machine<E> {
     /// Whether there is nothing that a flush could make durable, as far as this machine sees.
     fn is_clean(&self) -> bool {
         self.exclusive && self.writes_flushed == Some(self.writes)
+    }
+
+    /// How many flushes the request needs behind the one that it waits for.
+    fn flushes_behind(&self, id: Id) -> u64 {
+        let left = self.requests.get(id).left;
+        u64::from(left.has(Step::Post) && left.next() != Some(Step::Post))
     }
 
     fn list(&self, generation: u64) -> &List {

@@ -12,6 +12,8 @@ pub(super) enum Mutation {
     NoIssueAfterFlush,
     /// A second flush is issued while one is in flight.
     IssueTwice,
+    /// What was written during a flush counts as flushed.
+    CleanAtEnd,
 }
 
 /// The machine's mutation, if any.

@@ -17,7 +17,7 @@ pub enum Scope {
     Cache,
     /// In the cache of the issuer.
     CacheStrict,
-    /// In the cache of the issuer, and lent to an idle one when that pays.
+    /// In the cache of the issuer, and stolen by an idle one when that pays.
     Ours,
 }
 

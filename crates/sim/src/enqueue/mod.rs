@@ -16,9 +16,11 @@
 
 mod goals;
 mod machine;
+mod plot;
 mod published;
 mod table;
 
 pub use machine::{Model, Outcome, run};
+pub use plot::plot;
 pub use published::{Published, shard_bench};
 pub use table::{Row, Table};

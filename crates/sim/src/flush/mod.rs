@@ -27,5 +27,5 @@ mod table;
 pub use journal::{Outcome, run};
 pub use model::{Journal, Model};
 pub use plot::plot;
-pub use published::{Published, cil_flush};
+pub use published::{FLUSH_RATIO, Published, cil_flush};
 pub use table::{Row, Table};

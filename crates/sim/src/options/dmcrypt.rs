@@ -5,6 +5,7 @@ use clap::Args;
 use inflight_sim::dmcrypt::{DmCrypt3900x, Scenario, Scope};
 use inflight_topology::Topology;
 use std::fmt;
+use std::path::PathBuf;
 
 const MAX_ISSUERS: usize = 4096;
 const MAX_SEEDS: usize = 1000;
@@ -49,6 +50,9 @@ pub(crate) struct Dmcrypt {
     /// Print one JSON object instead of the table.
     #[arg(long)]
     pub(crate) json: bool,
+    /// Draw the table into this file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) plot: Option<PathBuf>,
 }
 
 impl Dmcrypt {

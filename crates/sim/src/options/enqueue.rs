@@ -4,6 +4,7 @@ use super::{number, seed};
 use clap::Args;
 use inflight_topology::Scope;
 use std::fmt;
+use std::path::PathBuf;
 
 const MAX_CPUS: usize = 1024;
 const ALL: [Scope; 6] = [
@@ -38,6 +39,9 @@ pub(crate) struct Enqueue {
     /// Print one JSON object instead of the table.
     #[arg(long)]
     pub(crate) json: bool,
+    /// Draw the table into this file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) plot: Option<PathBuf>,
 }
 
 impl Enqueue {

@@ -23,6 +23,9 @@ pub(crate) struct Hdd {
     /// The patch series as posted, and as posted but for one rule after the other.
     #[arg(long, conflicts_with = "policy")]
     rules: bool,
+    /// The published table of single writes instead: one at a time, by size.
+    #[arg(long, conflicts_with_all = ["jobs", "policy", "rules", "small_every"])]
+    pub(crate) single: bool,
     /// Simulated seconds that count; as long as the published runs.
     #[arg(long, value_name = "S", default_value_t = 110.0, value_parser = seconds,
         allow_negative_numbers = true)]
@@ -69,8 +72,8 @@ pub(crate) struct Hdd {
     #[arg(long)]
     pub(crate) json: bool,
     /// Draw the curves into this file.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) svg: Option<PathBuf>,
+    #[arg(long, alias = "svg", value_name = "FILE")]
+    pub(crate) plot: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

@@ -4,6 +4,7 @@ mod dmcrypt;
 mod enqueue;
 mod flush;
 mod hdd;
+mod limit;
 mod placement;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -12,6 +13,7 @@ pub(crate) use dmcrypt::Dmcrypt;
 pub(crate) use enqueue::Enqueue;
 pub(crate) use flush::Flush;
 pub(crate) use hdd::Hdd;
+pub(crate) use limit::Limit;
 pub(crate) use placement::Placement;
 
 /// A day of the simulation.
@@ -35,6 +37,8 @@ pub(crate) enum Command {
     Enqueue(Enqueue),
     /// What a journal pays that flushes its disk's cache too early.
     Flush(Flush),
+    /// What it costs that a queue's limit counts the items of each CPU.
+    Limit(Limit),
     /// On which CPU a woken thread runs, and what a load file costs by that.
     Placement(Placement),
 }
@@ -63,7 +67,7 @@ fn seed(text: &str) -> Result<u64, String> {
 /// What clap has to say, without the lines of usage.
 pub(crate) fn one_line(error: &clap::Error) -> String {
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        return "what shall be simulated? one of hdd, dmcrypt, enqueue, flush, placement"
+        return "what shall be simulated? one of hdd, dmcrypt, enqueue, flush, limit, placement"
             .to_owned();
     }
     let text = error.to_string();

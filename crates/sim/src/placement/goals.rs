@@ -94,6 +94,7 @@ impl Table {
         let table = Which::IrqMigrate;
         let few = self.gains(table, 1..=8, 0.5..=6.0);
         let all = || self.rows_of(table, 1..=usize::MAX);
+        let many = self.gains(table, 32..=32, -2.0..=2.0);
         let cross = all().map(|row| {
             let seen = row.ours.after.cross_node_per_io;
             Margin::within("per IO", &at(row), seen, &(0.0..=f64::MIN_POSITIVE))
@@ -108,6 +109,7 @@ impl Table {
                 "pulled within the cache, 1 to 8 clients gain 0.5 to 6 %",
                 few,
             ),
+            goal("with 32 clients that gains nothing, within 2 %", many),
             goal(
                 "pulled within the cache, nobody is woken in another node",
                 cross,

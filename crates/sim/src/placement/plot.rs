@@ -1,64 +1,39 @@
 //! The gains by clients as a drawing.
 
 use super::table::{Row, Table};
-use plotters::prelude::*;
+use crate::chart::{Curve, Panel, draw};
+use plotters::prelude::SeriesLabelPosition;
 
-const SIZE: (u32, u32) = (860, 520);
-
-/// The name of a curve, what it shows of a row, and how thick it is.
-type Curve = (&'static str, fn(&Row) -> f64, u32);
-
-/// The gain in percent by clients, published and simulated, for each table, as an SVG.
+/// The gain in percent by clients, published and simulated, a panel for each table, as an SVG.
 ///
 /// # Errors
 ///
 /// What the drawing library says.
 pub fn plot(table: &Table) -> Result<String, Box<dyn std::error::Error>> {
-    let mut drawing = String::new();
-    {
-        let area = SVGBackend::with_string(&mut drawing, SIZE).into_drawing_area();
-        area.fill(&WHITE)?;
-        let most = table.rows.iter().map(|row| row.clients).max();
-        let most = most.unwrap_or(1).max(2) as f64;
-        let title = "Time of a load file, gained by the rule: % by clients";
-        let mut chart = ChartBuilder::on(&area)
-            .caption(title, ("sans-serif", 20))
-            .margin(12)
-            .x_label_area_size(40)
-            .y_label_area_size(48)
-            .build_cartesian_2d((1.0..most).log_scale().base(2.0), -5.0..55.0)?;
-        chart
-            .configure_mesh()
-            .x_desc("clients")
-            .y_desc("%")
-            .x_label_formatter(&|clients| format!("{clients:.0}"))
-            .light_line_style(WHITE)
-            .draw()?;
-        let mut tables: Vec<&str> = table.rows.iter().map(|row| row.table).collect();
-        tables.dedup();
-        for (number, name) in tables.into_iter().enumerate() {
-            let color = Palette99::pick(number).to_rgba();
-            let curves: [Curve; 2] = [
-                ("published", |row| row.published_gain_pct, 1),
-                ("simulated", |row| row.ours.gain_pct, 3),
-            ];
-            for (kind, of, width) in curves {
-                let style = color.stroke_width(width);
-                let rows = table.rows.iter().filter(|row| row.table == name);
-                let points = rows.map(|row| (row.clients as f64, of(row)));
-                chart
-                    .draw_series(LineSeries::new(points, style))?
-                    .label(format!("{name}, {kind}"))
-                    .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], style));
-            }
+    let mut tables: Vec<&str> = table.rows.iter().map(|row| row.table).collect();
+    tables.dedup();
+    let panel = |(colour, name): (usize, &&'static str)| {
+        let curve = |kind: &str, published, of: fn(&Row) -> f64| Curve {
+            name: kind.to_owned(),
+            colour,
+            published,
+            points: (table.rows.iter())
+                .filter(|row| row.table == *name)
+                .map(|row| (row.clients as f64, of(row)))
+                .collect(),
+        };
+        Panel {
+            title: name,
+            x: "clients",
+            y: "time of a load file, gained, %",
+            from: -4.0,
+            legend: SeriesLabelPosition::LowerLeft,
+            curves: vec![
+                curve("published", true, |row| row.published_gain_pct),
+                curve("simulated", false, |row| row.ours.gain_pct),
+            ],
         }
-        chart
-            .configure_series_labels()
-            .position(SeriesLabelPosition::UpperRight)
-            .background_style(WHITE.mix(0.8))
-            .border_style(BLACK.mix(0.3))
-            .draw()?;
-        area.present()?;
-    }
-    Ok(drawing)
+    };
+    let panels: Vec<_> = tables.iter().enumerate().map(panel).collect();
+    draw(&panels)
 }

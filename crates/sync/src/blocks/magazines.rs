@@ -64,7 +64,6 @@ impl Magazine {
 }
 
 /// What a thread has of one size. It belongs to one depot.
-#[derive(Default)]
 pub(super) struct Local {
     loaded: Option<Box<Magazine>>,
     /// Full or empty, so that a thread that allocates and frees by turns does not come to the depot
@@ -73,6 +72,11 @@ pub(super) struct Local {
 }
 
 impl Local {
+    pub(super) const EMPTY: Self = Self {
+        loaded: None,
+        spare: None,
+    };
+
     fn swap(&mut self) {
         mem::swap(&mut self.loaded, &mut self.spare);
     }

@@ -85,7 +85,7 @@ fn a_depot_keeps_so_much_and_no_more() {
     for class in 0..4 {
         let two_magazines = 2 * ROUNDS * 64 * (class + 1);
         let depot = Depot::new(class, two_magazines);
-        let mut local = Local::default();
+        let mut local = Local::EMPTY;
         let blocks: Vec<_> = (0..6 * ROUNDS)
             .map(|_| depot.allocate(&mut local))
             .collect();
@@ -113,7 +113,7 @@ fn threads_exchange_magazines_at_a_depot() {
     thread::scope(|scope| {
         let depot = &depot;
         scope.spawn(move || {
-            let mut local = Local::default();
+            let mut local = Local::EMPTY;
             for (n, Sent(block)) in (0..).zip(received) {
                 // SAFETY: it was written by the thread that sent it.
                 assert_eq!(unsafe { block.read() }, n);
@@ -123,7 +123,7 @@ fn threads_exchange_magazines_at_a_depot() {
             depot.clear(&mut local);
         });
         scope.spawn(move || {
-            let mut local = Local::default();
+            let mut local = Local::EMPTY;
             for n in 0..MANY.max(6 * ROUNDS) as u64 {
                 let block = depot.allocate(&mut local).cast();
                 // SAFETY: it is ours.
@@ -140,7 +140,7 @@ fn threads_exchange_magazines_at_a_depot() {
 #[test]
 fn what_is_freed_is_used_again() {
     let depot = Depot::new(0, 1 << 16);
-    let (mut makes, mut frees) = (Local::default(), Local::default());
+    let (mut makes, mut frees) = (Local::EMPTY, Local::EMPTY);
     let mut seen = HashSet::new();
     for _ in 0..20 * blocks_in_slab(0) {
         let block = depot.allocate(&mut makes);

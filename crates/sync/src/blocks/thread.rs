@@ -14,6 +14,10 @@ static DEPOTS: [Depot; CLASSES] = [
 
 struct Locals([Local; CLASSES]);
 
+impl Locals {
+    const NEW: Self = Self([Local::EMPTY, Local::EMPTY, Local::EMPTY, Local::EMPTY]);
+}
+
 impl Drop for Locals {
     fn drop(&mut self) {
         for (local, depot) in self.0.iter_mut().zip(&DEPOTS) {
@@ -23,19 +27,14 @@ impl Drop for Locals {
 }
 
 thread_local! {
-    static LOCALS: RefCell<Option<Box<Locals>>> = const { RefCell::new(None) };
+    static LOCALS: RefCell<Locals> = const { RefCell::new(Locals::NEW) };
 }
 
 /// `None` while the thread's locals are destroyed, and for an allocator that has values of its own
 /// here.
 #[inline]
 fn with<R>(f: impl FnOnce(&mut Locals) -> R) -> Option<R> {
-    let here = LOCALS.try_with(|locals| {
-        let mut locals = locals.try_borrow_mut().ok()?;
-        Some(f(
-            locals.get_or_insert_with(|| Box::new(Locals(Default::default())))
-        ))
-    });
+    let here = LOCALS.try_with(|locals| Some(f(&mut *locals.try_borrow_mut().ok()?)));
     here.ok().flatten()
 }
 
@@ -43,7 +42,7 @@ fn with<R>(f: impl FnOnce(&mut Locals) -> R) -> Option<R> {
 pub(super) fn allocate(class: usize) -> NonNull<u8> {
     let block = with(|locals| DEPOTS[class].allocate(&mut locals.0[class]));
     block.unwrap_or_else(|| {
-        let mut local = Local::default();
+        let mut local = Local::EMPTY;
         let block = DEPOTS[class].allocate(&mut local);
         DEPOTS[class].clear(&mut local);
         block

@@ -1,6 +1,7 @@
-//! Wake placement: where should a thread run that is woken, and is it worth waiting for it awake?
+//! Wake placement: where should something run that is woken?
 //!
-//! Pure functions of plain values, so that pools and simulators share them. They follow the order
+//! Pure functions of plain values, so that queues and simulators share them: a workqueue places by
+//! them what it runs again, the simulator the threads of a machine. They follow the order
 //! in which Linux's scheduler looks for a CPU, narrowed to what a library can know and use:
 //!
 //! - A woken thread stays in the cache it ran in. It leaves it only where a [`Reach`] allows it,
@@ -8,7 +9,6 @@
 //! - The **stack rule**: a bound worker that would sleep next anyway lets the woken thread run on
 //!   the worker's own CPU, if it ran there before. Otherwise threads wander through the cache,
 //!   from one cold, deeply sleeping CPU to the next.
-//! - A waiter spins only if the one it waits for [runs on another CPU](SpinGate).
 //!
 //! Every CPU number is a hint. Any number gets an answer, and acting on a stale one is correct.
 //!
@@ -22,14 +22,10 @@
 //! # Ok::<(), inflight_topology::SyntheticError>(())
 //! ```
 
-mod pin_policy;
 mod placement;
 mod rules;
 mod shard;
-mod spin;
 
-pub use pin_policy::PinPolicy;
 pub use placement::{PlaceReason, Placement, Wake};
 pub use rules::{PullOrder, Reach, WakeRules};
-pub use shard::{ShardLoad, WakeSource, shard_of};
-pub use spin::{ParkReason, Peer, Spin, SpinGate};
+pub use shard::{ShardLoad, WakeSource};

@@ -123,3 +123,27 @@ fn forty_eight_cpus_in_four_nodes() {
     assert_eq!(topo.nodes(), [0, 1, 2, 3]);
     assert_eq!(topo.node_of(47), Some(3));
 }
+
+#[test]
+fn three_sockets() {
+    let (topo, _dir) = machine("three-sockets");
+    assert_eq!(topo.cpus(), &set("0-11"));
+    assert_eq!(pods(&topo, Scope::Smt), "0-1 2-3 4-5 6-7 8-9 10-11");
+    assert_eq!(pods(&topo, Scope::Cache), "0-3 4-7 8-11");
+    assert_eq!(pods(&topo, Scope::Numa), "0-3 4-7 8-11");
+    assert_eq!(topo.nodes(), [0, 1, 2]);
+    assert_eq!(topo.node_distance(0, 2), Some(20));
+}
+
+/// Memory of its own that no CPU is near to: nobody runs there, so it is no pod. How far it is from
+/// the others is known.
+#[test]
+fn a_node_without_cpus() {
+    let (topo, _dir) = machine("node-without-cpus");
+    assert_eq!(topo.cpus(), &set("0-7"));
+    assert_eq!(pods(&topo, Scope::Numa), "0-3 4-7");
+    assert_eq!(topo.nodes(), [0, 1]);
+    assert_eq!(topo.node_of(7), Some(1));
+    assert_eq!(topo.node_distance(0, 1), Some(20));
+    assert_eq!(topo.node_distance(0, 2), Some(20));
+}

@@ -397,10 +397,21 @@ proptest! {
             prop_assert!(all <= 6, "{}", text);
             return Ok(());
         };
-        let dir = tempfile::tempdir().expect("a temporary directory");
-        topo.write_sysfs(dir.path()).expect("a tree");
-        let read = Topology::from_sysfs(dir.path()).expect("the same machine");
+        let read = written_and_read(&topo);
         prop_assert_eq!(&read, &topo, "{}", text);
         assert_partition(&read);
     }
+}
+
+fn written_and_read(topo: &Topology) -> Topology {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    topo.write_sysfs(dir.path()).expect("a tree");
+    Topology::from_sysfs(dir.path()).expect("a machine")
+}
+
+#[test]
+fn a_node_whose_cpus_are_all_offline_keeps_its_distances() {
+    let topo = machine("numa:2 core:1 offline:0");
+    assert_eq!(topo.node_distance(1, 0), Some(20));
+    assert_eq!(written_and_read(&topo), topo);
 }

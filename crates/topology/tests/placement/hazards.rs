@@ -1,10 +1,7 @@
 //! Ways in which placement has gone wrong, or would: the section "Placement" of the list of
 //! hazards.
 
-use std::time::Duration;
-
 use inflight_topology::steering::{Completion, Decision, DoneList, InlineReason, Steering, decide};
-use inflight_topology::wake::{ParkReason, Peer, Spin, SpinGate};
 
 use crate::machine::MACHINES;
 
@@ -52,41 +49,6 @@ fn p1_a_closed_done_list_is_inline_under_every_policy() {
                 let done = Completion::new(0, s).policy(steering);
                 let decision = done.done_list(DoneList::Closed).decide(&topo);
                 assert_eq!(decision, Decision::Inline(InlineReason::Closed));
-            }
-        }
-    }
-}
-
-/// The peer published "running" and was taken off its CPU: the waiter spends its budget once and
-/// sleeps, however often it asks.
-#[test]
-fn p2_a_peer_that_only_says_it_runs() {
-    let peer = Peer::Running { cpu: 1 };
-    for slices in [1, 5, 1_000] {
-        let gate = SpinGate::new(2);
-        let mut spent = Duration::ZERO;
-        let mut asked = 0;
-        let reason = loop {
-            assert!(asked <= slices, "no end");
-            asked += 1;
-            match gate.decide(0, peer, 0, spent) {
-                Spin::For(longest) => spent += longest.min(SpinGate::BUDGET / slices),
-                Spin::Park(reason) => break reason,
-            }
-        };
-        assert_eq!(reason, ParkReason::BudgetSpent);
-        assert_eq!(spent, SpinGate::BUDGET);
-    }
-}
-
-/// With one CPU the peer cannot run while the waiter spins: it never does.
-#[test]
-fn p2_no_spinning_on_one_cpu() {
-    for cpu in 0..4 {
-        for peer in [Peer::Running { cpu }, Peer::Parked { cpu }] {
-            for own in 0..4 {
-                let decision = SpinGate::new(1).decide(own, peer, 0, Duration::ZERO);
-                assert_eq!(decision, Spin::Park(ParkReason::OneCpu));
             }
         }
     }

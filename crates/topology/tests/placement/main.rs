@@ -3,6 +3,5 @@
 
 mod hazards;
 mod machine;
-mod spin;
 mod steering;
 mod wake;

@@ -41,7 +41,7 @@ impl Context {
     fn enter(&self) {
         // Between items the worker sleeps on the pool's own account. In a pool of BH items nobody
         // else may run.
-        let Some(running) = self.item.get().filter(|running| !running.bh) else {
+        let Some(running) = self.running().filter(|running| !running.bh) else {
             return;
         };
         let depth = self.blocked.get();
@@ -67,7 +67,7 @@ impl Context {
     }
 
     fn leave(&self) {
-        if self.item.get().is_none_or(|running| running.bh) {
+        if self.running().is_none_or(|running| running.bh) {
             return;
         }
         let depth = self.blocked.get() - 1;

@@ -150,53 +150,55 @@ pub(crate) struct ItemPtr(NonNull<Header>);
 // SAFETY: what items hold is `Send`, and their headers are made of atomics.
 unsafe impl Send for ItemPtr {}
 
-/// How a run has ended.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
-    Returned,
-    /// With the message, if there was a text.
-    Panicked {
-        item: Name,
-        message: Option<String>,
-    },
-}
-
 /// What has become of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ran {
-    Ended {
-        ended: Ended,
-        /// So many times it ran more than once.
-        again: u32,
-        /// Its entry was parked meanwhile, and is to be put back.
-        parked: Option<Parked>,
-    },
+    /// The item has run.
+    Ended,
     /// The queueing was cancelled.
     Stale,
     /// The item runs elsewhere: the entry is to be parked.
     Elsewhere,
 }
 
-/// Is told of the steps of a run, by the item's name.
-pub(crate) type Trace<'a> = dyn Fn(&str, Step<'_>) + 'a;
+/// A step of a run that can be traced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    Started,
+    Returned,
+    Panicked,
+}
 
-/// What a run asks its worker.
+/// Is told of the steps of a run, by the item's name.
+pub(crate) type Trace<'a> = dyn Fn(&str, Step) + 'a;
+
+/// What a run asks its worker, and tells it.
+pub(crate) trait Runner {
+    /// Whether an item that wants to run again may do so at once, after so many runs.
+    fn may_rerun(&self, runs: u32) -> bool;
+
+    /// It has run so many times more than once.
+    fn has_rerun(&self, times: u32);
+
+    /// Queues an item that wants to run again, and runs at the moment.
+    fn requeue(&self, item: ItemPtr);
+
+    /// The run has ended by a panic, with this message if there was a text.
+    fn panicked(&self, item: &str, message: Option<&str>);
+
+    /// *put back*: the item's entry was parked meanwhile, and *end* has cleared PARKED.
+    fn put_back(&self, item: ItemPtr, parked: Parked);
+}
+
+/// Where a run takes place.
 pub(crate) struct RunScope<'a> {
     /// Who is told that it begins and ends, if somebody wants to know.
     pub(crate) trace: Option<&'a Trace<'a>>,
-    /// Whether an item that wants to run again may do so at once, after so many runs.
-    pub(crate) may_rerun: &'a dyn Fn(u32) -> bool,
-    /// Queues an item that wants to run again, and runs at the moment.
-    pub(crate) requeue: &'a dyn Fn(ItemPtr),
-}
-
-/// A step of a run that can be traced.
-pub(crate) enum Step<'a> {
-    Started,
-    Ended(&'a Ended),
+    pub(crate) runner: &'a dyn Runner,
 }
 
 impl RunScope<'_> {
-    fn tell(&self, item: ItemPtr, step: Step<'_>) {
+    fn tell(&self, item: ItemPtr, step: Step) {
         if let Some(trace) = self.trace {
             // SAFETY: the item runs, so it lives.
             trace(unsafe { item.name() }, step);
@@ -356,10 +358,6 @@ mod tests {
     struct Nothing;
 
     impl Run for Nothing {
-        fn name(&self) -> &'static str {
-            "nothing"
-        }
-
         fn function() -> &'static str {
             "nothing"
         }

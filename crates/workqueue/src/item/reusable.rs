@@ -2,7 +2,8 @@
 
 use super::extra::{Extra, State};
 use super::word::*;
-use super::{Claim, Ended, Header, ItemPtr, Ran, RunScope, Step, VTable};
+use super::{Claim, Header, ItemPtr, Ran, RunScope, Step, VTable};
+use crate::current;
 use crate::error::{DisableError, NotDisabled};
 use crate::panics::{caught, dispose, message, notify_all};
 use inflight_sync::atomic::{AtomicU32, Ordering};
@@ -17,7 +18,14 @@ pub(crate) trait Run: Send + Sync {
     /// Whether it is a work that its function may queue.
     const IS_WORK: bool = false;
 
-    fn name(&self) -> &str;
+    /// The name that its user has given it.
+    fn own_name(&self) -> Option<&str> {
+        None
+    }
+
+    fn name(&self) -> &str {
+        self.own_name().unwrap_or(Self::function())
+    }
 
     /// The type of the function that its user has given.
     fn function() -> &'static str;
@@ -84,29 +92,36 @@ impl<R: Run> Reusable<R> {
         // run before: who reads this number sees what that run did. Who reads an older one waits
         // for this run too.
         this.head.running.store(seq, Ordering::Release);
+        if let Some(name) = this.run.own_name() {
+            current::tell_name(name);
+        }
         scope.tell(item, Step::Started);
         let mut again = 0;
-        let ended = loop {
+        let step = loop {
             match caught(|| this.run.run()) {
-                Ok(ControlFlow::Break(())) => break Ended::Returned,
+                Ok(ControlFlow::Break(())) => break Step::Returned,
                 Ok(ControlFlow::Continue(())) => {
-                    if R::REPEATS && this.head.is_left_alone() && (scope.may_rerun)(again + 1) {
+                    let alone = R::REPEATS && this.head.is_left_alone();
+                    if alone && scope.runner.may_rerun(again + 1) {
                         again += 1;
                         continue;
                     }
                     // While it runs, so that who stops it sees it all the time.
-                    (scope.requeue)(item);
-                    break Ended::Returned;
+                    scope.runner.requeue(item);
+                    break Step::Returned;
                 }
                 Err(payload) => {
                     let message = message(&payload);
                     dispose(payload);
-                    let item = this.run.name().to_owned().into();
-                    break Ended::Panicked { item, message };
+                    scope.runner.panicked(this.run.name(), message.as_deref());
+                    break Step::Panicked;
                 }
             }
         };
-        scope.tell(item, Step::Ended(&ended));
+        if again > 0 {
+            scope.runner.has_rerun(again);
+        }
+        scope.tell(item, step);
         let (old, tells) = header.end();
         let parked = Header::parked_in(old);
         if tells {
@@ -117,11 +132,10 @@ impl<R: Run> Reusable<R> {
             // SAFETY: the item is not used after this unless it is PENDING, as a parked one is.
             unsafe { item.free_after(old) };
         }
-        Ran::Ended {
-            ended,
-            again,
-            parked,
+        if let Some(parked) = parked {
+            scope.runner.put_back(item, parked);
         }
+        Ran::Ended
     }
 }
 
@@ -286,5 +300,38 @@ impl Drop for ReusableRef {
     fn drop(&mut self) {
         // SAFETY: the handle is given up.
         unsafe { self.0.drop_ref() };
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    struct Nothing;
+
+    impl Run for Nothing {
+        fn function() -> &'static str {
+            "nothing"
+        }
+
+        fn run(&self) -> ControlFlow<()> {
+            ControlFlow::Break(())
+        }
+    }
+
+    /// A row of runs goes on while nobody wants anything of the item but its handles.
+    #[test]
+    fn whoever_wants_something_ends_a_row() {
+        let with = |bits: u64| {
+            let header = Header::new(&Reusable::<Nothing>::VTABLE, RUNNING | bits);
+            let running = AtomicU32::new(0);
+            Head { header, running }.is_left_alone()
+        };
+        assert!(with(0));
+        assert!(with(HANDLES), "a handle alone wants nothing");
+        for wants in [PENDING, AWAITED, DISABLED, CANCELLING] {
+            assert!(!with(wants), "{wants:#b}");
+            assert!(!with(HANDLES | wants), "{wants:#b}");
+        }
     }
 }

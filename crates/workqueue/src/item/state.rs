@@ -12,6 +12,14 @@ impl Header {
         self.word.load(Ordering::Acquire)
     }
 
+    /// *queue*, of a task that nobody else knows yet and that has been born pending: on that pwq.
+    #[inline]
+    pub(crate) fn set_first_pwq(&self, pwq: u32) {
+        // Relaxed: the pool's lock publishes it.
+        let word = with_pwq(PENDING | HANDLES, pwq);
+        self.word.store(word, Ordering::Relaxed);
+    }
+
     /// *queue*: sets PENDING, unless it is there or the item takes nothing. `pwq` is the one that
     /// it is about to be queued on; `None` for a timer.
     ///

@@ -4,7 +4,8 @@
 //! finds no handle is the only owner: it needs no read-modify-write.
 
 use super::word::*;
-use super::{Claim, Ended, Header, ItemPtr, Name, Ran, RunScope, Step, VTable};
+use super::{Claim, Header, ItemPtr, Name, Ran, RunScope, Runner, Step, VTable};
+use crate::current;
 use crate::error::{JoinError, PanicPayload};
 use crate::panics::{Payload, caught, contained, dispose, message};
 use inflight_sync::atomic::Ordering;
@@ -62,6 +63,7 @@ impl<T, F: FnOnce() -> T + Send> Job<T> for Named<F> {
     }
 
     fn run(self) -> Result<T, (Name, Payload)> {
+        current::tell_name(&self.name);
         caught(self.f).map_err(|payload| (self.name, payload))
     }
 }
@@ -239,64 +241,66 @@ where
             }
             Claim::Elsewhere => unreachable!("a task is queued once"),
         }
-        let name = scope.trace.map(|_| {
-            // SAFETY: claimed, and the function is still there.
-            unsafe { item.name() }.to_owned()
-        });
-        if let (Some(trace), Some(name)) = (scope.trace, &name) {
-            trace(name, Step::Started);
-        }
+        let tell = Self::tracer(item, scope);
+        tell(Step::Started);
         // SAFETY: claimed.
         let f = unsafe { this.take_function() };
-        let (outcome, ended) = Self::outcome(f);
-        if let (Some(trace), Some(name)) = (scope.trace, &name) {
-            trace(name, Step::Ended(&ended));
-        }
+        let outcome = Self::outcome(f, scope.runner);
+        tell(Self::step(&outcome));
         // SAFETY: RUNNING is ours, and the function has been taken.
         unsafe { Self::complete(item, outcome) };
-        Ran::over(ended)
+        Ran::Ended
     }
 
     /// # Safety
     ///
     /// The caller has the only pointer to the item.
     unsafe fn run_alone(item: ItemPtr, scope: &RunScope<'_>) -> Ran {
-        let name = scope.trace.map(|_| {
-            // SAFETY: the function is still there.
-            unsafe { item.name() }.to_owned()
-        });
+        let tell = Self::tracer(item, scope);
         // SAFETY: the caller's promise.
         let this = unsafe { Self::of(item) };
         // SAFETY: the same.
         let f = unsafe { this.take_function() };
         // SAFETY: the handle has gone, and the pointer is the only one.
         unsafe { Self::drop_waiter(&this.header) };
-        if let (Some(trace), Some(name)) = (scope.trace, &name) {
-            trace(name, Step::Started);
-        }
-        let (outcome, ended) = Self::outcome(f);
+        tell(Step::Started);
+        let outcome = Self::outcome(f, scope.runner);
+        let step = Self::step(&outcome);
         contained(|| drop(outcome));
-        if let (Some(trace), Some(name)) = (scope.trace, &name) {
-            trace(name, Step::Ended(&ended));
-        }
+        tell(step);
         // Not before: what the function spawns is another item, so it has another address.
         // SAFETY: the function has been taken.
         unsafe { Self::free_block(item) };
-        Ran::over(ended)
+        Ran::Ended
     }
 
-    fn outcome(f: F) -> (Outcome<T>, Ended) {
-        match f.run() {
-            Ok(value) => (Ok(value), Ended::Returned),
-            Err((item, payload)) => {
-                let ended = Ended::Panicked {
-                    item: item.clone(),
-                    message: message(&payload),
-                };
-                let payload = PanicPayload::new(item, payload);
-                (Err(Box::new(JoinError::Panicked(payload))), ended)
+    /// Tells whoever wants to know of the steps of a run, whose function is still there.
+    #[inline]
+    fn tracer<'a>(item: ItemPtr, scope: &RunScope<'a>) -> impl Fn(Step) + use<'a, F, T> {
+        let traced = scope.trace.map(|trace| {
+            // SAFETY: the caller is about to run the item, so it lives.
+            (trace, unsafe { item.name() }.to_owned())
+        });
+        move |step| {
+            if let Some((trace, name)) = &traced {
+                trace(name, step);
             }
         }
+    }
+
+    fn step(outcome: &Outcome<T>) -> Step {
+        match outcome {
+            Ok(_) => Step::Returned,
+            Err(_) => Step::Panicked,
+        }
+    }
+
+    #[inline]
+    fn outcome(f: F, runner: &dyn Runner) -> Outcome<T> {
+        f.run().map_err(|(item, payload)| {
+            runner.panicked(&item, message(&payload).as_deref());
+            Box::new(JoinError::Panicked(PanicPayload::new(item, payload)))
+        })
     }
 
     /// Publishes the result.
@@ -362,16 +366,6 @@ where
     }
 }
 
-impl Ran {
-    fn over(ended: Ended) -> Self {
-        Self::Ended {
-            ended,
-            again: 0,
-            parked: None,
-        }
-    }
-}
-
 impl<F, T> NewTask<F, T>
 where
     F: Job<T> + 'static,
@@ -387,15 +381,6 @@ where
 
     pub(crate) fn ptr(&self) -> ItemPtr {
         self.item
-    }
-
-    /// It is about to be queued on that pwq.
-    #[inline]
-    pub(crate) fn set_pwq(&self, pwq: u32) {
-        // SAFETY: it lives while nobody has queued it.
-        let word = unsafe { &self.item.header().word };
-        // Relaxed: the pool's lock publishes it.
-        word.store(with_pwq(PENDING | HANDLES, pwq), Ordering::Relaxed);
     }
 
     /// The handle, once it has been queued.

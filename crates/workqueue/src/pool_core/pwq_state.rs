@@ -1,6 +1,7 @@
 //! A pwq of the core: its FIFO, its limit, and the reasons not to take from it.
 
 use super::PoolItem;
+use super::worklist::Links;
 use crate::fifo::Fifo;
 use crate::flush_colour::FlushColours;
 use crate::nr_active::{Limit, PwqId};
@@ -20,6 +21,7 @@ pub(crate) struct PwqCounters {
 pub(crate) struct PwqState<T> {
     /// On the worklist, with a slot.
     pub(super) listed: bool,
+    pub(super) links: Links,
     /// While something is in flight in it, its queue counts it as busy.
     pub(crate) counted: bool,
     /// Nothing is taken from it.
@@ -49,6 +51,7 @@ impl<T: PoolItem> PwqState<T> {
             limit,
             colours: FlushColours::default(),
             listed: false,
+            links: Links::new(),
             pending: false,
             frozen: false,
             plugged: false,

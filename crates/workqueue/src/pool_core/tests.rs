@@ -366,3 +366,46 @@ fn reasons_not_to_run_add_up() {
     assert_eq!(running(ASLEEP, false), 0);
     assert_eq!(running(INTENSIVE, false), 1);
 }
+
+proptest! {
+    /// Who is on the worklist, and in which order, against a plain list.
+    #[test]
+    fn the_worklist_keeps_its_order(
+        steps in proptest::collection::vec((0..5u8, 0..6 as PwqIndex), 0..200),
+    ) {
+        let (mut core, first, worker) = pool(1, Limit::None);
+        let pwqs = [first].into_iter().chain((1..6).map(|id| core.add_pwq(id, Limit::None, false)));
+        let pwqs: Vec<_> = pwqs.collect();
+        let mut plain = Vec::new();
+        for (step, at) in steps {
+            let pwq = pwqs[at as usize];
+            let place = plain.iter().position(|listed| *listed == pwq);
+            match (step, place) {
+                (0 | 1, None) => {
+                    push(&mut core, pwq, 1);
+                    plain.push(pwq);
+                }
+                (2, Some(place)) => {
+                    core.set_stopped(pwq, |pwq| pwq.frozen = true);
+                    plain.remove(place);
+                    prop_assert!(core.worklist().eq(plain.iter().copied()));
+                    core.set_stopped(pwq, |pwq| pwq.frozen = false);
+                    plain.push(pwq);
+                }
+                (3, Some(place)) => {
+                    core.bring_to_front(pwq);
+                    plain[..=place].rotate_right(1);
+                }
+                (4, _) => {
+                    prop_assert_eq!(takes(&mut core, worker), plain.len().min(1));
+                    plain.drain(..plain.len().min(1));
+                }
+                (_, None) => core.bring_to_front(pwq),
+                _ => {}
+            }
+            prop_assert!(core.worklist().eq(plain.iter().copied()));
+            prop_assert_eq!(core.has_waiting(), !plain.is_empty());
+            prop_assert_eq!(core.listed(), plain.len());
+        }
+    }
+}

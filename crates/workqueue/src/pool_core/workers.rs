@@ -194,7 +194,12 @@ impl Workers {
             Some(free) => {
                 // Its batch goes on counting where it was.
                 let settled = self.all[free].settled;
-                self.all[free] = Worker { settled, ..new };
+                let held = std::mem::take(&mut self.all[free].held);
+                self.all[free] = Worker {
+                    settled,
+                    held,
+                    ..new
+                };
                 free
             }
             None => {

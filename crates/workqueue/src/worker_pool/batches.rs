@@ -1,7 +1,7 @@
 //! Batches under the lock: taking, settling, recalling, putting back, parking.
 
 use super::{PoolState, WorkerPool};
-use crate::batch::{Batch, Entry, Taken, bit, bits};
+use crate::batch::{Batch, Entry, Filled, Taken, bit, bits};
 use crate::item::Parked;
 use crate::pool_core::{PwqIndex, WorkerId};
 use crate::pwq::Pwq;
@@ -9,17 +9,14 @@ use inflight_sync::{Arc, MutexGuard};
 use std::ptr::NonNull;
 
 impl PoolState {
-    /// *take*: entries into the worker's batch, which is settled. Returns how many.
+    /// *take*: entries into the worker's batch, which is settled.
     #[inline]
-    pub(crate) fn take(&mut self, worker: WorkerId, batch: &Batch) -> usize {
+    pub(crate) fn take(&mut self, worker: WorkerId, batch: &Batch) -> Filled {
         let pwqs = &self.pwqs;
         let mut fill = batch.fill();
         self.core.take(worker, |index, places| {
             let pwq = pwqs[index as usize].as_ref().expect("it has an entry");
-            let pwq = NonNull::from(&**pwq);
-            for &entry in places.iter().flatten() {
-                fill.push(Taken { entry, pwq });
-            }
+            fill.extend(NonNull::from(&**pwq), places);
         });
         // For those who append without the lock.
         for index in self.core.emptied() {
@@ -43,22 +40,18 @@ impl PoolState {
         let among = bits(from, upto);
         let counted_later = me.counted_later & among;
         me.counted_later &= !among;
-        let mut settlement = Settlement::default();
-        settlement.count(batch, from, upto, counted_later);
-        self.account(&settlement);
+        for_each_run(batch, from, upto, counted_later, |run| self.account(&run));
     }
 
     /// They have not been settled by others.
     #[inline]
-    fn account(&mut self, settlement: &Settlement) {
-        for run in &settlement.runs {
-            // SAFETY: an entry that has not been settled keeps it alive.
-            let index = unsafe { run.pwq.as_ref() }.index();
-            if run.appended > 0 {
-                self.core.pwq_mut(index).counters.queued += run.appended as u64;
-            }
-            self.core.ended(index, run.colour, run.counted, run.ran);
+    fn account(&mut self, run: &Run) {
+        // SAFETY: an entry that has not been settled keeps it alive.
+        let index = unsafe { run.pwq.as_ref() }.index();
+        if run.appended > 0 {
+            self.core.pwq_mut(index).counters.queued += run.appended as u64;
         }
+        self.core.ended(index, run.colour, run.counted, run.ran);
     }
 
     /// Entries that were not run go back to the heads of their pwqs, in their order.
@@ -181,11 +174,12 @@ impl PoolState {
             // SAFETY: as in `settle`.
             of(unsafe { taken.pwq.as_ref() })
         };
+        let mut chosen = std::mem::take(&mut self.chosen);
         let workers = self.core.workers.iter().map(|(worker, _)| worker);
-        let chosen: Vec<_> = workers
-            .filter(|worker| self.entries(*worker).any(is_one))
-            .collect();
+        chosen.extend(workers.filter(|worker| self.entries(*worker).any(is_one)));
         self.recall(&chosen);
+        chosen.clear();
+        self.chosen = chosen;
     }
 
     /// The owner, which runs entry `i`, puts back what is behind it, and settles what is before it.
@@ -210,7 +204,7 @@ impl PoolState {
         if me.settled != end {
             if (me.settled, end) == (settlement.from, settlement.upto) && me.counted_later == 0 {
                 me.settled = end;
-                self.account(settlement);
+                settlement.runs.iter().for_each(|run| self.account(run));
             } else {
                 self.settle(worker, batch, end);
             }
@@ -259,34 +253,58 @@ pub(crate) struct Settlement {
 impl Settlement {
     /// Owner, without the lock: it has run all that it had.
     #[inline]
-    pub(crate) fn count_all(&mut self, batch: &Batch, from: u32) {
-        self.count(batch, from, batch.end(), 0);
-    }
-
-    fn count(&mut self, batch: &Batch, from: u32, upto: u32, counted_later: u64) {
-        (self.from, self.upto) = (from, upto);
+    pub(crate) fn count_all(&mut self, batch: &Batch, from: u32, taken: Filled) {
+        (self.from, self.upto) = (from, batch.end());
         self.runs.clear();
-        for i in 0..upto.wrapping_sub(from) {
-            let i = from.wrapping_add(i);
-            let Taken { entry, pwq } = batch.get(i);
-            let counted = entry.counted || counted_later & bit(i) != 0;
-            let ran = usize::from(!batch.is_skipped(i));
-            let same = |run: &&mut Run| (run.pwq, run.colour) == (pwq, entry.colour);
-            if let Some(run) = self.runs.last_mut().filter(same) {
-                run.counted += usize::from(counted);
-                run.appended += usize::from(!counted);
-                run.ran += ran;
-            } else {
-                self.runs.push(Run {
-                    pwq,
-                    colour: entry.colour,
-                    counted: usize::from(counted),
-                    appended: usize::from(!counted),
-                    ran,
-                });
-            }
+        let Some((pwq, colour)) = taken.common.filter(|_| batch.has_skipped_none()) else {
+            return for_each_run(batch, from, self.upto, 0, |run| self.runs.push(run));
+        };
+        // What its items have appended has the same pwq and colour.
+        let ran = self.upto.wrapping_sub(from) as usize;
+        // It is less if the rest has been recalled.
+        let counted = taken.entries.min(ran);
+        self.runs.push(Run {
+            pwq,
+            colour,
+            counted,
+            appended: ran - counted,
+            ran,
+        });
+    }
+}
+
+/// The runs of these entries of a batch, one after another.
+#[inline]
+fn for_each_run(
+    batch: &Batch,
+    from: u32,
+    upto: u32,
+    counted_later: u64,
+    mut each: impl FnMut(Run),
+) {
+    let mut last: Option<Run> = None;
+    for i in 0..upto.wrapping_sub(from) {
+        let i = from.wrapping_add(i);
+        let Taken { entry, pwq } = batch.get(i);
+        let counted = entry.counted || counted_later & bit(i) != 0;
+        let ran = usize::from(!batch.is_skipped(i));
+        let same = |run: &&mut Run| (run.pwq, run.colour) == (pwq, entry.colour);
+        if let Some(run) = last.as_mut().filter(same) {
+            run.counted += usize::from(counted);
+            run.appended += usize::from(!counted);
+            run.ran += ran;
+        } else {
+            let next = Run {
+                pwq,
+                colour: entry.colour,
+                counted: usize::from(counted),
+                appended: usize::from(!counted),
+                ran,
+            };
+            last.replace(next).into_iter().for_each(&mut each);
         }
     }
+    last.into_iter().for_each(each);
 }
 
 impl WorkerPool {

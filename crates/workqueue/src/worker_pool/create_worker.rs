@@ -105,6 +105,7 @@ impl WorkerPool {
             number: sampler::proc::this_thread(),
             woken_at: None,
             seen: None,
+            runs_since: None,
             own: None,
             away: None,
         });

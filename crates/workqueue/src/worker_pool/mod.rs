@@ -1,6 +1,7 @@
 //! A worker pool: the core behind its lock.
 
 use crate::batch::{Batch, Entry};
+use crate::busy_worker::Told;
 use crate::cpu_time::{Charged, Meter};
 use crate::item::{FunctionCell, ItemPtr};
 use crate::load_hint::{Lately, LoadHint};
@@ -9,6 +10,8 @@ use crate::pool_core::{PoolCore, PoolItem, PwqIndex, WorkerId};
 use crate::pwq::Pwq;
 use crate::sampler::Sampler;
 use crate::system_shared::SystemShared;
+use crate::threads;
+use crate::trim::trim_table;
 use inflight_sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use inflight_sync::time::Instant;
 use inflight_sync::{Arc, CachePadded, Mutex, MutexGuard, Unparker, Weak};
@@ -75,6 +78,8 @@ pub(crate) struct PoolState {
     watched: bool,
     /// Those know that they may take something here.
     overloaded: bool,
+    /// Others read what it says of itself.
+    tells: bool,
     /// The timer comes for the coldest idle worker.
     culling: bool,
     /// The system ends: the workers leave.
@@ -101,6 +106,8 @@ pub(crate) struct PoolState {
     mayday: Option<Mayday>,
     /// Pwqs that have not been retired.
     users: usize,
+    /// Room for the workers that a recall chooses.
+    chosen: Vec<WorkerId>,
 }
 
 /// A worker's thread.
@@ -114,6 +121,8 @@ pub(crate) struct WorkerThread {
     woken_at: Option<Instant>,
     /// How far it was in its batch at the last look.
     seen: Option<u32>,
+    /// The entry that somebody has seen it run, and when first.
+    runs_since: Option<(u32, Instant)>,
     /// Of a guest: the pool in which it counts.
     own: Option<(Arc<WorkerPool>, WorkerId)>,
     /// It is a guest of another pool, and is this there.
@@ -129,8 +138,12 @@ pub(crate) struct WorkerShared {
     pub(crate) found: AtomicU8,
     /// The function that it runs, if it runs one.
     pub(crate) function: FunctionCell,
+    /// What the item that it runs has told of itself.
+    pub(crate) told: Mutex<Told>,
     /// Whose CPU time it uses.
     pub(crate) charged: Charged,
+    /// The name of its thread, if the system has started that.
+    pub(crate) thread_name: Option<String>,
 }
 
 impl WorkerShared {
@@ -140,7 +153,9 @@ impl WorkerShared {
             woken: AtomicBool::new(false),
             found: AtomicU8::new(0),
             function: FunctionCell::new(),
+            told: Mutex::default(),
             charged: Charged::new(&shared.metering),
+            thread_name: threads::name(),
         })
     }
 
@@ -187,6 +202,7 @@ impl WorkerPool {
                 threads: Vec::new(),
                 siblings: None,
                 overloaded: false,
+                tells: false,
                 look_later: 0,
                 delay: Lately::default(),
                 watched: false,
@@ -197,6 +213,7 @@ impl WorkerPool {
                 stopped: false,
                 stale: Vec::new(),
                 poller: None,
+                chosen: Vec::new(),
             })),
             attrs,
             shared: shared.clone(),
@@ -256,6 +273,7 @@ impl WorkerPool {
         if state.pwqs.len() <= index {
             state.pwqs.resize(index + 1, None);
         }
+        state.tells |= pwq.wq().wake_rules().is_some();
         state.pwqs[index] = Some(pwq.clone());
         state.users += 1;
         pwq
@@ -296,11 +314,25 @@ impl PoolState {
     /// A pwq that is idle goes for good.
     pub(crate) fn remove_pwq(&mut self, index: PwqIndex) -> Option<Arc<Pwq>> {
         self.core.remove_pwq(index);
-        self.pwqs[index as usize].take()
+        let pwq = self.pwqs[index as usize].take();
+        trim_table(&mut self.pwqs);
+        pwq
     }
 
     pub(crate) fn thread(&self, worker: WorkerId) -> &WorkerThread {
         self.threads[worker].as_ref().expect("it is there")
+    }
+
+    /// The timer looks at the pool, which has neither siblings nor a poller, and nobody lingers:
+    /// only a worker may be missing.
+    #[inline]
+    fn is_looked_at_alone(&self) -> bool {
+        debug_assert!(
+            !self.watched || self.poller.is_none(),
+            "pollers' pools are not looked at"
+        );
+        let others = self.siblings.is_some() || self.poller.is_some();
+        self.watched && !others && !self.core.workers.is_lingering()
     }
 
     /// Whether the timer looks at the pool.

@@ -2,12 +2,15 @@
 
 use super::{PoolState, WorkerPool};
 use crate::batch::bit;
+use crate::busy_worker::BusyWorker;
 use crate::cpu_time::{self, Metered};
+use crate::item::Function;
 use crate::pool_core::{PwqIndex, WorkerId, WorkerPhase};
 use crate::pwq::Pwq;
-use crate::watchdog::Waiting;
+use crate::watchdog::{PlaceId, Waiting};
 use inflight_sync::Arc;
 use inflight_sync::atomic::Ordering;
+use inflight_sync::time::Instant;
 use std::time::Duration;
 
 /// A pwq at one moment.
@@ -41,8 +44,6 @@ pub(crate) struct PoolReport {
     pub(crate) ready: usize,
     /// A worker is being created.
     pub(crate) creating: bool,
-    /// The queues whose items are being run.
-    pub(crate) items: Vec<String>,
     /// Pwqs that use the pool.
     pub(crate) users: usize,
 }
@@ -51,9 +52,13 @@ impl PoolState {
     /// The entry that a worker runs, by its number in the batch.
     fn running_entry(&self, worker: WorkerId) -> Option<u32> {
         let thread = self.threads.get(worker)?.as_ref()?;
+        let w = self.core.workers.get(worker);
         // In this order: who has started an entry has said before that something runs.
         let next = thread.shared.batch.next();
-        let begun = next != self.core.workers.get(worker).settled;
+        // The entry at which a recall began is not the worker's, even if it has been started: its
+        // worker asks under the lock before it runs it. Others may have run and settled it.
+        let is_others = |(from, _): (u32, u32)| next == from.wrapping_add(1);
+        let begun = next != w.settled && !w.recalled.is_some_and(is_others);
         (begun && thread.shared.function.is_some()).then(|| next.wrapping_sub(1))
     }
 
@@ -101,21 +106,61 @@ impl PoolState {
         }
     }
 
-    /// The names of the queues whose items the workers run.
-    fn items(&self) -> Vec<String> {
+    /// Notes what the workers run, for those who ask later for how long. Nobody notes when an item
+    /// begins: that would take longer than many an item.
+    pub(super) fn note_running(&mut self, now: Instant) {
+        for worker in 0..self.threads.len() {
+            let entry = self.running_entry(worker);
+            if let Some(thread) = &mut self.threads[worker] {
+                let before = thread.runs_since.filter(|(i, _)| Some(*i) == entry);
+                thread.runs_since = before.or(entry.map(|i| (i, now)));
+            }
+        }
+    }
+
+    /// What a worker runs.
+    pub(super) fn busy_worker(&self, worker: WorkerId, now: Instant) -> Option<BusyWorker> {
+        let i = self.running_entry(worker)?;
+        let pwq = self.running(worker)?;
+        let thread = self.thread(worker);
+        let shared = &thread.shared;
+        let function = shared.function.get().map_or("", Function::name);
+        let since = thread.runs_since.filter(|(seen, _)| *seen == i);
+        let told = shared.told.lock();
+        let is_poller = self.is_poller(worker);
+        let busy = BusyWorker {
+            queue: pwq.wq().name().to_owned(),
+            item: told.name(i).unwrap_or_else(|| function.to_owned()),
+            description: told.description(i),
+            running_for: since.map_or(Duration::ZERO, |(_, since)| now - since),
+            // Whoever polls.
+            thread_name: shared.thread_name.clone().filter(|_| !is_poller),
+            thread: thread.number.filter(|_| !is_poller),
+            stack: None,
+        };
+        // The worker has not waited for this.
+        (self.running_entry(worker) == Some(i)).then_some(busy)
+    }
+
+    /// Those that run items of such pwqs.
+    pub(crate) fn busy_workers(
+        &mut self,
+        now: Instant,
+        of: impl Fn(PwqIndex) -> bool,
+    ) -> Vec<BusyWorker> {
+        self.note_running(now);
         let workers = self.core.workers.iter().map(|(worker, _)| worker);
-        let mut items: Vec<_> = workers
-            .filter_map(|w| Some(self.running(w)?.wq().name().to_owned()))
-            .collect();
-        items.sort_unstable();
-        items
+        let chosen = workers.filter(|w| self.running(*w).is_some_and(|pwq| of(pwq.index())));
+        chosen.filter_map(|w| self.busy_worker(w, now)).collect()
     }
 }
 
 impl WorkerPool {
     /// What waits here for a worker, if anything does.
     pub(crate) fn waiting(&self) -> Option<Waiting> {
-        let state = self.lock();
+        let now = self.shared.clock.now();
+        let mut state = self.lock();
+        state.note_running(now);
         let first = state
             .core
             .worklist()
@@ -126,12 +171,13 @@ impl WorkerPool {
         // SAFETY: its entry is in the queue, and the lock is held.
         let item = unsafe { item.name() };
         Some(Waiting {
+            id: PlaceId::Pool(self.id),
             place: format!("pool {}", self.attrs.name(self.id)),
             // Relaxed: a later look sees it.
             progress: state.core.progress() + self.touched.load(Ordering::Relaxed),
             item: format!("{}: {item}", pwq.wq().name()),
             waiting: state.core.listed(),
-            running: state.items(),
+            running: state.busy_workers(now, |_| true),
         })
     }
 
@@ -155,9 +201,16 @@ impl WorkerPool {
             target: workers.target(),
             ready: state.core.ready(),
             creating: phases.any(|phase| phase == WorkerPhase::Creating),
-            items: state.items(),
             users: state.users,
         }
+    }
+
+    /// The workers that run something.
+    pub(crate) fn busy_workers(&self) -> Vec<BusyWorker> {
+        let now = self.shared.clock.now();
+        let mut busy = self.lock().busy_workers(now, |_| true);
+        busy.iter_mut().for_each(BusyWorker::read_stack);
+        busy
     }
 
     /// Whether the pool is in use: by a queue, or because something is left in it.
@@ -196,8 +249,10 @@ impl WorkerPool {
     }
 
     /// The workers whose CPU time can be read.
-    pub(crate) fn metered(&self) -> Vec<Metered> {
-        let state = self.lock();
+    pub(crate) fn metered(&self, metered: &mut Vec<Metered>) {
+        let now = self.shared.clock.now();
+        let mut state = self.lock();
+        state.note_running(now);
         let workers = state.core.workers.iter().filter_map(|(worker, w)| {
             let thread = state.threads.get(worker)?.as_ref()?;
             if thread.own.is_some() {
@@ -213,6 +268,60 @@ impl WorkerPool {
                 before: thread.shared.charged.before(),
             })
         });
-        workers.collect()
+        metered.extend(workers);
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use crate::WorkqueueSystem;
+    use crate::worker_pool::{WorkerPool, WorkerShared};
+    use inflight_sync::atomic::{AtomicBool, Ordering};
+    use inflight_sync::time::Clock;
+    use inflight_sync::{Arc, Parker, thread};
+    use inflight_topology::Topology;
+
+    /// Others may run and settle it, and its queue may go, before its worker asks.
+    #[test]
+    fn what_was_recalled_before_it_ran_is_not_running() {
+        let builder = WorkqueueSystem::builder().clock(Clock::manual());
+        let builder = builder.topology(Topology::synthetic("core:1").unwrap());
+        let sys = builder.build().unwrap();
+        let wq = sys.workqueue("recalled").bound().build().unwrap();
+        let [begun, open] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
+        // Relaxed, all: signals.
+        let first = wq.spawn({
+            let (begun, open) = (begun.clone(), open.clone());
+            move || {
+                begun.store(true, Ordering::Relaxed);
+                while !open.load(Ordering::Relaxed) {
+                    thread::yield_now();
+                }
+            }
+        });
+        while !begun.load(Ordering::Relaxed) {
+            thread::yield_now();
+        }
+        let second = wq.spawn(|| ());
+        let pool = wq.inner().pwq_of(0).unwrap().pool();
+        let shared = WorkerShared::new(pool.shared());
+        let mut state = pool.lock();
+        let guest = state.core.workers.attach();
+        let unparker = Parker::current().unparker();
+        WorkerPool::register(&mut state, guest, shared.clone(), unparker);
+        assert_eq!(state.take(guest, &shared.batch).entries, 1);
+        let entry = shared.batch.next();
+        state.recall(&[guest]);
+        shared.function.set_unknown();
+        let started = shared.batch.start(entry);
+        let running = state.running(guest).is_some();
+        shared.function.clear();
+        drop(state);
+        pool.detach(guest, &shared);
+        open.store(true, Ordering::Relaxed);
+        first.wait().unwrap();
+        second.wait().unwrap();
+        assert!(!started, "it was recalled");
+        assert!(!running, "it may be somebody else's");
     }
 }

@@ -112,6 +112,7 @@ impl WorkerPool {
             state.overloaded = false;
             siblings.overloaded.0.fetch_sub(1, Ordering::Relaxed);
         }
+        state.tells |= siblings.are_some();
         state.siblings = siblings.are_some().then(|| Arc::new(siblings));
         self.unlock_later(state, false, later);
     }
@@ -126,13 +127,13 @@ impl WorkerPool {
         seeks && siblings.policy.seeks_place(siblings.me, &state.load(self))
     }
 
-    /// The siblings learn how the pool is. Returns whether one of them is to be asked for help.
+    /// The others learn how the pool is. Returns whether one of them is to be asked for help.
     pub(super) fn wants_help(&self, state: &mut PoolState) -> bool {
         let load = state.load(self);
+        self.hint.tell(&load);
         let Some(siblings) = &state.siblings else {
             return false;
         };
-        self.hint.tell(&load);
         let overloaded = load.waiting > 0 && !siblings.policy.needs_no_help(siblings.me, &load);
         if overloaded != state.overloaded {
             let count = &siblings.overloaded.0;
@@ -264,7 +265,7 @@ impl Theft {
         if let Some(thread) = &mut state.threads[guest] {
             thread.own = Some((thief.clone(), me));
         }
-        let taken = state.take(guest, &shared.batch);
+        let taken = state.take(guest, &shared.batch).entries;
         let own = Some((thief.clone(), me));
         let context = Context::guest(victim.clone(), guest, shared.clone(), own);
         if taken > 0 {
@@ -282,5 +283,180 @@ impl Theft {
         thief.set_away(me, None);
         victim.detach(guest, &shared);
         taken > 0
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::{Attrs, JoinHandle, Workqueue, WorkqueueSystem, blocking};
+    use inflight_sync::time::Clock;
+    use inflight_sync::{Mutex, thread};
+    use inflight_topology::Scope;
+
+    /// Pods of one CPU each. Time stands, so nobody looks, and who is woken comes at once.
+    fn pods(machine: &str) -> (Rigged, Workqueue) {
+        let builder = WorkqueueSystem::builder().clock(Clock::manual());
+        let builder = builder.topology(Topology::synthetic(machine).unwrap());
+        let sys = builder.build().unwrap();
+        let attrs = Attrs::new().scope(Scope::Cpu);
+        let wq = sys.workqueue("pods").unbound(attrs).build().unwrap();
+        (Rigged(sys), wq)
+    }
+
+    /// A test that has failed lets no item end, and does not wait for them.
+    struct Rigged(WorkqueueSystem);
+
+    impl Drop for Rigged {
+        fn drop(&mut self) {
+            if thread::panicking() {
+                std::mem::forget(self.0.clone());
+            }
+        }
+    }
+
+    fn pool(wq: &Workqueue, cpu: usize) -> Arc<WorkerPool> {
+        wq.inner().pwq_of(cpu).unwrap().pool().clone()
+    }
+
+    /// Items of that CPU's pod take long: if one waits, whoever can is to help.
+    fn take_long(wq: &Workqueue, cpu: usize) {
+        let pool = pool(wq, cpu);
+        let mut state = pool.lock();
+        state.core.note_service(1 << 40);
+        pool.unlock(state, false);
+    }
+
+    /// A number that threads wait for, and do not say so. Relaxed: a signal.
+    #[derive(Clone, Default)]
+    struct Signal(Arc<AtomicUsize>);
+
+    impl Signal {
+        fn raise(&self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+
+        fn is_raised(&self) -> bool {
+            self.0.load(Ordering::Relaxed) > 0
+        }
+
+        fn wait(&self) {
+            while !self.is_raised() {
+                thread::yield_now();
+            }
+        }
+    }
+
+    /// An item that runs there until it is told to end.
+    fn hold(wq: &Workqueue, cpu: usize) -> (JoinHandle<()>, Signal) {
+        let (begun, end) = (Signal::default(), Signal::default());
+        let item = wq.spawn_on(cpu, {
+            let (begun, end) = (begun.clone(), end.clone());
+            move || {
+                begun.raise();
+                end.wait();
+            }
+        });
+        begun.wait();
+        (item, end)
+    }
+
+    fn end((item, end): (JoinHandle<()>, Signal)) {
+        end.raise();
+        item.wait().unwrap();
+    }
+
+    /// How many run, sleep, and are there.
+    fn workers(pool: &WorkerPool) -> [usize; 3] {
+        let state = pool.lock();
+        let workers = &state.core.workers;
+        [
+            workers.nr_running(),
+            workers.nr_idle(),
+            workers.nr_workers(),
+        ]
+    }
+
+    /// A pool is asked for help because of a hint that is out of date: as many run as may, so
+    /// nobody is brought. The next one that is asked helps.
+    #[test]
+    fn an_invite_brings_nobody_beyond_the_target() {
+        let (_sys, wq) = pods("core:3");
+        let held = [0, 1].map(|cpu| hold(&wq, cpu));
+        let waits = wq.spawn_on(0, || ());
+        let (own, other) = (pool(&wq, 0), pool(&wq, 1));
+        other.hint.tell(&Load::default());
+        take_long(&wq, 0);
+        assert_eq!(workers(&other), [1, 0, 1]);
+        assert_eq!(wq.stats().remote_wakeups, 0);
+        other.hint.tell(&Load {
+            awake: 1,
+            ..Load::default()
+        });
+        own.unlock(own.lock(), false);
+        waits.wait().unwrap();
+        let stats = wq.stats();
+        assert_eq!((stats.remote_wakeups, stats.stolen), (1, 1));
+        held.into_iter().for_each(end);
+    }
+
+    /// A pod's own items come first, however much another one has.
+    #[test]
+    fn a_worker_with_something_at_home_does_not_steal() {
+        let (_sys, wq) = pods("core:2");
+        let (busy, held) = (hold(&wq, 0), hold(&wq, 1));
+        let log = Arc::new(Mutex::new(Vec::new()));
+        let items = [(0, "other"), (0, "another"), (1, "own")].map(|(cpu, name)| {
+            let log = log.clone();
+            wq.spawn_on(cpu, move || log.lock().push(name))
+        });
+        take_long(&wq, 0);
+        assert_eq!(wq.stats().stolen, 0);
+        end(held);
+        items.into_iter().for_each(|item| item.wait().unwrap());
+        assert_eq!(*log.lock(), ["own", "other", "another"]);
+        assert_eq!(wq.stats().stolen, 2, "their own worker is occupied");
+        end(busy);
+    }
+
+    /// An item is back from its block while another one runs in its place: the worker that is the
+    /// first to end its item is one too many, and sleeps.
+    #[test]
+    fn a_worker_that_is_one_too_many_does_not_steal() {
+        let (_sys, wq) = pods("core:2");
+        let busy = hold(&wq, 0);
+        let [blocked, unblock, back, over] = [(); 4].map(|()| Signal::default());
+        let first = wq.spawn_on(1, {
+            let (blocked, unblock) = (blocked.clone(), unblock.clone());
+            let (back, over) = (back.clone(), over.clone());
+            move || {
+                blocking(|| {
+                    blocked.raise();
+                    unblock.wait();
+                });
+                back.raise();
+                over.wait();
+            }
+        });
+        blocked.wait();
+        let second = hold(&wq, 1);
+        unblock.raise();
+        back.wait();
+        let beside = second.1.clone();
+        let waits = wq.spawn_on(0, move || beside.is_raised());
+        take_long(&wq, 0);
+        let thief = pool(&wq, 1);
+        assert_eq!(workers(&thief), [2, 0, 2]);
+        over.raise();
+        first.wait().unwrap();
+        while workers(&thief) != [1, 1, 2] {
+            assert_eq!(wq.stats().stolen, 0);
+            thread::yield_now();
+        }
+        assert_eq!((wq.stats().stolen, waits.is_finished()), (0, false));
+        end(second);
+        assert!(waits.wait().unwrap(), "the second one has ended");
+        assert_eq!(wq.stats().stolen, 1);
+        end(busy);
     }
 }

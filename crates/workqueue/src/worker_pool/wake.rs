@@ -1,12 +1,14 @@
 //! Who is woken when a pool's lock is released, and what else is done then without it.
 
 use super::{PoolState, WorkerPool, WorkerThread};
+use crate::flush_colour::FlushNumber;
 use crate::item::ItemPtr;
 use crate::nr_active::{NrActive, PwqId};
-use crate::pool_core::{Deferred, WakeAction, WorkerId};
+use crate::pool_core::{Deferred, PwqIndex, WakeAction, WorkerId};
 use crate::pwq::{self, Pwq};
 use inflight_sync::atomic::Ordering;
 use inflight_sync::{Arc, MutexGuard};
+use smallvec::SmallVec;
 
 /// What is to be done when a pool's lock has been released.
 #[must_use]
@@ -14,15 +16,21 @@ use inflight_sync::{Arc, MutexGuard};
 pub(crate) struct AfterUnlock {
     wake: Option<WorkerThread>,
     create: Option<WorkerId>,
-    deferred: Vec<Deferred>,
-    /// The pwqs that `deferred` is about.
-    pwqs: Vec<Arc<Pwq>>,
+    /// In most cases one or two, which need no memory of their own.
+    tasks: SmallVec<[Task; 4]>,
     watch: bool,
     /// The siblings are to be looked at for help, and whether what waits is not left to those that
     /// run.
     help: Option<bool>,
     poll: bool,
     stale: Vec<ItemPtr>,
+}
+
+/// What the core has left to do.
+enum Task {
+    Grant(Arc<NrActive>, PwqId),
+    Flushed(Arc<Pwq>, FlushNumber),
+    Idle(Arc<Pwq>, bool),
 }
 
 impl WorkerPool {
@@ -52,12 +60,20 @@ impl WorkerPool {
     #[inline]
     pub(super) fn release(
         &self,
-        mut state: MutexGuard<'_, PoolState>,
+        state: MutexGuard<'_, PoolState>,
         now: bool,
     ) -> Option<AfterUnlock> {
+        if state.is_looked_at_alone() && !state.core.needs_worker(now) && !state.has_deferred() {
+            return None;
+        }
+        self.release_slow(state, now)
+    }
+
+    #[inline(never)]
+    fn release_slow(&self, mut state: MutexGuard<'_, PoolState>, now: bool) -> Option<AfterUnlock> {
         let action = self.decide(&mut state, now);
         let watch = self.must_watch(&state, action);
-        let help = state.siblings.is_some() && self.wants_help(&mut state);
+        let help = state.tells && self.wants_help(&mut state);
         let help = help.then_some(now);
         if state.core.workers.is_lingering() && state.core.has_waiting() {
             // Relaxed: a hint; what comes is seen under the lock.
@@ -103,17 +119,15 @@ impl WorkerPool {
             state.watched = true;
             state.core.set_batching(true);
         }
-        let deferred = state.core.take_deferred();
-        let of = |deferred: &Deferred| match deferred {
-            Deferred::Slot(..) => None,
-            Deferred::Flushed(index, _) | Deferred::Idle(index, _) => {
-                state.pwqs[*index as usize].clone()
-            }
+        let pwqs = &state.pwqs;
+        let pwq = |index: PwqIndex| pwqs[index as usize].clone().expect("it is there");
+        let task = |deferred| match deferred {
+            Deferred::Slot(nr_active, id) => Task::Grant(nr_active, id),
+            Deferred::Flushed(index, over) => Task::Flushed(pwq(index), over),
+            Deferred::Idle(index, counted) => Task::Idle(pwq(index), counted),
         };
-        let pwqs = deferred.iter().filter_map(of).collect();
         let mut after = AfterUnlock {
-            deferred,
-            pwqs,
+            tasks: state.core.drain_deferred().map(task).collect(),
             watch,
             help,
             stale: std::mem::take(&mut state.stale),
@@ -189,14 +203,11 @@ impl AfterUnlock {
         if let Some(now) = self.help {
             pool.seek_help(now);
         }
-        let mut pwqs = self.pwqs.drain(..);
-        for deferred in self.deferred.drain(..) {
-            match deferred {
-                Deferred::Slot(nr_active, id) => pwq::grant(&nr_active, id),
-                Deferred::Flushed(_, over) => pwqs.next().expect("each has one").flushed(over),
-                Deferred::Idle(_, counted) => {
-                    pwqs.next().expect("each has one").became_idle(counted)
-                }
+        for task in self.tasks {
+            match task {
+                Task::Grant(nr_active, id) => pwq::grant(&nr_active, id),
+                Task::Flushed(pwq, over) => pwq.flushed(over),
+                Task::Idle(pwq, counted) => pwq.became_idle(counted),
             }
         }
         if !self.stale.is_empty() {

@@ -4,7 +4,6 @@
 use super::{PoolState, WorkerPool};
 use crate::current::{FOUND_ASLEEP, FOUND_INTENSIVE};
 use crate::hog::Hog;
-use crate::item::Function;
 use crate::pool_core::{ASLEEP, INTENSIVE, WorkerId, WorkerPhase};
 use crate::sampler::{self, Candidate, Verdict};
 use inflight_sync::MutexGuard;
@@ -28,20 +27,22 @@ impl PoolState {
 
     /// Takes from workers that have not moved since the last look what they have not begun.
     fn recall_stuck(&mut self) {
-        let all: Vec<_> = self.core.workers.iter().map(|(worker, _)| worker).collect();
-        let mut stuck = Vec::new();
-        for worker in all {
-            if !self.has_batch(worker) {
-                continue;
-            }
-            let next = self.thread(worker).shared.batch.next();
-            let thread = self.threads[worker].as_mut().expect("it has a batch");
-            let is_stuck = thread.seen.replace(next) == Some(next);
-            if is_stuck && !self.is_recalled(worker) {
-                stuck.push(worker);
-            }
-        }
+        let mut stuck = std::mem::take(&mut self.chosen);
+        stuck.extend(self.core.workers.iter().map(|(worker, _)| worker));
+        stuck.retain(|worker| self.is_stuck(*worker));
         self.recall(&stuck);
+        stuck.clear();
+        self.chosen = stuck;
+    }
+
+    /// Whether the worker has not moved since the last look, and has something left.
+    fn is_stuck(&mut self, worker: WorkerId) -> bool {
+        if !self.has_batch(worker) {
+            return false;
+        }
+        let next = self.thread(worker).shared.batch.next();
+        let thread = self.threads[worker].as_mut().expect("it has a batch");
+        thread.seen.replace(next) == Some(next) && !self.is_recalled(worker)
     }
 
     /// Nothing is left to be recalled.
@@ -81,8 +82,10 @@ impl WorkerPool {
     }
 
     fn look(&self) {
-        self.shared.submitters.look(self.shared.clock.now());
+        let now = self.shared.clock.now();
+        self.shared.submitters.look(now);
         let mut state = self.lock();
+        state.note_running(now);
         state.recall_stuck();
         self.unlock(state, true);
         if let Some(later) = self.sampler.look(&self.arc(), self.shared.sampling) {
@@ -107,17 +110,19 @@ impl WorkerPool {
             true => Verdict::Asleep,
             false => Verdict::Intensive(Duration::ZERO),
         };
-        let seen = self.candidates().unwrap_or_default().into_iter();
+        let mut seen = Vec::new();
+        self.candidates(&mut seen);
+        let seen = seen.into_iter();
         self.found(seen.map(|c| (c.worker, c.turn, verdict)).collect())
     }
 
-    /// The workers that hold others back. `None` if nothing waits.
-    pub(crate) fn candidates(&self) -> Option<Vec<Candidate>> {
+    /// The workers that hold others back. `false`: nothing waits.
+    pub(crate) fn candidates(&self, candidates: &mut Vec<Candidate>) -> bool {
         let state = self.lock();
         if !state.waits() {
-            return None;
+            return false;
         }
-        let candidates = state.core.workers.iter().filter_map(|(worker, w)| {
+        candidates.extend(state.core.workers.iter().filter_map(|(worker, w)| {
             let thread = state.threads.get(worker)?.as_ref()?;
             let runs = w.phase() == WorkerPhase::Active && w.may_hold_others_back();
             let runs = runs && thread.running_as().function.get().is_some();
@@ -127,8 +132,8 @@ impl WorkerPool {
                 // In a model threads have no numbers, and nothing is read of them.
                 thread: thread.number.or(cfg!(loom).then_some(0))?,
             })
-        });
-        Some(candidates.collect())
+        }));
+        true
     }
 
     /// What was seen of workers in some turns. Returns whether any of it was news.
@@ -175,7 +180,17 @@ impl WorkerPool {
                 self.shared.known_blockers.found_asleep(function.key());
                 None
             }
-            Verdict::Intensive(used) => Self::hog(&state, worker, function, used),
+            // In an unbound pool the item is where it should be.
+            Verdict::Intensive(_) if !self.attrs.is_of_one_cpu() => None,
+            Verdict::Intensive(used) => {
+                let worker = state.busy_worker(worker, self.shared.clock.now());
+                worker.map(|worker| Hog {
+                    function: function.name(),
+                    count: 0,
+                    used,
+                    worker,
+                })
+            }
         };
         self.unlock(state, true);
         if let Some((own, me)) = &thread.own {
@@ -183,23 +198,10 @@ impl WorkerPool {
             own.flag_away(*me, shared, flag);
         }
         if let Some(mut hog) = hog {
-            hog.stack = hog.thread.and_then(sampler::proc::stack);
+            hog.worker.read_stack();
             self.shared.hogs.found(&self.shared, function.key(), hog);
         }
         true
-    }
-
-    /// What is known under the lock of a worker that computes for long.
-    fn hog(state: &PoolState, worker: WorkerId, function: Function, used: Duration) -> Option<Hog> {
-        let thread = state.thread(worker);
-        Some(Hog {
-            item: function.name().to_owned(),
-            queue: state.running(worker)?.wq().name().to_owned(),
-            count: 0,
-            thread: thread.number,
-            used,
-            stack: None,
-        })
     }
 
     /// Nothing has had to wait for long. `false` if something waits now.
@@ -214,5 +216,86 @@ impl WorkerPool {
         self.unwatch(&mut state);
         self.unlock(state, false);
         true
+    }
+}
+
+#[cfg(all(test, target_os = "linux", not(any(loom, shuttle, miri))))]
+mod tests {
+    use super::*;
+    use crate::WorkqueueSystem;
+    use inflight_sync::atomic::AtomicUsize;
+    use inflight_sync::time::Clock;
+    use inflight_sync::{Arc, thread};
+    use inflight_topology::Topology;
+
+    /// A test that has failed lets no item end, and does not wait for them.
+    struct Rigged(WorkqueueSystem);
+
+    impl Drop for Rigged {
+        fn drop(&mut self) {
+            if thread::panicking() {
+                std::mem::forget(self.0.clone());
+            }
+        }
+    }
+
+    /// What a look saw of a worker says nothing of the item that it runs by now.
+    #[test]
+    fn what_was_seen_of_an_item_that_has_ended_is_no_news() {
+        // Nobody looks but the test.
+        let builder = WorkqueueSystem::builder().clock(Clock::manual());
+        let builder = builder.topology(Topology::synthetic("core:1").unwrap());
+        let sys = Rigged(builder.sampling(true).build().unwrap());
+        let wq = sys.0.workqueue("seen").bound().build().unwrap();
+        let [begun, open] = [(); 2].map(|()| Arc::new(AtomicUsize::new(0)));
+        // Relaxed, all: signals.
+        let await_begun = |items| {
+            while begun.load(Ordering::Relaxed) < items {
+                thread::yield_now();
+            }
+        };
+        let items = [1, 2, 3].map(|number| {
+            let (begun, open) = (begun.clone(), open.clone());
+            wq.spawn(move || {
+                begun.store(number, Ordering::Relaxed);
+                while open.load(Ordering::Relaxed) < number {
+                    thread::yield_now();
+                }
+            })
+        });
+        await_begun(1);
+        let pool = wq.inner().pwq_of(0).unwrap().pool();
+        let look = || {
+            let mut seen = Vec::new();
+            assert!(pool.candidates(&mut seen), "others wait");
+            assert_eq!(seen.len(), 1);
+            seen.pop().unwrap()
+        };
+        let seen = look();
+        let function = {
+            let state = pool.lock();
+            state.thread(seen.worker).shared.function.get()
+        };
+        let knows = || pool.shared.known_blockers.knows(function.unwrap().key());
+        open.store(1, Ordering::Relaxed);
+        await_begun(2);
+        for verdict in [
+            Verdict::Asleep,
+            Verdict::Asleep,
+            Verdict::Intensive(Duration::from_secs(1)),
+        ] {
+            assert!(!pool.found(vec![(seen.worker, seen.turn, verdict)]));
+        }
+        assert_eq!(pool.lock().core.workers.nr_running(), 1);
+        assert!(sys.0.hogs().is_empty() && !knows());
+        // What is seen now is news: the third item begins.
+        let now = look();
+        assert!(pool.found(vec![(now.worker, now.turn, Verdict::Asleep)]));
+        await_begun(3);
+        open.store(3, Ordering::Relaxed);
+        items.into_iter().for_each(|item| item.wait().unwrap());
+        wq.flush_blocking().unwrap();
+        let stats = wq.stats();
+        assert_eq!((stats.found_asleep, stats.cpu_intensive), (1, 0));
     }
 }

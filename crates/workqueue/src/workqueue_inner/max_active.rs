@@ -15,7 +15,7 @@ impl WorkqueueInner {
         let nodeless = control.nr_active.len() - 1;
         let node = match control.limit.share {
             Share::Lend => None,
-            Share::PerNode => node_of(&self.shared().machine(), pool),
+            Share::PerNode => node_of(self.shared().machine(), pool),
         };
         let at = node.and_then(|node| control.nodes.iter().position(|(n, _)| *n == node));
         control.nr_active[at.unwrap_or(nodeless)].clone()

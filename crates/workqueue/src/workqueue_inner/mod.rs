@@ -14,7 +14,6 @@ pub(crate) use queueing::Origin;
 
 use crate::attrs::{Attrs, Kind, Mode};
 use crate::future::Unfinished;
-use crate::item::Name;
 use crate::nr_active::NrActive;
 use crate::pool_attrs::PodMap;
 use crate::pwq::Pwq;
@@ -24,6 +23,7 @@ use crate::system_shared::SystemShared;
 use inflight_sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use inflight_sync::wait::Event;
 use inflight_sync::{Arc, Mutex};
+use inflight_topology::wake::WakeRules;
 use std::fmt;
 use std::ptr;
 use std::time::Duration;
@@ -54,6 +54,8 @@ pub(crate) struct Flags {
     pub(crate) mem_reclaim: bool,
     pub(crate) power_efficient: bool,
     pub(crate) freezable: bool,
+    /// Where work goes on that is woken; where it is told to if there are none.
+    pub(crate) wake_rules: Option<WakeRules>,
 }
 
 impl Flags {
@@ -64,6 +66,7 @@ impl Flags {
             (self.mem_reclaim, "mem_reclaim"),
             (self.power_efficient, "power_efficient"),
             (self.freezable, "freezable"),
+            (self.wake_rules.is_some(), "wake_rules"),
         ];
         flags
             .into_iter()
@@ -91,11 +94,12 @@ pub(crate) enum Count {
     RemoteWakeups,
     Stolen,
     Repatriated,
+    Placed,
     Rescued,
     Touched,
 }
 
-const COUNTS: usize = 10;
+const COUNTS: usize = 11;
 
 /// What all handles of a workqueue share.
 pub(crate) struct WorkqueueInner {
@@ -189,6 +193,11 @@ impl WorkqueueInner {
         self.flags.freezable
     }
 
+    /// Where work goes on that is woken.
+    pub(crate) fn wake_rules(&self) -> Option<WakeRules> {
+        self.flags.wake_rules
+    }
+
     /// Whether a worker that runs items of such a queue does not count as running.
     fn is_unmanaged(&self, attrs: &Attrs) -> bool {
         let bound = self.mode == Mode::Bound && self.flags.cpu_intensive;
@@ -213,14 +222,14 @@ impl WorkqueueInner {
     }
 
     /// An item's run has ended by panic.
-    pub(crate) fn panicked(&self, item: &Name, message: Option<&str>) {
+    pub(crate) fn panicked(&self, item: &str, message: Option<&str>) {
         self.counted(Count::Panicked, 1);
-        *self.last_panic.lock() = Some((item.to_string(), message.map(str::to_owned)));
+        *self.last_panic.lock() = Some((item.to_owned(), message.map(str::to_owned)));
     }
 
     /// The pwq of that CPU, if it has been made.
     #[inline]
-    fn known_pwq(&self, cpu: usize) -> Option<&Pwq> {
+    pub(crate) fn known_pwq(&self, cpu: usize) -> Option<&Pwq> {
         // Ordering: Acquire, pairs with the Release in `set_pwq`.
         let pwq = self.by_cpu.get(cpu)?.load(Ordering::Acquire);
         // SAFETY: it lives in `control` until the queue is detached, and then nobody has a handle

@@ -5,7 +5,7 @@ use crate::attrs::Mode;
 use crate::pool_attrs::{PodMap, PoolAttrs, Settings};
 use crate::pwq::Pwq;
 use crate::stats::WorkqueueStats;
-use crate::watchdog::Waiting;
+use crate::watchdog::{PlaceId, Waiting};
 use crate::worker_pool::PwqLevel;
 use inflight_sync::Arc;
 use inflight_sync::atomic::Ordering;
@@ -82,6 +82,7 @@ impl WorkqueueInner {
             remote_wakeups: self.count(Count::RemoteWakeups),
             stolen: self.count(Count::Stolen),
             repatriated: self.count(Count::Repatriated),
+            placed: self.count(Count::Placed),
             active,
             inactive,
         }
@@ -133,6 +134,7 @@ impl WorkqueueInner {
     /// Items that wait for a slot and do not get on, if there are some.
     pub(crate) fn starved(&self) -> Option<Waiting> {
         let control = self.control.lock();
+        let now = self.shared().clock.now();
         let mut waiting = 0;
         let (mut first, mut progress) = (None, self.count(Count::Touched));
         for pwq in &control.pwqs {
@@ -149,15 +151,18 @@ impl WorkqueueInner {
                 first = first.or_else(|| core.fifo.front().map(name));
             }
         }
-        if control.frozen {
-            return None;
-        }
+        let first = first.filter(|_| !control.frozen)?;
+        let busy = |pwq: &Arc<Pwq>| {
+            let mut state = pwq.lock();
+            state.busy_workers(now, |index| index == pwq.index())
+        };
         Some(Waiting {
+            id: PlaceId::Queue(self.number()),
             place: format!("queue {}", self.name()),
             progress,
-            item: format!("{}: {}", self.name(), first?),
+            item: format!("{}: {}", self.name(), first),
             waiting,
-            running: Vec::new(),
+            running: control.pwqs.iter().flat_map(busy).collect(),
         })
     }
 }

@@ -153,26 +153,42 @@ impl WorkqueueInner {
         T: Send + 'static,
     {
         let task = NewTask::new(f);
-        let name = self.shared().tracing.is_on().then(|| {
-            // SAFETY: nobody has queued it yet.
-            unsafe { task.ptr().name() }.to_owned()
-        });
-        let pushed = self.pwq_of(cpu).and_then(|pwq| {
-            self.ensure_worker(pwq, Origin::Anybody)?;
-            task.set_pwq(pwq.id());
-            let told = name.as_deref().map(|name| self.trace_open(pwq, name, cpu));
-            self.push(pwq, task.ptr(), 0, cpu, Origin::Anybody)?;
-            Ok(told.unwrap_or(true))
-        });
-        match pushed {
-            Ok(told) => {
-                if let Some(name) = name.filter(|_| !told) {
-                    self.trace_queued(&name, cpu);
-                }
-                Ok(task.into_handle())
-            }
+        match self.submit(task.ptr(), cpu) {
+            Ok(()) => Ok(task.into_handle()),
             Err(refusal) => Err((refusal, task)),
         }
+    }
+
+    /// Queues a task that nobody knows yet.
+    fn submit(self: &Arc<Self>, task: ItemPtr, cpu: usize) -> Result<(), QueueError> {
+        if self.shared().tracing.is_on() {
+            return self.submit_traced(task, cpu);
+        }
+        let pwq = self.pwq_of_new(task, cpu)?;
+        self.push(pwq, task, 0, cpu, Origin::Anybody)
+    }
+
+    #[cold]
+    fn submit_traced(self: &Arc<Self>, task: ItemPtr, cpu: usize) -> Result<(), QueueError> {
+        // SAFETY: nobody has queued it yet. When it has been, it may have run.
+        let name = unsafe { task.name() }.to_owned();
+        let pwq = self.pwq_of_new(task, cpu)?;
+        let told = self.trace_open(pwq, &name, cpu);
+        self.push(pwq, task, 0, cpu, Origin::Anybody)?;
+        if !told {
+            self.trace_queued(&name, cpu);
+        }
+        Ok(())
+    }
+
+    /// The pwq of a task that nobody knows yet, which names it from now on.
+    #[inline]
+    fn pwq_of_new(self: &Arc<Self>, task: ItemPtr, cpu: usize) -> Result<&Pwq, QueueError> {
+        let pwq = self.pwq_of(cpu)?;
+        self.ensure_worker(pwq, Origin::Anybody)?;
+        // SAFETY: nobody has queued it yet.
+        unsafe { task.header() }.set_first_pwq(pwq.id());
+        Ok(pwq)
     }
 
     /// Where the queue takes everything: tells that an item is queued before it is, so that this
@@ -239,7 +255,11 @@ impl WorkqueueInner {
     }
 
     /// Under the pool's lock.
-    #[inline]
+    #[inline(always)]
+    #[allow(
+        clippy::inline_always,
+        reason = "each item comes through here, by two callers"
+    )]
     fn push_locked(&self, state: &mut PoolState, pwq: &Pwq, item: ItemPtr, seq: Seq) {
         // SAFETY: PENDING keeps it alive, or the reference that a cancel has left with the entry.
         if !is_live(unsafe { item.header() }.load(), seq) {

@@ -1,6 +1,7 @@
+use super::figures::short;
 use super::*;
 use crate::record::tests::{row, run};
-use crate::record::{FOLDER, Side};
+use crate::record::{FOLDER, Row, Side};
 
 /// Runs of one commit, one figure each.
 fn runs(commit: &str, day: u32, load: &str, state: &str, figures: &[f64]) -> Vec<Row> {
@@ -10,7 +11,7 @@ fn runs(commit: &str, day: u32, load: &str, state: &str, figures: &[f64]) -> Vec
 }
 
 fn table(rows: Vec<Row>, what: &str) -> String {
-    Records::new(rows).unwrap().table(what).unwrap()
+    tables::table(&picks::by_machine(rows).unwrap(), what).unwrap()
 }
 
 /// The rows of a table, without its heading.
@@ -25,10 +26,10 @@ fn a_line_is_the_run_in_the_middle() {
     let text = table(rows.clone(), "spawn");
     assert_eq!(
         text,
-        "`cargo run --release -p xtask -- ratios --record --only spawn`, commit `abc`, \
-         5 runs, state near (a\ncache line takes 52 ns), A CPU with 2 CPUs, engine Rseq. \
+        "`cargo run --release -p xtask -- ratios --record --only spawn`, 2026-01-01, 5 runs, \
+         a cache line\ntakes 52 ns, a wake 12 us, A CPU with 2 CPUs and restartable sequences. \
          0 of 1 goals are met.\n\n\
-         | load | ours | best rival | ratio | goal | met |\n\
+         | load | ours | beside | ratio | goal | met |\n\
          | --- | --- | --- | --- | --- | --- |\n\
          | ping | unbound 52.0 ns | kanal 100 ns | 0.52 (0.48 to 0.90) | <= 0.5 | NO |\n"
     );
@@ -82,45 +83,80 @@ fn the_newest_commit_with_enough_runs_counts_for_each_row() {
     assert_eq!(
         lines(&text),
         [
-            "| flush | unbound 81.0 ns | kanal 100 ns | 0.81 (0.81 to 0.81) | <= 0.5 | NO \
-             | `old` |",
-            "| ping | unbound 70.0 ns | kanal 100 ns | 0.70 (0.70 to 0.70) | <= 0.5 | NO | `new` |"
+            "| flush | unbound 81.0 ns | kanal 100 ns | 0.81 (0.81 to 0.81) | <= 0.5 | NO |",
+            "| ping | unbound 70.0 ns | kanal 100 ns | 0.70 (0.70 to 0.70) | <= 0.5 | NO |"
         ]
     );
-    assert!(text.contains("5 runs,"));
-    assert!(!text.contains("commit `"), "each row has its own");
-    assert!(
-        text.contains("One row with fewer than 5 runs is not shown."),
-        "{text}"
-    );
+    let days = "2026-01-01 to 2026-01-02, 5 runs,";
+    let text = text.replace('\n', " ");
+    assert!(text.contains(days), "{text}");
+    let hidden = "One row with fewer than 5 runs is not shown.";
+    assert!(text.contains(hidden), "{text}");
 }
 
 #[test]
 fn runs_of_two_machines_are_not_mixed() {
     let mut rows = runs("abc", 1, "ping", "near", &[50.0, 50.0, 50.0, 60.0, 60.0]);
     rows[4].run.cpu = "Another".into();
-    let text = table(rows.clone(), "spawn");
+    let text = table(rows, "spawn");
     assert!(
         text.starts_with("No row has been measured 5 times yet, by `cargo run"),
         "{text}"
     );
     assert!(lines(&text).is_empty());
-    let mut other = runs("abc", 2, "flush", "near", &[50.0; 5]);
-    other.iter_mut().for_each(|row| row.run.cpus = 64);
-    rows[4].run.cpu = "A CPU".into();
-    let mut newest = rows[0].clone();
-    (newest.run.start, newest.ours.value) = (other[4].run.start.clone(), None);
-    rows.extend(other);
-    rows.push(newest);
-    let text = table(rows, "spawn");
+}
+
+#[test]
+fn each_machine_has_its_rows_beside_the_others() {
+    let of = |cpus, day, loads: &[&str], figure| {
+        let mut rows = Vec::new();
+        for load in loads {
+            rows.extend(runs("abc", day, load, "near", &[figure; 5]));
+        }
+        rows.iter_mut().for_each(|row| row.run.cpus = cpus);
+        rows
+    };
+    // The newer machine has not measured every load, and knows one less.
+    let mut rows = of(2, 1, &["flush", "ping", "wait"], 50.0);
+    rows.extend(of(64, 2, &["flush", "ping"], 150.0));
+    let text = table(rows.clone(), "spawn");
+    let (new, old) = text.split_once("with 64 CPUs").expect("the newest first");
     assert!(
-        lines(&text)[0].ends_with("| A CPU with 64 CPUs, engine Rseq |"),
+        new.contains("2026-01-02, 5 runs") && old.contains("with 2 CPUs"),
+        "{text}"
+    );
+    let figures: Vec<_> = text
+        .lines()
+        .filter(|line| line.contains("| unbound"))
+        .collect();
+    assert_eq!(figures.len(), 5, "{text}");
+    assert!(
+        figures[..2]
+            .iter()
+            .all(|line| line.contains("unbound 150 ns")),
         "{text}"
     );
     assert!(
-        lines(&text)[1].ends_with("| A CPU with 2 CPUs, engine Rseq |"),
+        figures[2..]
+            .iter()
+            .all(|line| line.contains("unbound 50.0 ns")),
         "{text}"
     );
+    let what = "rows\n| a flush | flush | unbound | best |\n| a ping | ping | unbound | best |";
+    let text = table(rows.clone(), what);
+    let heading = "| load | ours | best rival | ratio | ratio, A CPU with 2 CPUs and restartable \
+                   sequences |";
+    assert!(text.contains(heading), "{text}");
+    let expected = "| a flush: **ours loses** | 150 ns | kanal 100 ns | 1.50 (1.50 to 1.50) | 0.50 \
+                    (0.50 to 0.50) |";
+    assert_eq!(lines(&text)[0], expected);
+    // The other way round: the column says who loses there.
+    rows.iter_mut()
+        .for_each(|row| row.run.start = row.run.start.replace("-02T", "-00T"));
+    let text = table(rows, what);
+    let expected = "| a flush | 50.0 ns | kanal 100 ns | 0.50 (0.50 to 0.50) | 1.50 \
+                    (1.50 to 1.50): **loses** |";
+    assert_eq!(lines(&text)[0], expected);
 }
 
 #[test]
@@ -141,20 +177,20 @@ fn each_state_has_a_table() {
     let mut rows = runs("abc", 1, "ping", "near", &[50.0; 5]);
     rows.extend(runs("abc", 1, "ping", "far", &[150.0; 5]));
     rows.extend(runs("abc", 1, "ping", "one core", &[10.0; 5]));
-    let near = table(rows.clone(), "spawn");
-    let far = table(rows.clone(), "spawn state=far");
-    assert_eq!(lines(&near).len(), 1);
-    assert!(near.contains("state near (a"));
-    assert!(lines(&near)[0].contains("50.0 ns"));
-    assert_eq!(lines(&far).len(), 1);
-    assert!(far.contains("state far (a"));
-    assert!(lines(&far)[0].contains("150 ns"));
-    rows.retain(|row| row.state == "near");
-    let far = table(rows, "spawn state=far");
-    assert!(
-        far.starts_with("No row of the far state has been measured 5 times yet"),
-        "{far}"
-    );
+    let both = table(rows.clone(), "spawn");
+    let (near, far) = both.split_once("far state: a").expect("two tables");
+    assert_eq!(lines(near).len(), 1);
+    assert!(lines(near)[0].contains("50.0 ns"));
+    assert_eq!(lines(far).len(), 1);
+    assert!(lines(far)[0].contains("150 ns"));
+    // Of the far state nothing is said before it has been measured often enough.
+    rows.retain(|row| row.state != "far" || row.run.start.contains("00:01"));
+    assert_eq!(table(rows, "spawn").trim_end(), near_alone(near));
+}
+
+/// The first of two tables, without the beginning of the other's caption.
+fn near_alone(text: &str) -> &str {
+    text.rsplit_once("\n\n").map_or(text, |(table, _)| table)
 }
 
 #[test]
@@ -165,6 +201,7 @@ fn values_without_a_rival_show_their_spread() {
         row.beside.clear();
         row.goal = "<= 10 ns".into();
         (row.rivals[0].name, row.line_ns) = ("Vec<slot> | x".into(), None);
+        row.wake_us = None;
     }
     let text = table(rows, "spawn");
     assert_eq!(
@@ -174,7 +211,10 @@ fn values_without_a_rival_show_their_spread() {
           | yes |"
         ]
     );
-    assert!(!text.contains("state"), "{text}");
+    assert!(
+        !text.contains("a cache line") && !text.contains("a wake"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -202,17 +242,16 @@ fn rows_are_chosen_and_labelled() {
         ]
     );
     assert!(text.contains("One row with fewer than 5"), "{text}");
-    let records = Records::new(rows).unwrap();
-    assert!(records.table("rows\n| a ping | ping |").is_err());
-    assert!(records.table("spawn state=odd").is_err());
-    assert!(records.table("spawn round=1").is_err());
+    let records = picks::by_machine(rows).unwrap();
+    assert!(tables::table(&records, "rows\n| a ping | ping |").is_err());
+    assert!(tables::table(&records, "spawn state=far").is_err());
 }
 
 #[test]
 fn one_run_gives_a_row_once() {
     let rows = runs("abc", 1, "ping", "near", &[50.0; 5]);
     let twice = [rows.clone(), rows].concat();
-    let error = Records::new(twice).unwrap_err().to_string();
+    let error = picks::by_machine(twice).unwrap_err().to_string();
     assert!(error.contains("has two rows of \"ping\""), "{error}");
 }
 
@@ -269,12 +308,12 @@ fn pages_are_checked_and_written() {
     assert_eq!(page(), good);
     // Where records lie and how their files are called says nothing.
     let records = dir.path().join(FOLDER);
-    std::fs::rename(records.join("workqueue-abc.tsv"), records.join("z.tsv")).unwrap();
+    std::fs::rename(records.join("a-cpu/2026-01-01.csv"), records.join("z.csv")).unwrap();
     assert!(task(true).unwrap());
-    write("docs/records/z.tsv", "no record\n");
+    write("benches/record/z.csv", "no record\n");
     let error = format!("{:#}", task(true).unwrap_err());
     assert!(
-        error.contains("z.tsv: line 1: not the heading of a record"),
+        error.contains("z.csv: line 1: not the heading of a record"),
         "{error}"
     );
 }
@@ -296,4 +335,29 @@ fn a_second_rival_stands_beside() {
     let expected = "| mixed | unbound 8.51 ms | floor 5.48 ms; tokio 7.69 ms | 1.55 (1.55 to 1.55) \
                     | <= 0.5 | NO |";
     assert_eq!(lines(&text), [expected]);
+}
+
+#[test]
+fn a_picture_shows_who_is_better() {
+    let mut rows = runs("abc", 1, "fast", "near", &[50.0, 40.0, 60.0, 50.0, 50.0]);
+    rows.extend(runs("abc", 1, "slow", "near", &[150.0; 5]));
+    let mut rate = runs("abc", 1, "rate", "", &[50.0; 5]);
+    rate.iter_mut().for_each(|row| row.unit = "ids/s".into());
+    rows.extend(rate);
+    rows.extend(runs("abc", 1, "elsewhere", "far", &[50.0; 5]));
+    let records = picks::by_machine(rows).unwrap();
+    let drawing = plot::plot(&records[0], "workqueue").unwrap().unwrap();
+    assert!(!drawing.contains("elsewhere"));
+    // Dots: what takes half as long is better; half the rate is worse.
+    let colours = |load: &str| {
+        let row = drawing
+            .split("<text")
+            .find(|part| part.contains(load))
+            .unwrap();
+        row.split("stroke=\"").nth(1).unwrap()[..7].to_owned()
+    };
+    let [better, worse] = ["#1F6F57", "#C0392B"];
+    let found = ["fast: unbound / kanal", "slow", "rate"].map(colours);
+    assert_eq!(found, [better, worse, worse]);
+    assert!(plot::plot(&records[0], "tags").unwrap().is_none());
 }

@@ -1,4 +1,4 @@
-//! Rules `crate-files` and `lints`: what every crate has.
+//! Rules `crate-files`, `lints` and `publish`: what every crate has.
 
 use std::path::{Path, PathBuf};
 
@@ -34,6 +34,9 @@ pub(crate) fn check(root: &Path, paths: &[PathBuf]) -> Vec<Finding> {
                 if inherits.and_then(toml::Value::as_bool) != Some(true) {
                     say("lints", "[lints] workspace = true is missing".to_owned());
                 }
+                if let Some(missing) = unpublishable(&table) {
+                    say("publish", format!("nothing below \"{missing}\""));
+                }
             }
             Err(e) => say("lints", format!("cannot be read: {}", e.message())),
         }
@@ -41,9 +44,38 @@ pub(crate) fn check(root: &Path, paths: &[PathBuf]) -> Vec<Finding> {
     findings
 }
 
+/// What a crate that is published has in its manifest.
+const PUBLISHED: [&str; 9] = [
+    "authors",
+    "categories",
+    "description",
+    "keywords",
+    "license",
+    "metadata.docs.rs",
+    "readme",
+    "rust-version",
+    "version",
+];
+
+/// What is missing of that, unless the crate is not to be published.
+fn unpublishable(manifest: &toml::Table) -> Option<&'static str> {
+    let package = manifest.get("package")?;
+    if package.get("publish").and_then(toml::Value::as_bool) == Some(false) {
+        return None;
+    }
+    let has = |path: &&str| {
+        let mut parts = path.split('.');
+        parts.try_fold(package, |at, part| at.get(part)).is_some()
+    };
+    PUBLISHED.into_iter().find(|path| !has(path))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Of a crate that nobody publishes.
+    const PRIVATE: &str = "[package]\npublish = false\n";
 
     fn said(name: &str, manifest: &str, others: &[&str]) -> Vec<String> {
         let dir = tempfile::tempdir().unwrap();
@@ -64,9 +96,9 @@ mod tests {
 
     #[test]
     fn complete_crates_pass() {
-        let lints = "[package]\n[lints]\nworkspace = true\n";
-        assert!(said("a", lints, &["README.md", "CHANGELOG.md"]).is_empty());
-        assert!(said("xtask", lints, &[]).is_empty());
+        let lints = format!("{PRIVATE}[lints]\nworkspace = true\n");
+        assert!(said("a", &lints, &["README.md", "CHANGELOG.md"]).is_empty());
+        assert!(said("xtask", &lints, &[]).is_empty());
         assert!(
             said(
                 "a",
@@ -81,7 +113,7 @@ mod tests {
     fn missing_parts_are_named() {
         let found = said(
             "a",
-            "[package]\n[lints]\nworkspace = false\n",
+            &format!("{PRIVATE}[lints]\nworkspace = false\n"),
             &["src/README.md"],
         );
         assert_eq!(
@@ -101,5 +133,23 @@ mod tests {
             .len()
                 == 1
         );
+    }
+
+    #[test]
+    fn what_is_published_has_all_that_a_registry_shows() {
+        let named = |without: &str| {
+            let mut manifest = "lints.workspace = true\n[package]\n".to_owned();
+            for name in PUBLISHED.iter().filter(|name| **name != without) {
+                manifest += &match name.split_once('.') {
+                    Some(_) => format!("{name} = {{}}\n"),
+                    None => format!("{name}.workspace = true\n"),
+                };
+            }
+            said("a", &manifest, &["README.md", "CHANGELOG.md"])
+        };
+        assert_eq!(named(""), [""; 0]);
+        for name in PUBLISHED {
+            assert_eq!(named(name), [format!("nothing below \"{name}\"")]);
+        }
     }
 }

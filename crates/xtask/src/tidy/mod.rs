@@ -7,6 +7,7 @@ mod banned;
 mod crates;
 mod door;
 mod file;
+mod glossary;
 mod links;
 mod numbers;
 mod orderings;
@@ -102,6 +103,8 @@ fn findings(root: &Path) -> Result<(Vec<Finding>, usize)> {
     let guards = module_cfgs(&roots);
     let mut findings = crates::check(root, &paths);
     findings.extend(numbers::check(root));
+    findings.extend(glossary::check(root, &paths));
+    findings.extend(size::pages(root, &paths));
     findings.extend(measured(root));
     let mut looked_at = 0;
     for path in paths {
@@ -159,7 +162,7 @@ mod tests {
         write("Cargo.toml", "[workspace]\n");
         write(
             "crates/a/Cargo.toml",
-            "[package]\nname = \"a\"\n[lints]\nworkspace = true\n",
+            "[package]\nname = \"a\"\npublish = false\n[lints]\nworkspace = true\n",
         );
         write("crates/a/README.md", "[x](CHANGELOG.md)\n");
         write("crates/a/CHANGELOG.md", "");

@@ -1,7 +1,10 @@
-//! Rules `file-length`, `fn-length` and `line-length`.
+//! Rules `file-length`, `fn-length`, `line-length` and `page-size`.
+
+use std::path::{Path, PathBuf};
 
 use super::Finding;
 use super::file::File;
+use super::glossary::is_protocol;
 use crate::scan::{Source, Structure};
 
 /// Lines of code in a file, without its `#[cfg(test)]` items.
@@ -10,6 +13,8 @@ const FILE: usize = 700;
 const FUNCTION: usize = 90;
 /// Characters in a line.
 const LINE: usize = 100;
+/// Bytes of all protocol pages of a crate.
+const PAGES: [(&str, u64); 1] = [("workqueue", 16 * 1_024)];
 
 /// What has grown too long.
 pub(crate) fn check(file: &File) -> Vec<Finding> {
@@ -52,11 +57,35 @@ pub(crate) fn check(file: &File) -> Vec<Finding> {
     findings
 }
 
-/// Lines of the book and the README that could be broken: no rows of tables, code or links.
+/// Protocol pages that have become too long to be read.
+pub(crate) fn pages(root: &Path, paths: &[PathBuf]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (package, most) in PAGES {
+        let folder = Path::new("crates").join(package);
+        let pages = paths
+            .iter()
+            .filter(|p| p.starts_with(&folder) && is_protocol(p));
+        let size = |page: &PathBuf| root.join(page).metadata().map_or(0, |m| m.len());
+        let bytes: u64 = pages.clone().map(size).sum();
+        if bytes > most {
+            findings.extend(pages.take(1).map(|page| Finding {
+                file: page.clone(),
+                line: 1,
+                rule: "page-size",
+                message: format!("{bytes} bytes on protocol pages, at most {most}"),
+            }));
+        }
+    }
+    findings
+}
+
+/// Lines of the book, the README and protocol pages that could be broken: no rows of tables, code
+/// or links.
 fn prose(file: &File) -> Vec<Finding> {
     let book = file.path.starts_with("docs") && !file.path.ends_with("orderings.md");
     let markdown = file.path.extension().is_some_and(|e| e == "md");
-    if !markdown || !(book || file.path.as_os_str() == "README.md") {
+    let looked_at = book || is_protocol(&file.path) || file.path.as_os_str() == "README.md";
+    if !markdown || !looked_at {
         return Vec::new();
     }
     let (mut findings, mut code) = (Vec::new(), false);
@@ -89,7 +118,7 @@ fn code_lines(source: &Source, structure: &Structure) -> usize {
 #[cfg(test)]
 mod tests {
     use super::super::tests::said;
-    use super::check;
+    use super::{check, pages};
 
     const PATH: &str = "crates/tags/src/a.rs";
 
@@ -146,9 +175,33 @@ mod tests {
         assert_eq!(found("docs/a.md", &long), 1);
         assert_eq!(found("README.md", &long), 1);
         assert_eq!(found("crates/tags/README.md", &long), 0);
+        assert_eq!(found("crates/tags/PROTOCOL-shares.md", &long), 1);
         assert_eq!(found("docs/a.md", &"a ".repeat(50)), 0);
         let fixed = format!("| {long}|\n```text\n{long}\n```\n{long}[a](b)\n");
         assert_eq!(found("docs/a.md", &fixed), 0);
         assert_eq!(found("docs/a.md", &format!("{fixed}{long}\n")), 1);
+    }
+
+    #[test]
+    fn long_protocol_pages() {
+        let dir = tempfile::tempdir().unwrap();
+        let said = |sizes: [usize; 2]| {
+            let paths = ["PROTOCOL.md", "PROTOCOL-more.md"].map(|name| {
+                let folder = std::path::Path::new("crates/workqueue");
+                folder.join(name)
+            });
+            for (path, size) in paths.iter().zip(sizes) {
+                let path = dir.path().join(path);
+                std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+                std::fs::write(path, "x".repeat(size)).unwrap();
+            }
+            let findings = pages(dir.path(), &paths);
+            findings.into_iter().map(|f| f.message).collect::<Vec<_>>()
+        };
+        assert!(said([16_000, 384]).is_empty());
+        assert_eq!(
+            said([16_000, 385]),
+            ["16385 bytes on protocol pages, at most 16384"]
+        );
     }
 }

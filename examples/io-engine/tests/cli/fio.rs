@@ -31,16 +31,25 @@ fn a_job_file_runs_and_the_command_line_goes_before_it() {
     assert_eq!(json.count("bs"), 4096);
     assert_eq!(json.count("numjobs"), 2);
     assert!(json.count("write_ios") > 0, "{json:?}");
+    let ran = place.run("writers.fio").expect(0);
+    let note = "writers.fio: note: each of numjobs=2 works on a part of size";
+    assert!(ran.stderr.contains(note), "{ran:?}");
+    assert_eq!(place.run("writers.fio --numjobs 1").expect(0).stderr, "");
 }
 
 #[test]
 fn what_a_job_file_has_wrong_is_told_with_its_name() {
     let place = Place::new();
     fs::write(place.path("two.fio"), "[a]\nrw=read\n[b]\nrw=write\n").unwrap();
-    fs::write(place.path("odd.fio"), "[a]\nloops=3\n").unwrap();
+    fs::write(place.path("odd.fio"), "[a]\ncolour=3\n").unwrap();
+    fs::write(place.path("loops.fio"), "[a]\nloops=3\n").unwrap();
     for (file, why) in [
         ("two.fio", "two.fio: line 3: [b] is a second job after [a]"),
-        ("odd.fio", "odd.fio: unexpected argument '--loops'"),
+        ("odd.fio", "odd.fio: unexpected argument '--colour'"),
+        (
+            "loops.fio",
+            "loops.fio: --loops is not here: a run ends after --runtime",
+        ),
         ("none.fio", "none.fio: No such file"),
     ] {
         let ran = place.run(file).expect(2);
@@ -84,6 +93,19 @@ fn what_is_not_here_is_answered_with_what_to_use() {
         ("--group_reporting=0", "lists each under \"jobs\""),
         ("--ramp_time 1 --number_ios 5", "neither for --number_ios"),
         ("--output-format=terse", "none of normal, json"),
+        (
+            "--loops=3",
+            "--loops is not here: a run ends after --runtime; use --number_ios",
+        ),
+        ("--exitall", "--exitall is not here: there is one job"),
+        ("--verify-fatal 1", "ends with status 1"),
+        ("--direct --buffered=1", "opposites"),
+        ("--directory /tmp", "--directory /tmp needs --filename"),
+        ("--rwmixread 70 --rwmixwrite 20", "are not 100 together"),
+        (
+            "--filename f --rw write --size 1m --rwmixwrite 20",
+            "not for write",
+        ),
     ] {
         let ran = place.run(options).expect(2);
         assert!(ran.stderr.contains(advice), "{options}: {ran:?}");
@@ -97,4 +119,26 @@ fn what_is_always_so_may_be_said() {
                    --output-format=json --number_ios 20 --size 1m";
     let json = place.run(options).expect(0).json();
     assert_eq!(json.count("read_ios") + json.count("write_ios"), 20);
+}
+
+#[test]
+fn what_fio_calls_otherwise_means_the_same() {
+    let place = Place::new();
+    fs::create_dir(place.path("folder")).unwrap();
+    let write = "--directory folder --filename f --rw write --size 1m --number_ios 256 --json";
+    let json = place
+        .run(&format!("{write} --end_fsync=1 --buffered=1"))
+        .expect(0)
+        .json();
+    assert!(
+        json.get("file").as_str().unwrap().ends_with("folder/f"),
+        "{json:?}"
+    );
+    assert_eq!(json.get("direct"), false);
+    assert_eq!(fs::metadata(place.path("folder/f")).unwrap().len(), 1 << 20);
+    let mix = "--filename folder/f --rw randrw --number_ios 400 --json --rwmixwrite 0 --invalidate";
+    let json = place.run(mix).expect(0).json();
+    assert_eq!((json.count("read_ios"), json.count("write_ios")), (400, 0));
+    let all = mix.replace("rwmixwrite 0", "rwmixread 0 --rwmixwrite 100");
+    assert_eq!(place.run(&all).expect(0).json().count("read_ios"), 0);
 }

@@ -130,6 +130,29 @@ fn steering_changes_where_completions_run_and_not_what_they_bring() {
 }
 
 #[test]
+fn wake_changes_which_cpu_runs_completions_and_not_what_they_bring() {
+    for engine in engines() {
+        for wake in ["affine", "pull", "stack"] {
+            let options = "--size 4m --rw randrw --verify crc32c --numjobs 2 --number_ios 500 \
+                           --bs 8k --max-split 4 --fsync 50 --steering force";
+            let run = format!("--json {options} --wake {wake} --engine {engine}");
+            let json = Place::new().run(&run).expect(0).json();
+            assert_eq!(json.get("steering/wake"), wake);
+            adds_up(&json);
+            let placed = json.count("steering/placed");
+            if wake == "affine" {
+                assert_eq!(placed, 0, "{json:?}");
+            }
+            assert!(placed <= json.count("steering/wakeups"), "{json:?}");
+        }
+    }
+    let table = Place::new()
+        .run("--size 1m --number_ios 50 --steering force --wake pull")
+        .expect(0);
+    assert!(table.stdout.contains("; pull: "), "{table:?}");
+}
+
+#[test]
 fn a_job_that_polls_does_not_sleep() {
     for engine in engines() {
         let options = "--size 4m --rw randread --verify none --numjobs 2 --number_ios 500 --poll 1";

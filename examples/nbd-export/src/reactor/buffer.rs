@@ -128,13 +128,13 @@ impl Buffer {
         }
     }
 
-    /// Sends what is in a pipe, behind which there is more or not; whether that was all. None if
-    /// this is no pipe.
+    /// Sends what is in a pipe, behind which there is more or not: how much, and whether that was
+    /// all. None if this is no pipe.
     pub(crate) fn send(
         &mut self,
         socket: impl AsFd,
         more: bool,
-    ) -> Option<rustix::io::Result<bool>> {
+    ) -> Option<rustix::io::Result<(usize, bool)>> {
         match &mut self.memory {
             Memory::Pipe(pipe, _) => Some(pipe.send(socket, more)),
             _ => None,

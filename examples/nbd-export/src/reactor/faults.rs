@@ -1,45 +1,75 @@
-//! Operations that are refused on purpose, to try what then happens.
+//! Operations that fail on purpose, to try what then happens.
 
 use std::cell::Cell;
 
+use rustix::io::Errno;
+
 use super::FileOp;
 
-/// Which operations are refused without asking the kernel: each so many-th; 0 is none.
-#[derive(Clone, Copy, Debug, Default)]
+/// Which operations fail without asking the kernel, or move less than they are asked to: each so
+/// many-th; 0 is none.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Faults {
-    /// Reads and writes, for now.
+    /// Only those of this export.
+    export: Option<String>,
+    /// Reads and writes are refused for now.
     again: u32,
+    /// Reads and writes are short.
+    short: u32,
+    read: u32,
+    write: u32,
     flush: u32,
 }
 
 impl std::str::FromStr for Faults {
     type Err = String;
 
-    /// `again=N,flush=N`.
+    /// `again=N,short=N,read=N,write=N,flush=N,export=NAME`.
     fn from_str(text: &str) -> Result<Self, String> {
         let mut faults = Self::default();
         for part in text.split(',').filter(|part| !part.is_empty()) {
-            let number = |text: &str| text.parse().ok().filter(|&n: &u32| n > 0);
-            let refused = || format!("{part:?} is none of again=N, flush=N");
-            match part.split_once('=') {
-                Some(("again", n)) => faults.again = number(n).ok_or_else(refused)?,
-                Some(("flush", n)) => faults.flush = number(n).ok_or_else(refused)?,
+            let refused = || {
+                let known = "again=N, short=N, read=N, write=N, flush=N, export=NAME";
+                format!("{part:?} is none of {known}")
+            };
+            let (name, value) = part.split_once('=').ok_or_else(refused)?;
+            let every = match name {
+                "export" => {
+                    faults.export = Some(value.to_owned());
+                    continue;
+                }
+                "again" => &mut faults.again,
+                "short" => &mut faults.short,
+                "read" => &mut faults.read,
+                "write" => &mut faults.write,
+                "flush" => &mut faults.flush,
                 _ => return Err(refused()),
-            }
+            };
+            let number = value.parse().ok().filter(|&n| n > 0);
+            *every = number.ok_or_else(refused)?;
         }
         Ok(faults)
     }
 }
 
-/// Operations of each kind that were asked for, and which of them are refused.
+/// What is wrong with an operation.
+pub(super) enum Fault {
+    Fails(Errno),
+    /// It moves half of its bytes.
+    IsShort,
+}
+
+/// Operations of each kind that were asked for.
 #[derive(Debug, Default)]
-pub(super) struct Refusal {
+pub(super) struct Injector {
     faults: Faults,
     transfers: Cell<u32>,
+    reads: Cell<u32>,
+    writes: Cell<u32>,
     flushes: Cell<u32>,
 }
 
-impl Refusal {
+impl Injector {
     pub(super) fn new(faults: Faults) -> Self {
         Self {
             faults,
@@ -47,19 +77,33 @@ impl Refusal {
         }
     }
 
-    pub(super) fn of(&self, op: FileOp) -> Option<rustix::io::Errno> {
-        let turn = |count: &Cell<u32>, every: u32| {
-            count.set(count.get().wrapping_add(1));
-            every != 0 && count.get() % every == 0
-        };
+    /// What is wrong with the next operation of an export.
+    pub(super) fn next(&self, op: FileOp, export: &str) -> Option<Fault> {
+        let only = self.faults.export.as_deref();
+        if only.is_some_and(|only| only != export) {
+            return None;
+        }
+        let faults = &self.faults;
+        let turn = |count: u32, every: u32| every != 0 && count % every == 0;
+        let io = |fails: bool| fails.then_some(Fault::Fails(Errno::IO));
         match op {
             FileOp::Read { .. } | FileOp::Write { .. } => {
-                turn(&self.transfers, self.faults.again).then_some(rustix::io::Errno::AGAIN)
+                let all = counted(&self.transfers);
+                let fails = match op {
+                    FileOp::Read { .. } => turn(counted(&self.reads), faults.read),
+                    _ => turn(counted(&self.writes), faults.write),
+                };
+                let again = turn(all, faults.again).then_some(Fault::Fails(Errno::AGAIN));
+                let short = turn(all, faults.short).then_some(Fault::IsShort);
+                again.or(io(fails)).or(short)
             }
-            FileOp::Flush => {
-                turn(&self.flushes, self.faults.flush).then_some(rustix::io::Errno::IO)
-            }
-            FileOp::PunchHole { .. } | FileOp::ZeroRange { .. } => None,
+            FileOp::Flush => io(turn(counted(&self.flushes), faults.flush)),
+            FileOp::PunchHole { .. } | FileOp::ZeroRange { .. } | FileOp::ReadAhead { .. } => None,
         }
     }
+}
+
+fn counted(count: &Cell<u32>) -> u32 {
+    count.set(count.get().wrapping_add(1));
+    count.get()
 }

@@ -5,55 +5,49 @@
 //! waits for it any more; so dropping a task is safe at any moment.
 
 mod arrivals;
+mod bell;
 mod buffer;
 mod faults;
+mod file_op;
 mod pipe;
 mod psync;
+mod put_off;
 mod uring;
 
 use std::cell::{Cell, RefCell};
-use std::fs::File;
 use std::future::Future;
 use std::io;
-use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd as _, RawFd};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::ThreadId;
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt as _;
 use futures_util::future::LocalBoxFuture;
 use futures_util::stream::FuturesUnordered;
-use inflight::workqueue::Workqueue;
-use rustix::event::{EventfdFlags, eventfd};
 use slab::Slab;
 
 pub(crate) use arrivals::Ended;
 #[cfg(test)]
 pub(crate) use arrivals::Inbox;
 use arrivals::{Arrival, Arrivals};
+pub(crate) use bell::Remote;
+use bell::{Bell, Spawn};
 use buffer::Fixed;
 pub(crate) use buffer::{Buffer, PAGE};
 pub(crate) use faults::Faults;
-use faults::Refusal;
+use faults::{Fault, Injector};
+pub(crate) use file_op::FileOp;
 use pipe::Pipes;
 use psync::{Psync, Report};
+use put_off::PutOff;
 use uring::Uring;
 
 use crate::adapter::{Completer, Held};
-
-/// What the kernel is asked to do with a file. Buffers come back with the answer.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum FileOp {
-    Read { offset: u64 },
-    Write { offset: u64 },
-    Flush,
-    PunchHole { offset: u64, len: u64 },
-    ZeroRange { offset: u64, len: u64 },
-}
+use crate::export::Export;
 
 /// How the kernel answered, the buffer, and the tag.
 pub(crate) type Answer = (io::Result<usize>, Buffer, Option<Held>);
@@ -108,69 +102,6 @@ enum Backend {
     Psync(Psync),
 }
 
-/// Wakes the thread.
-#[derive(Debug)]
-pub(crate) struct Bell {
-    fd: OwnedFd,
-    rung: AtomicBool,
-    thread: ThreadId,
-}
-
-impl Bell {
-    /// The calling thread's.
-    fn new() -> io::Result<Self> {
-        Ok(Self {
-            fd: eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?,
-            rung: AtomicBool::new(false),
-            thread: std::thread::current().id(),
-        })
-    }
-
-    fn ring(&self) {
-        // Ordering: AcqRel, pairs with itself and with the swap in `run`: who sets it first writes.
-        let was = self.rung.swap(true, Ordering::AcqRel);
-        if !was && std::thread::current().id() != self.thread {
-            let _ = rustix::io::write(&self.fd, &1_u64.to_ne_bytes());
-        }
-    }
-}
-
-impl Wake for Bell {
-    fn wake(self: Arc<Self>) {
-        self.ring();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        self.ring();
-    }
-}
-
-/// A task for a thread, made there.
-type Spawn = Box<dyn FnOnce(&Rc<Reactor>) -> LocalBoxFuture<'static, ()> + Send>;
-
-/// The way to a reactor from other threads.
-#[derive(Clone)]
-pub(crate) struct Remote {
-    bell: Arc<Bell>,
-    inbox: Arc<Mutex<Vec<Spawn>>>,
-}
-
-impl Remote {
-    pub(crate) fn spawn(
-        &self,
-        task: impl FnOnce(&Rc<Reactor>) -> LocalBoxFuture<'static, ()> + Send + 'static,
-    ) {
-        let mut inbox = self.inbox.lock().unwrap_or_else(PoisonError::into_inner);
-        inbox.push(Box::new(task));
-        drop(inbox);
-        self.bell.ring();
-    }
-
-    pub(crate) fn wake(&self) {
-        self.bell.ring();
-    }
-}
-
 /// One thread's executor.
 pub(crate) struct Reactor {
     ops: RefCell<Slab<Op>>,
@@ -187,11 +118,14 @@ pub(crate) struct Reactor {
     under_way: Cell<usize>,
     /// Tasks for which workers compute something.
     computing: Cell<usize>,
-    refusal: Refusal,
+    injector: Injector,
+    kind: Kind,
+    one_disk: bool,
     /// Operations on files in memory, and how they ended.
     done_at_once: RefCell<Vec<Finished>>,
     completer: Completer,
     arrivals: Arc<Arrivals>,
+    put_off: PutOff,
     /// Who is woken every second or so.
     on_tick: RefCell<Vec<Waker>>,
     ticks: Cell<u64>,
@@ -216,6 +150,9 @@ pub(crate) struct Setup {
     /// Reads and writes through buffers that the ring was told of.
     pub(crate) with_registered: Arc<AtomicU64>,
     pub(crate) completer: Completer,
+    /// Exports lie on several disks. So many operations may block, and are not to keep those of
+    /// other disks from the kernel.
+    pub(crate) may_block: Option<u32>,
 }
 
 /// How long a thread sleeps at most: time limits of connections are looked at this often.
@@ -224,13 +161,8 @@ const TICK: Duration = Duration::from_secs(1);
 const KEPT: usize = 8 << 20;
 
 impl Reactor {
-    /// The calling thread's. `files` is where psync does what blocks.
-    /// `refused` is told why the kernel does not want to know the buffers.
-    pub(crate) fn new(
-        setup: &Setup,
-        files: &Workqueue,
-        refused: impl FnOnce(&io::Error),
-    ) -> io::Result<Rc<Self>> {
+    /// The calling thread's. `refused` is told why the kernel does not want to know the buffers.
+    pub(crate) fn new(setup: &Setup, refused: impl FnOnce(&io::Error)) -> io::Result<Rc<Self>> {
         let bell = Arc::new(Bell::new()?);
         let raw = bell.fd.as_raw_fd();
         let arrivals = Arrivals::new(&bell);
@@ -238,6 +170,9 @@ impl Reactor {
         let backend = match setup.kind {
             Kind::Uring => {
                 let mut uring = Uring::new(raw, setup.with_registered.clone())?;
+                if let Some(operations) = setup.may_block {
+                    uring.let_block(operations);
+                }
                 if setup.registered > 0 {
                     match uring.register(setup.registered, setup.longest) {
                         Ok(registered) => fixed = Some(registered),
@@ -246,7 +181,7 @@ impl Reactor {
                 }
                 Backend::Uring(Box::new(uring))
             }
-            Kind::Psync => Backend::Psync(Psync::new(&bell, files.clone())?),
+            Kind::Psync => Backend::Psync(Psync::new(&bell)?),
         };
         Ok(Rc::new(Self {
             ops: RefCell::default(),
@@ -260,10 +195,13 @@ impl Reactor {
             tasks: Cell::new(0),
             under_way: Cell::new(0),
             computing: Cell::new(0),
-            refusal: Refusal::new(setup.faults),
+            injector: Injector::new(setup.faults.clone()),
+            kind: setup.kind,
+            one_disk: setup.may_block.is_none(),
             done_at_once: RefCell::default(),
             completer: setup.completer.clone(),
             arrivals,
+            put_off: PutOff::default(),
             on_tick: RefCell::default(),
             ticks: Cell::new(0),
         }))
@@ -319,41 +257,61 @@ impl Reactor {
         }
     }
 
-    /// Whether nobody but its own client waits for a write that is done at once: there is one
-    /// client, and no other operation of it is elsewhere.
-    pub(crate) fn writes_at_once(&self) -> bool {
+    /// Whether nobody but its own client waits for what this thread does: there is one client, and
+    /// no other operation of it is elsewhere.
+    pub(crate) fn has_one_client(&self) -> bool {
         self.tasks.get() == 1 && self.under_way.get() == self.done_at_once.borrow().len()
     }
 
-    /// Carries out an operation on a file. One on a file in memory does not block, so it is done at
-    /// once, and so is a [write](Self::writes_at_once) of an only client; its answer comes with
-    /// those of the others, after the tasks that run now.
+    /// Whether a write is done at once: for an only client, without a ring, if the others that come
+    /// to this thread are of the same disk. A ring writes what does not block without help.
+    fn writes_at_once(&self) -> bool {
+        self.one_disk && self.kind == Kind::Psync && self.has_one_client()
+    }
+
+    /// Carries out an operation on a file. Reads and writes of files in memory do not block, so
+    /// they are done at once, and so is a [write](Self::writes_at_once) of an only client; the
+    /// answer comes with those of the others, after the tasks that run now.
     pub(crate) fn file(
         self: &Rc<Self>,
-        file: &Arc<File>,
-        in_memory: bool,
+        export: &Export,
         op: FileOp,
         buffer: Buffer,
         tag: Option<Held>,
     ) -> Running {
-        let is_write = matches!(op, FileOp::Write { .. });
-        let at_once = in_memory || is_write && self.writes_at_once();
+        let Export {
+            file, in_memory, ..
+        } = export;
+        let at_once = match op {
+            FileOp::Write { .. } => *in_memory || self.writes_at_once(),
+            FileOp::Read { .. } | FileOp::Flush => *in_memory,
+            // However long the range is.
+            FileOp::PunchHole { .. } | FileOp::ZeroRange { .. } | FileOp::ReadAhead { .. } => false,
+        };
         let mut ops = self.ops.borrow_mut();
         let key = ops.insert(Op::new(buffer, tag, false));
         self.under_way.set(self.under_way.get() + 1);
         let Op { buffer, tag, .. } = &mut ops[key];
-        let refused = self.refusal.of(op);
-        match &mut *self.backend.borrow_mut() {
-            _ if refused.is_some() => {
-                let result = refused.map_or(0, |errno| -errno.raw_os_error());
+        let mut len = buffer.len();
+        match self.injector.next(op, &export.described.name) {
+            None => {}
+            // What is in a pipe is not looked at, so nothing can be appended.
+            Some(Fault::IsShort) if buffer.is_pipe() => {}
+            Some(Fault::IsShort) => len = len.div_ceil(2),
+            Some(Fault::Fails(errno)) => {
+                let result = -errno.raw_os_error();
                 self.done_at_once.borrow_mut().push((key, result));
+                return self.running(key);
             }
+        }
+        match &mut *self.backend.borrow_mut() {
             _ if at_once => {
                 let passed_on = match op {
                     FileOp::Read { offset } => buffer.fill_from(file, offset),
                     _ => None,
                 };
-                let done = passed_on.unwrap_or_else(|| psync::perform(file, &op, buffer));
+                let done =
+                    passed_on.unwrap_or_else(|| psync::perform(file, &op, &mut buffer[..len]));
                 let result = answer(done);
                 self.done_at_once.borrow_mut().push((key, result));
             }
@@ -361,7 +319,7 @@ impl Reactor {
                 if let Some(tag) = tag {
                     tag.submit_here();
                 }
-                uring.file(file, &op, buffer, key);
+                uring.file(file, &op, &mut buffer[..len], key);
             }
             Backend::Psync(psync) => {
                 let ended = Ended {
@@ -374,9 +332,13 @@ impl Reactor {
                     arrivals: self.arrivals.clone(),
                 };
                 let report = Report::new(ended, tag.take(), &self.completer);
-                psync.file(file.clone(), op, std::mem::take(buffer), report);
+                psync.file(export, op, (std::mem::take(buffer), len), report);
             }
         }
+        self.running(key)
+    }
+
+    fn running(self: &Rc<Self>, key: usize) -> Running {
         Running {
             reactor: self.clone(),
             key: Some(key),
@@ -414,6 +376,11 @@ impl Reactor {
         }
     }
 
+    /// Has a flush of the export that was put off go on when its time has come.
+    pub(crate) fn see_to_flushes(&self, export: &Arc<Export>) {
+        self.put_off.note(export);
+    }
+
     /// Waits until a socket can be read or written.
     pub(crate) fn ready(self: &Rc<Self>, socket: RawFd, ready: Ready) -> Running {
         let key = self
@@ -424,10 +391,7 @@ impl Reactor {
             Backend::Uring(uring) => uring.poll(socket, ready, key),
             Backend::Psync(psync) => psync.poll(socket, ready, key),
         }
-        Running {
-            reactor: self.clone(),
-            key: Some(key),
-        }
+        self.running(key)
     }
 
     /// The ring has said how an operation ended. Where it goes on is for its tag's policy.
@@ -511,13 +475,15 @@ impl Reactor {
             }
             let at_once = std::mem::take(&mut *self.done_at_once.borrow_mut());
             let wait = !self.bell.rung.load(Ordering::Acquire) && at_once.is_empty();
+            let limit = wait.then(|| self.put_off.left().unwrap_or(TICK).min(TICK));
             let mut seen = Vec::new();
             match &mut *self.backend.borrow_mut() {
                 Backend::Uring(uring) => {
-                    uring.wait(wait.then_some(TICK), self.computing.get(), &mut seen)?;
+                    uring.wait(limit, self.computing.get(), &mut seen)?;
                 }
-                Backend::Psync(psync) => psync.wait(wait.then_some(TICK), &mut seen)?,
+                Backend::Psync(psync) => psync.wait(limit, &mut seen)?,
             }
+            self.put_off.go_on();
             for (key, result) in at_once {
                 self.complete(Arrival {
                     key,

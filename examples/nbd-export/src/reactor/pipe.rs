@@ -103,13 +103,17 @@ impl Pipe {
         Ok(self.filled)
     }
 
-    /// Sends what the socket takes; whether that was all. Unless there is more behind it, TCP sends
-    /// the last of it at once.
-    pub(super) fn send(&mut self, socket: impl AsFd, more: bool) -> rustix::io::Result<bool> {
+    /// Sends what the socket takes: how much that was, and whether it was all. Unless there is more
+    /// behind it, TCP sends the last of it at once.
+    pub(super) fn send(
+        &mut self,
+        socket: impl AsFd,
+        more: bool,
+    ) -> rustix::io::Result<(usize, bool)> {
         let mut flags = SpliceFlags::NONBLOCK;
         flags.set(SpliceFlags::MORE, more);
         let moved = splice(&self.from, None, socket, None, self.filled, flags)?;
         self.filled -= moved;
-        Ok(self.filled == 0)
+        Ok((moved, self.filled == 0))
     }
 }

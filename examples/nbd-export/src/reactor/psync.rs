@@ -3,18 +3,20 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
+use std::num::NonZeroU64;
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use inflight::workqueue::{Workqueue, blocking};
+use inflight::workqueue::blocking;
 use rustix::event::{Timespec, epoll};
-use rustix::fs::{FallocateFlags, fallocate};
+use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate};
 
 use super::arrivals::Ended;
 use super::{Bell, Buffer, FileOp, Finished, Ready, answer};
 use crate::adapter::{Completer, Held};
+use crate::export::Export;
 
 /// Event data of the bell.
 const BELL: u64 = u64::MAX;
@@ -22,7 +24,6 @@ const BELL: u64 = u64::MAX;
 pub(super) struct Psync {
     epoll: OwnedFd,
     bell: Arc<Bell>,
-    files: Workqueue,
     /// Sockets that cannot be waited for: let their owners find out by asking.
     at_once: Vec<Finished>,
     /// Sockets that are waited for. One has one entry in the epoll set, for both directions.
@@ -54,28 +55,35 @@ impl Interest {
 }
 
 impl Psync {
-    pub(super) fn new(bell: &Arc<Bell>, files: Workqueue) -> io::Result<Self> {
+    pub(super) fn new(bell: &Arc<Bell>) -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let data = epoll::EventData::new_u64(BELL);
         epoll::add(&epoll, &bell.fd, data, epoll::EventFlags::IN)?;
         Ok(Self {
             epoll,
             bell: bell.clone(),
-            files,
             at_once: Vec::new(),
             sockets: HashMap::new(),
         })
     }
 
-    pub(super) fn file(&self, file: Arc<File>, op: FileOp, mut buffer: Buffer, mut report: Report) {
+    /// An operation on so much of a buffer.
+    pub(super) fn file(
+        &self,
+        export: &Export,
+        op: FileOp,
+        (mut buffer, len): (Buffer, usize),
+        mut report: Report,
+    ) {
+        let file = export.file.clone();
         let work = move || {
             // The whole of it, so that it is dropped here.
             let report = &mut report;
-            let done = blocking(|| perform(&file, &op, &mut buffer));
+            let done = blocking(|| perform(&file, &op, &mut buffer[..len]));
             report.answer(answer(done), buffer);
         };
         // Dropping the handle detaches; the report is made whatever happens.
-        drop(self.files.spawn(work));
+        drop(export.disk.files.0.spawn(work));
     }
 
     pub(super) fn poll(&mut self, socket: RawFd, ready: Ready, key: usize) {
@@ -204,6 +212,10 @@ pub(super) fn perform(file: &File, op: &FileOp, buffer: &mut [u8]) -> io::Result
         FileOp::ZeroRange { offset, len } => {
             let flags = FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE;
             fallocate(file, flags, offset, len)?;
+            Ok(0)
+        }
+        FileOp::ReadAhead { offset, len } => {
+            fadvise(file, offset, NonZeroU64::new(len), Advice::WillNeed)?;
             Ok(0)
         }
     }

@@ -54,6 +54,7 @@ impl Uring {
             opcode::Write::CODE,
             opcode::Fsync::CODE,
             opcode::Fallocate::CODE,
+            opcode::Fadvise::CODE,
             opcode::PollAdd::CODE,
         ];
         if needed.into_iter().all(|code| probe.is_supported(code))
@@ -82,6 +83,17 @@ impl Uring {
         };
         uring.arm_bell();
         Ok(uring)
+    }
+
+    /// Lets so many operations on files block at once. The system's own limit is a few for each
+    /// CPU, and holds for old kernels in any case.
+    pub(super) fn let_block(&self, operations: u32) {
+        let mut limits = [0, 0];
+        let submitter = self.ring.submitter();
+        let known = submitter.register_iowq_max_workers(&mut limits).is_ok();
+        if known && limits[0] < operations {
+            let _ = submitter.register_iowq_max_workers(&mut [operations, 0]);
+        }
     }
 
     /// Makes buffers and tells the kernel of them, which spares it looking for their pages each
@@ -146,6 +158,11 @@ impl Uring {
                 .offset(offset)
                 .mode(ZERO_RANGE | KEEP_SIZE)
                 .build(),
+            FileOp::ReadAhead { offset, len } => {
+                opcode::Fadvise::new(fd, len as libc::off_t, libc::POSIX_FADV_WILLNEED)
+                    .offset(offset)
+                    .build()
+            }
         };
         if self.files.len() <= key {
             self.files.resize(key + 1, None);

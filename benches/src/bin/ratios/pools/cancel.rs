@@ -13,6 +13,8 @@ const MANY: u64 = 10_000;
 const CANCEL_FEW: &str = "cancel, 250 wait";
 const CANCEL_MORE: &str = "cancel, 1,900 wait";
 const CANCEL_MANY: &str = "cancel, 10,000 wait";
+const CANCEL_FEW_APART: &str = "cancel, 250 queues wait";
+const CANCEL_MORE_APART: &str = "cancel, 1,900 queues wait";
 const FLUSH_EACH: &str = "flush each";
 const FLUSH_ALL: &str = "flush the queue";
 
@@ -27,6 +29,12 @@ pub(crate) fn cancel(plan: &Plan) -> (Vec<Cell>, Vec<Row>) {
                 "cancel one of 1,900 / one of 250",
                 CANCEL_MORE,
                 Beside::Own(CANCEL_FEW),
+                alike,
+            ),
+            spec(
+                "cancel the only one of one of 1,900 queues / of 250",
+                CANCEL_MORE_APART,
+                Beside::Own(CANCEL_FEW_APART),
                 alike,
             ),
             spec(
@@ -57,12 +65,14 @@ pub(crate) fn cancel(plan: &Plan) -> (Vec<Cell>, Vec<Row>) {
     let divisor = plan.divisor;
     measure(plan, &load, &wanted, || {
         let mut turns = Vec::new();
-        for (name, works) in [
-            (CANCEL_FEW, FEW),
-            (CANCEL_MORE, MORE),
-            (CANCEL_MANY, MANY / divisor),
+        for (name, works, make) in [
+            (CANCEL_FEW, FEW, Pending::new as fn(u64) -> Pending),
+            (CANCEL_MORE, MORE, Pending::new),
+            (CANCEL_MANY, MANY / divisor, Pending::new),
+            (CANCEL_FEW_APART, FEW, Pending::apart),
+            (CANCEL_MORE_APART, MORE, Pending::apart),
         ] {
-            let pending = Pending::new(works);
+            let pending = make(works);
             // So that each sample takes back about as many.
             let times = (MORE / works).max(1);
             turns.push(Turn::own(name, move || {

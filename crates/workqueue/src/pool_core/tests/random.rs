@@ -4,6 +4,7 @@
 
 use super::*;
 use std::cell::Cell;
+use std::collections::VecDeque;
 
 mod check;
 
@@ -474,7 +475,7 @@ impl<'a> Driver<'a> {
     }
 
     fn unlock(&mut self, now: bool) {
-        for deferred in self.core.take_deferred() {
+        for deferred in self.core.drain_deferred().collect::<Vec<_>>() {
             match deferred {
                 Deferred::Slot(_, id) => self.grants.push(id),
                 Deferred::Flushed(index, over) => {

@@ -52,6 +52,14 @@ impl Driver<'_> {
                 assert!(*flush >= over || !waits, "it is over too early");
             }
         }
+        let on_worklist: Vec<_> = self.core.worklist().collect();
+        let mut sorted = on_worklist.clone();
+        sorted.sort_unstable();
+        let is_listed = |index: &PwqIndex| self.core.pwq(*index).listed;
+        let of_listed: Vec<_> = (0..self.queues.len() as PwqIndex)
+            .filter(is_listed)
+            .collect();
+        assert_eq!(sorted, of_listed, "{on_worklist:?}");
         assert_eq!(self.core.listed(), listed);
         assert_eq!(self.core.has_waiting(), listed > 0);
         assert!(self.core.ready() <= listed && (self.core.ready() > 0) == (listed > 0));

@@ -1,0 +1,118 @@
+//! The segments that come next and those that are not needed any more. Both are dealt with outside
+//! of the log's other locks: a commit that has ended makes the next segment before it is needed,
+//! and removes old ones.
+
+use super::storage::Storage;
+use crate::device::Device;
+use inflight_sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::io;
+
+/// The next segment, and who removes old ones.
+pub(super) struct Segments {
+    storage: Arc<dyn Storage>,
+    size: u64,
+    /// The last of all locks.
+    next: Mutex<Next>,
+    made: Condvar,
+    /// Held by the one who makes and removes. Nothing but `try_lock`, so nobody waits for it.
+    upkeep: Mutex<()>,
+}
+
+struct Next {
+    number: u64,
+    stage: Stage,
+}
+
+enum Stage {
+    /// Nobody has begun to make it.
+    None,
+    Making,
+    Made(Arc<dyn Device>),
+    /// It could not be made. Tried once more when it is needed.
+    Refused,
+}
+
+impl Segments {
+    /// `made`: the next one was made before the log was stopped.
+    pub(super) fn new(
+        storage: Arc<dyn Storage>,
+        size: u64,
+        number: u64,
+        made: Option<Arc<dyn Device>>,
+    ) -> Self {
+        let stage = made.map_or(Stage::None, Stage::Made);
+        Self {
+            storage,
+            size,
+            next: Mutex::new(Next { number, stage }),
+            made: Condvar::new(),
+            upkeep: Mutex::new(()),
+        }
+    }
+
+    /// The next segment and its number. It is zeros, has room for `least` bytes, and was made
+    /// ahead, unless the last one was filled sooner than that.
+    pub(super) fn take(&self, least: u64) -> io::Result<(u64, Arc<dyn Device>)> {
+        let mut next = self.next.lock();
+        while matches!(next.stage, Stage::Making) {
+            self.made.wait(&mut next);
+        }
+        let number = next.number;
+        let made = match std::mem::replace(&mut next.stage, Stage::None) {
+            Stage::Made(segment) if segment.len()? >= least => Some(segment),
+            // Made for shorter records.
+            Stage::Made(_) => {
+                self.storage.remove(number)?;
+                None
+            }
+            _ => None,
+        };
+        let segment = match made {
+            Some(segment) => segment,
+            None => self.storage.create(number, self.size.max(least))?,
+        };
+        next.number += 1;
+        Ok((number, segment))
+    }
+
+    /// The right to remove and to make, unless another one has it.
+    pub(super) fn try_upkeep(&self) -> Option<MutexGuard<'_, ()>> {
+        self.upkeep.try_lock()
+    }
+
+    /// Makes the next segment if it is not made yet.
+    pub(super) fn make_next(&self) {
+        let number = {
+            let mut next = self.next.lock();
+            if !matches!(next.stage, Stage::None) {
+                return;
+            }
+            next.stage = Stage::Making;
+            next.number
+        };
+        let mut made = Making {
+            segments: self,
+            made: None,
+        };
+        made.made = self.storage.create(number, self.size).ok();
+    }
+
+    /// Removes a segment. It does not come back.
+    pub(super) fn remove(&self, number: u64) -> io::Result<()> {
+        self.storage.remove(number)
+    }
+}
+
+/// Who makes the next segment says how it went, however that ends.
+struct Making<'a> {
+    segments: &'a Segments,
+    made: Option<Arc<dyn Device>>,
+}
+
+impl Drop for Making<'_> {
+    fn drop(&mut self) {
+        let stage = self.made.take().map_or(Stage::Refused, Stage::Made);
+        self.segments.next.lock().stage = stage;
+        self.segments.made.notify_all();
+    }
+}

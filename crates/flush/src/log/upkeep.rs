@@ -1,0 +1,53 @@
+//! What is done for the segments by a commit that has ended, while others go on.
+
+use super::{Inner, State};
+use inflight_sync::atomic::Ordering;
+
+/// What is to be done.
+enum Upkeep {
+    MakeNext,
+    Remove(u64),
+}
+
+impl State {
+    /// There is something to do.
+    pub(super) fn note_upkeep(&self, inner: &Inner) {
+        // Relaxed is enough: it is written under the lock, so the last one is right; who reads an
+        // old word leaves it to the next.
+        inner.upkeep_due.store(true, Ordering::Relaxed);
+    }
+
+    fn next_upkeep(&mut self, inner: &Inner) -> Option<Upkeep> {
+        if std::mem::take(&mut self.wants_next) {
+            return Some(Upkeep::MakeNext);
+        }
+        let oldest = self.obsolete_segment().map(Upkeep::Remove);
+        if oldest.is_none() {
+            inner.upkeep_due.store(false, Ordering::Relaxed);
+        }
+        oldest
+    }
+}
+
+impl Inner {
+    /// Makes the next segment and removes old ones, unless another one is at it. What that one does
+    /// not see any more the next commit does.
+    pub(super) fn upkeep(&self) {
+        if !self.upkeep_due.load(Ordering::Relaxed) {
+            return;
+        }
+        let Some(_turn) = self.segments.try_upkeep() else {
+            return;
+        };
+        loop {
+            let next = self.state.lock().next_upkeep(self);
+            match next {
+                None => return,
+                Some(Upkeep::MakeNext) => self.segments.make_next(),
+                // The oldest first: what is left has no hole. One that stays is tried again.
+                Some(Upkeep::Remove(oldest)) if self.segments.remove(oldest).is_err() => return,
+                Some(Upkeep::Remove(_)) => drop(self.state.lock().segments.pop_front()),
+            }
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! Who shares a flush of the log with whom, on real threads.
+#![cfg(not(any(loom, shuttle)))]
+
+use inflight_flush::log::{Durability, GroupMode, Log, LogOptions, Lsn, MemoryStorage, Storage};
+use inflight_flush::{Device, Flusher, Power};
+use inflight_sync::atomic::{AtomicU64, Ordering};
+use inflight_sync::time::Clock;
+use inflight_sync::{Arc, Condvar, Mutex, thread};
+use std::fmt;
+use std::io;
+use std::time::Duration;
+
+const MS: Duration = Duration::from_millis(1);
+
+/// Asks the test in each flush.
+type Hook = Arc<dyn Fn() + Send + Sync>;
+
+struct Hooked(MemoryStorage, Hook);
+
+impl fmt::Debug for Hooked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+struct Segment(Arc<dyn Device>, Hook);
+
+impl Flusher for Segment {
+    fn flush(&self) -> io::Result<()> {
+        (self.1)();
+        self.0.flush()
+    }
+}
+
+impl Device for Segment {
+    fn len(&self) -> io::Result<u64> {
+        self.0.len()
+    }
+
+    fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+        self.0.read_at(bytes, offset)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.0.write_at(bytes, offset)
+    }
+}
+
+impl Storage for Hooked {
+    fn segments(&self) -> io::Result<Vec<u64>> {
+        self.0.segments()
+    }
+
+    fn create(&self, number: u64, len: u64) -> io::Result<Arc<dyn Device>> {
+        let segment = self.0.create(number, len)?;
+        Ok(Arc::new(Segment(segment, self.1.clone())))
+    }
+
+    fn open(&self, number: u64) -> io::Result<Arc<dyn Device>> {
+        self.0.open(number)
+    }
+
+    fn remove(&self, number: u64) -> io::Result<()> {
+        self.0.remove(number)
+    }
+}
+
+fn storage() -> MemoryStorage {
+    MemoryStorage::new(&Power::new())
+}
+
+fn append_and_commit(log: &Log, record: &[u8]) -> Lsn {
+    let lsn = log.append_blocking(record).unwrap();
+    log.commit_blocking(lsn, Durability::Flushed).unwrap();
+    assert!(log.durable() >= lsn);
+    lsn
+}
+
+fn wait_until(condition: impl Fn() -> bool) {
+    while !condition() {
+        thread::yield_now();
+    }
+}
+
+const COMMITTERS: u64 = 8;
+const COMMITS: u64 = 50;
+
+/// Eight committers; each record is found once after a loss of power.
+fn eight_commit(log: &Log, storage: &MemoryStorage, done: &Arc<AtomicU64>) {
+    let threads: Vec<_> = (0..COMMITTERS as u8)
+        .map(|id| {
+            let (log, done) = (log.clone(), done.clone());
+            thread::spawn(move || {
+                for n in 0..COMMITS as u8 {
+                    append_and_commit(&log, &[id, n]);
+                }
+                done.fetch_add(1, Ordering::Relaxed);
+            })
+        })
+        .collect();
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    let restarted = storage.restart(&Power::new(), 5);
+    let (_, found) = LogOptions::new().open(restarted).unwrap();
+    let mut payloads: Vec<_> = found.records.into_iter().map(|r| r.payload).collect();
+    payloads.sort();
+    payloads.dedup();
+    assert_eq!(payloads.len() as u64, COMMITTERS * COMMITS);
+}
+
+#[test]
+fn eight_committers_lose_nothing() {
+    for mode in [GroupMode::Off, GroupMode::Leader, GroupMode::Auto] {
+        let storage = storage().with_flush_time(MS / 5);
+        let options = LogOptions::new().group_mode(mode);
+        let (log, _) = options.open(storage.clone()).unwrap();
+        let before = storage.flushes();
+        eight_commit(&log, &storage, &Arc::default());
+        let flushes = storage.flushes() - before;
+        assert!(flushes <= COMMITTERS * COMMITS, "{mode:?}: {flushes}");
+        let counters = log.counters();
+        assert_eq!(counters.flushes + counters.flushes_alone, flushes);
+    }
+}
+
+/// A flush takes so long that all who can come have come, as one of 1 ms does: fewer than 0.35
+/// flushes for each commit.
+#[test]
+fn eight_committers_share_long_flushes() {
+    let storage = storage();
+    let log: Arc<Mutex<Option<Log>>> = Arc::default();
+    let done: Arc<AtomicU64> = Arc::default();
+    let hook = {
+        let (log, done) = (log.clone(), done.clone());
+        let served_before = AtomicU64::new(0);
+        Arc::new(move || {
+            let Some(log) = &*log.lock() else { return };
+            // All who are not done wait: for this flush, or for the next one.
+            let before = served_before.swap(log.counters().grouped, Ordering::Relaxed);
+            wait_until(|| {
+                let still_at_it = COMMITTERS - done.load(Ordering::Relaxed);
+                log.counters().commits - before >= still_at_it
+            });
+        })
+    };
+    let options = LogOptions::new().group_mode(GroupMode::Leader);
+    let opened = options.open(Hooked(storage.clone(), hook)).unwrap();
+    *log.lock() = Some(opened.0.clone());
+    eight_commit(&opened.0, &storage, &done);
+    let counters = log.lock().take().unwrap().counters();
+    let commits = COMMITTERS * COMMITS;
+    assert!(counters.flushes * 100 < commits * 35, "{counters:?}");
+    // A commit that finds its record flushed belongs to no group.
+    assert!(counters.grouped <= commits, "{counters:?}");
+    assert_eq!(counters.group_sizes.iter().sum::<u64>(), counters.flushes);
+}
+
+/// Where a flush takes no time nobody waits for a leader.
+#[test]
+fn auto_does_not_group_where_flushes_are_cheap() {
+    let storage = storage();
+    let options = LogOptions::new().clock(&Clock::manual()); // stands still
+    let (log, _) = options.open(storage.clone()).unwrap();
+    eight_commit(&log, &storage, &Arc::default());
+    let counters = log.counters();
+    assert_eq!((counters.leaders, counters.grouped), (0, 0));
+    assert!(counters.flushes_alone > 0 && counters.flushes == 0);
+}
+
+/// A log whose flushes take 1 ms of its own clock, and wait at a gate if it is shut.
+struct Delayed {
+    log: Log,
+    clock: Clock,
+    flushes: Arc<AtomicU64>,
+    gate: Arc<(Mutex<bool>, Condvar)>,
+}
+
+impl Delayed {
+    fn new(min_siblings: usize) -> Self {
+        let clock = Clock::manual();
+        let flushes: Arc<AtomicU64> = Arc::default();
+        let gate: Arc<(Mutex<bool>, Condvar)> = Arc::default();
+        let hook = {
+            let (clock, flushes, gate) = (clock.clone(), flushes.clone(), gate.clone());
+            Arc::new(move || {
+                flushes.fetch_add(1, Ordering::Relaxed);
+                let mut shut = gate.0.lock();
+                while *shut {
+                    gate.1.wait(&mut shut);
+                }
+                clock.advance(MS);
+            })
+        };
+        let options = LogOptions::new()
+            .group_mode(GroupMode::Leader)
+            .max_delay(5 * MS)
+            .min_siblings(min_siblings)
+            .clock(&clock);
+        let (log, _) = options.open(Hooked(storage(), hook)).unwrap();
+        append_and_commit(&log, b"it learns what a flush takes");
+        Self {
+            log,
+            clock,
+            flushes,
+            gate,
+        }
+    }
+
+    fn shut(&self, shut: bool) {
+        *self.gate.0.lock() = shut;
+        self.gate.1.notify_all();
+    }
+
+    fn flushes(&self) -> u64 {
+        self.flushes.load(Ordering::Relaxed)
+    }
+
+    /// One more commits, and waits in the group.
+    fn commits(&self) -> thread::JoinHandle<Lsn> {
+        let before = self.log.counters().commits;
+        let log = self.log.clone();
+        let thread = thread::spawn(move || append_and_commit(&log, b"record"));
+        wait_until(|| self.log.counters().commits > before);
+        thread
+    }
+}
+
+#[test]
+fn a_leader_waits_for_others_if_it_was_told_to() {
+    let delayed = Delayed::new(1);
+    let before = delayed.flushes();
+    delayed.shut(true);
+    // Nobody else is at it, so it does not wait.
+    let first = delayed.commits();
+    wait_until(|| delayed.flushes() == before + 1);
+    let mut others = vec![delayed.commits(), delayed.commits()];
+    delayed.shut(false);
+    first.join().unwrap();
+    // One of the two leads, and waits.
+    wait_until(|| delayed.clock.sleepers() == 1);
+    others.push(delayed.commits());
+    assert_eq!(delayed.flushes(), before + 1);
+    delayed.clock.advance(MS / 2);
+    for other in others {
+        other.join().unwrap();
+    }
+    let counters = delayed.log.counters();
+    assert_eq!((delayed.flushes(), counters.delays), (before + 2, 1));
+    assert_eq!(counters.max_group, 3, "the late one, too");
+}
+
+#[test]
+fn a_leader_does_not_wait_for_fewer_others_than_it_was_told() {
+    let delayed = Delayed::new(3);
+    let before = delayed.flushes();
+    delayed.shut(true);
+    let first = delayed.commits();
+    wait_until(|| delayed.flushes() == before + 1);
+    let others = [delayed.commits(), delayed.commits()];
+    delayed.shut(false);
+    // The clock stands still: a leader that waited would wait for ever.
+    first.join().unwrap();
+    for other in others {
+        other.join().unwrap();
+    }
+    assert_eq!(delayed.log.counters().delays, 0);
+}
+
+/// A commit does not write for others without an end: three records of 516 bytes here.
+#[test]
+fn a_group_has_so_many_bytes() {
+    let options = LogOptions::new()
+        .buffer_size(1 << 10)
+        .max_group(2 << 10)
+        .group_mode(GroupMode::Leader);
+    let (log, _) = options.open(storage()).unwrap();
+    let ends: Vec<Lsn> = (0..10)
+        .map(|_| log.try_append(&[1; 500]).unwrap())
+        .collect();
+    log.commit_blocking(ends[0], Durability::Flushed).unwrap();
+    assert!(log.durable() >= ends[0] && log.durable() < ends[3]);
+    log.commit_blocking(ends[9], Durability::Flushed).unwrap();
+    assert_eq!(log.durable(), ends[9]);
+    assert_eq!(log.counters().flushes, 2, "no flush that nobody waits for");
+}

@@ -1,0 +1,356 @@
+//! When a log makes segments and when it removes them, and what that costs its users.
+#![cfg(not(any(loom, shuttle)))]
+
+use inflight_flush::log::{
+    DirStorage, Durability, GroupMode, Log, LogError, LogOptions, Lsn, MemoryStorage, Storage,
+};
+use inflight_flush::{Device, FlushDomain, Power};
+use inflight_sync::atomic::{AtomicUsize, Ordering};
+use inflight_sync::{Arc, Condvar, Mutex, thread};
+use std::fmt;
+use std::io;
+
+type Hook = Box<dyn Fn(u64) -> io::Result<()> + Send + Sync>;
+
+/// A storage that asks the test before it makes or removes a segment.
+struct Hooked {
+    storage: MemoryStorage,
+    create: Hook,
+    remove: Hook,
+}
+
+impl fmt::Debug for Hooked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.storage.fmt(f)
+    }
+}
+
+impl Storage for Hooked {
+    fn segments(&self) -> io::Result<Vec<u64>> {
+        self.storage.segments()
+    }
+
+    fn create(&self, number: u64, len: u64) -> io::Result<Arc<dyn Device>> {
+        (self.create)(number)?;
+        self.storage.create(number, len)
+    }
+
+    fn open(&self, number: u64) -> io::Result<Arc<dyn Device>> {
+        self.storage.open(number)
+    }
+
+    fn remove(&self, number: u64) -> io::Result<()> {
+        (self.remove)(number)?;
+        self.storage.remove(number)
+    }
+}
+
+fn storage() -> MemoryStorage {
+    MemoryStorage::new(&Power::new())
+}
+
+fn small() -> LogOptions {
+    LogOptions::new().segment_size(8 << 10).buffer_size(1 << 10)
+}
+
+fn hooked(
+    storage: &MemoryStorage,
+    create: impl Fn(u64) -> io::Result<()> + Send + Sync + 'static,
+    remove: impl Fn(u64) -> io::Result<()> + Send + Sync + 'static,
+) -> Log {
+    let hooked = Hooked {
+        storage: storage.clone(),
+        create: Box::new(create),
+        remove: Box::new(remove),
+    };
+    small().open(hooked).unwrap().0
+}
+
+fn append_and_commit(log: &Log, record: &[u8]) -> Result<Lsn, LogError> {
+    let lsn = log.append_blocking(record)?;
+    log.commit_blocking(lsn, Durability::Flushed)?;
+    Ok(lsn)
+}
+
+/// Commits until so many segments were begun.
+fn fill(log: &Log, segments: usize) -> Lsn {
+    let mut lsn = Lsn::default();
+    while log.segments() < segments {
+        lsn = append_and_commit(log, &[1; 500]).unwrap();
+    }
+    lsn
+}
+
+#[test]
+fn a_change_of_segment_costs_one_flush_and_none_if_all_is_durable() {
+    for mode in [GroupMode::Off, GroupMode::Leader, GroupMode::Auto] {
+        let storage = storage();
+        let (log, _) = small().group_mode(mode).open(storage.clone()).unwrap();
+        let before = storage.flushes();
+        for _ in 0..100 {
+            append_and_commit(&log, &[1; 500]).unwrap();
+        }
+        assert!(log.segments() >= 6);
+        assert_eq!(storage.flushes() - before, 100, "{mode:?}: one each");
+
+        let (before, segments) = (storage.flushes(), log.segments());
+        let mut checkpoint = log.checkpoint();
+        for _ in 0..100 {
+            checkpoint.append_blocking(&[1; 500]).unwrap();
+        }
+        checkpoint.commit_blocking().unwrap();
+        let filled = (log.segments() - segments) as u64;
+        assert!(filled >= 6, "{filled}");
+        let flushes = storage.flushes() - before;
+        assert!(
+            flushes <= 2 + filled,
+            "{mode:?}: {flushes}, {filled} segments"
+        );
+        let counters = log.counters();
+        let of_full = counters.flushes_of_full_segments;
+        assert_eq!(flushes, 2 + of_full, "{mode:?}: {counters:?}");
+    }
+}
+
+/// Stops who comes, until the test lets it go.
+#[derive(Clone, Default)]
+struct Gate(Arc<(Mutex<(bool, bool)>, Condvar)>);
+
+impl Gate {
+    fn pass(&self) {
+        let (state, changed) = &*self.0;
+        let mut state = state.lock();
+        state.0 = true;
+        changed.notify_all();
+        while !state.1 {
+            changed.wait(&mut state);
+        }
+    }
+
+    fn wait_for_somebody(&self) {
+        let (state, changed) = &*self.0;
+        let mut state = state.lock();
+        while !state.0 {
+            changed.wait(&mut state);
+        }
+    }
+
+    fn open(&self) {
+        self.0.0.lock().1 = true;
+        self.0.1.notify_all();
+    }
+}
+
+/// One commit makes the next segment; the others go on, to the end of the one that is written, and
+/// wait there.
+#[test]
+fn commits_go_on_while_the_next_segment_is_made() {
+    for mode in [GroupMode::Off, GroupMode::Leader, GroupMode::Auto] {
+        let storage = storage();
+        let gate = Gate::default();
+        let at_gate = gate.clone();
+        let create = move |number| {
+            if number == 1 {
+                at_gate.pass();
+            }
+            Ok(())
+        };
+        let hooked = Hooked {
+            storage: storage.clone(),
+            create: Box::new(create),
+            remove: Box::new(|_| Ok(())),
+        };
+        let (log, _) = small().group_mode(mode).open(hooked).unwrap();
+        let maker = thread::spawn({
+            let log = log.clone();
+            move || fill(&log, 2)
+        });
+        gate.wait_for_somebody();
+        for _ in 0..4 {
+            append_and_commit(&log, &[2; 500]).unwrap();
+        }
+        assert_eq!(log.segments(), 1, "there is room for four more");
+        let other = thread::spawn({
+            let log = log.clone();
+            move || fill(&log, 3)
+        });
+        gate.open();
+        let (first, second) = (maker.join().unwrap(), other.join().unwrap());
+        let (_, found) = LogOptions::new()
+            .open(storage.restart(&Power::new(), 1))
+            .unwrap();
+        assert!(found.end >= first.max(second));
+        assert!(found.records.len() > 16);
+    }
+}
+
+#[test]
+fn a_disk_that_is_full_fails_the_log_only_when_the_segment_is_needed() {
+    let storage = storage();
+    let failing = Arc::new(AtomicUsize::new(usize::MAX));
+    let tried = Arc::new(AtomicUsize::new(0));
+    let create = {
+        let (failing, tried) = (failing.clone(), tried.clone());
+        move |number| {
+            tried.fetch_add(1, Ordering::Relaxed);
+            if number == 0 || number as usize >= failing.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            Err(io::ErrorKind::StorageFull.into())
+        }
+    };
+    let log = hooked(&storage, create, |_| Ok(()));
+    for _ in 0..13 {
+        append_and_commit(&log, &[1; 500]).unwrap();
+    }
+    // Not with each commit again: that would fill the disk with zeros each time.
+    assert_eq!(tried.load(Ordering::Relaxed), 2, "the first, and one try");
+    assert!(!log.is_poisoned() && log.segments() == 1);
+    // There is room again when it is needed.
+    failing.store(0, Ordering::Relaxed);
+    fill(&log, 2);
+    failing.store(usize::MAX, Ordering::Relaxed);
+    let mut durable = Lsn::default();
+    let failed = loop {
+        match append_and_commit(&log, &[1; 500]) {
+            Ok(lsn) => durable = lsn,
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(failed, LogError::Poisoned(_)), "{failed}");
+    let (_, found) = LogOptions::new()
+        .open(storage.restart(&Power::new(), 1))
+        .unwrap();
+    assert!(found.end >= durable);
+}
+
+/// Others who share the domain are never beside such a flush, and hear of its failure.
+#[test]
+fn a_full_segment_is_flushed_through_the_domain() {
+    let storage = storage();
+    let shared = FlushDomain::builder().build();
+    let options = small().log_domain(&shared);
+    let (log, _) = options.open(storage.clone()).unwrap();
+    let buffered = || {
+        let lsn = log.append_blocking(&[1; 500])?;
+        log.commit_blocking(lsn, Durability::Buffered)
+    };
+    while log.segments() < 3 {
+        buffered().unwrap();
+    }
+    assert_eq!(log.counters().flushes_of_full_segments, 2);
+    assert_eq!(shared.counters().issued, 2);
+    storage.devices()[2].fail_flushes(1);
+    let failed = loop {
+        if let Err(error) = buffered() {
+            break error;
+        }
+    };
+    assert!(matches!(failed, LogError::Poisoned(_)), "{failed}");
+    assert_eq!(shared.failed_flushes(), 1);
+}
+
+/// If recovery began behind a segment that was removed, and did not know the tail, it would begin
+/// in the midst of a checkpoint.
+#[test]
+fn a_segment_stays_until_the_tail_behind_it_is_durable() {
+    let storage = storage();
+    let log = hooked(&storage, |_| Ok(()), |_| Ok(()));
+    let lsn = fill(&log, 3);
+    log.set_tail(lsn);
+    for _ in 0..2 {
+        let lsn = log.append_blocking(b"buffered").unwrap();
+        log.commit_blocking(lsn, Durability::Buffered).unwrap();
+        assert_eq!(log.segments(), 3);
+    }
+    append_and_commit(&log, b"flushed").unwrap();
+    assert_eq!(log.segments(), 1);
+}
+
+/// The frame with the tail is the first of the next segment, and nobody has flushed that.
+#[test]
+fn a_tail_that_no_durable_frame_bears_removes_nothing() {
+    let storage = storage();
+    let log = hooked(&storage, |_| Ok(()), |_| Ok(()));
+    fill(&log, 2);
+    let mut in_a_segment = 0;
+    while log.segments() < 3 {
+        append_and_commit(&log, &[1; 500]).unwrap();
+        in_a_segment += 1;
+    }
+    // One is in the third segment already, and one more is not to be durable.
+    for _ in 0..in_a_segment - 2 {
+        append_and_commit(&log, &[1; 500]).unwrap();
+    }
+    let last = log.append_blocking(&[1; 500]).unwrap();
+    log.commit_blocking(last, Durability::Buffered).unwrap();
+    assert_eq!(log.segments(), 3, "the third is full");
+    log.set_tail(last);
+    let next = log.append_blocking(&[1; 500]).unwrap();
+    log.commit_blocking(next, Durability::Buffered).unwrap();
+    assert_eq!(log.segments(), 4);
+    append_and_commit(&log, b"flushed").unwrap();
+    assert_eq!(log.segments(), 1, "that of what came last");
+}
+
+#[test]
+fn a_segment_that_could_not_be_removed_is_removed_later() {
+    let storage = storage();
+    let failures = Arc::new(AtomicUsize::new(2));
+    let remove = move |_| match failures.load(Ordering::Relaxed) {
+        0 => Ok(()),
+        left => {
+            failures.store(left - 1, Ordering::Relaxed);
+            Err(io::ErrorKind::Other.into())
+        }
+    };
+    let log = hooked(&storage, |_| Ok(()), remove);
+    let lsn = fill(&log, 4);
+    log.set_tail(lsn);
+    let segments: Vec<usize> = (0..3)
+        .map(|_| {
+            append_and_commit(&log, b"x").unwrap();
+            log.segments()
+        })
+        .collect();
+    assert_eq!(segments, [4, 4, 1]);
+}
+
+/// The name may be gone and the folder not flushed: then it is removed once more.
+#[test]
+fn a_file_is_removed_twice() {
+    let folder = tempfile::tempdir().unwrap();
+    let storage = DirStorage::new(folder.path()).unwrap();
+    storage.create(3, 4096).unwrap();
+    storage.remove(3).unwrap();
+    storage.remove(3).unwrap();
+    assert!(storage.segments().unwrap().is_empty());
+}
+
+/// What was made ahead is used by the next life, whether the log ends well or not.
+#[test]
+fn a_segment_that_was_made_ahead_is_used_after_a_restart() {
+    let storage = storage();
+    let created = Arc::new(AtomicUsize::new(0));
+    let count = |storage: &MemoryStorage| {
+        let created = created.clone();
+        let create = move |_| {
+            created.fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        };
+        hooked(storage, create, |_| Ok(()))
+    };
+    let log = count(&storage);
+    while storage.segments().unwrap().len() < 2 {
+        append_and_commit(&log, &[1; 500]).unwrap();
+    }
+    assert_eq!((log.segments(), created.load(Ordering::Relaxed)), (1, 2));
+    drop(log);
+    for seed in 0..4 {
+        let storage = storage.restart(&Power::new(), seed);
+        let log = count(&storage);
+        fill(&log, 2);
+        assert_eq!(created.load(Ordering::Relaxed), 2);
+        assert_eq!(storage.segments().unwrap(), [0, 1]);
+    }
+}

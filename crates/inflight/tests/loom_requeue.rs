@@ -1,0 +1,108 @@
+//! Models of requests that are sent again: handed in by two at once, beside the work that sends
+//! them, and a system that ends.
+//!
+//! | what is weakened | model that fails |
+//! |---|---|
+//! | the work is armed after the lock is let go | `two_hand_in_beside_the_work` |
+//! | what the queue refuses stays in the list | `the_system_ends_beside_one_who_hands_in` |
+#![cfg(loom)]
+
+use inflight::Requeue;
+use inflight::prelude::*;
+use inflight::sync::atomic::{AtomicUsize, Ordering};
+use inflight::sync::model::{Bound, check};
+use inflight::sync::time::Clock;
+use inflight::sync::wait::Event;
+use inflight::sync::{Arc, thread};
+use inflight::topology::Topology;
+use std::time::Duration;
+
+const ONE: Bound = Bound {
+    quick: Some(1),
+    deep: Some(2),
+};
+const THREE: Bound = Bound {
+    quick: Some(3),
+    deep: None,
+};
+const MS: Duration = Duration::from_millis(1);
+
+struct Setup {
+    system: WorkqueueSystem,
+    requeue: Requeue<usize>,
+    set: TagSet<usize>,
+    /// A bit for each request that was sent.
+    sent: Arc<(AtomicUsize, Event)>,
+}
+
+fn setup() -> Setup {
+    let clock = Clock::manual();
+    let topology = Topology::synthetic("core:1").unwrap();
+    let system = WorkqueueSystem::builder()
+        .topology(topology)
+        .clock(clock.clone())
+        .idle_timeout(Duration::MAX)
+        .build()
+        .unwrap();
+    let queue = system.workqueue("model").bound().build().unwrap();
+    let set = TagSet::builder().depth(2).build(|_, _| 0).unwrap();
+    let sent = Arc::new((AtomicUsize::new(0), Event::new()));
+    let requeue = Requeue::with_clock(&queue, &clock, {
+        let sent = sent.clone();
+        move |tag: Tag<usize>| {
+            let before = sent.0.fetch_or(*tag, Ordering::AcqRel);
+            sent.1.notify_all();
+            assert_eq!(before & *tag, 0, "sent twice");
+        }
+    });
+    Setup {
+        system,
+        requeue,
+        set,
+        sent,
+    }
+}
+
+fn tag(set: &TagSet<usize>, bit: usize) -> Tag<usize> {
+    let mut tag = set.add_tenant("disk").unwrap().try_alloc().unwrap();
+    *tag = bit;
+    tag
+}
+
+/// One hands in a request for later and another one a request for now, while the work may be
+/// at it. Now is now: the clock stands. The other one is sent with the last handle.
+#[test]
+fn two_hand_in_beside_the_work() {
+    check("two_hand_in_beside_the_work", ONE, || {
+        let setup = setup();
+        let (now, later) = (tag(&setup.set, 1), tag(&setup.set, 2));
+        let other = thread::spawn({
+            let requeue = setup.requeue.clone();
+            move || requeue.requeue(now, Duration::ZERO)
+        });
+        setup.requeue.requeue(later, MS);
+        other.join().unwrap();
+        let (bits, event) = &*setup.sent;
+        event.wait_while(|| bits.load(Ordering::Acquire) != 1);
+        drop(setup.system);
+        drop(setup.requeue);
+        assert_eq!(bits.load(Ordering::Acquire), 3);
+    });
+}
+
+/// The system ends while one hands in: the request is sent by the work, or by who handed it
+/// in.
+#[test]
+fn the_system_ends_beside_one_who_hands_in() {
+    check("the_system_ends_beside_one_who_hands_in", THREE, || {
+        let setup = setup();
+        let now = tag(&setup.set, 1);
+        let other = thread::spawn({
+            let requeue = setup.requeue.clone();
+            move || requeue.requeue(now, Duration::ZERO)
+        });
+        drop(setup.system);
+        other.join().unwrap();
+        assert_eq!(setup.sent.0.load(Ordering::Acquire), 1);
+    });
+}

@@ -1,0 +1,196 @@
+//! Memory for the data of requests: how much the clients of one disk have, all together.
+//!
+//! Each client has a little of its own, so that short requests never wait for others'. What goes
+//! beyond comes from what all share, in the order in which they ask.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+
+use anyhow::{Context as _, Result};
+use inflight::sbitmap::{Fairness, SbitmapQueue};
+
+/// What each client has of its own.
+const OWN: usize = 256 << 10;
+/// What is shared is counted in these.
+const UNIT: usize = 256 << 10;
+
+/// What the clients of one disk share.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    units: SbitmapQueue,
+    /// Clients that wait for some.
+    waiting: AtomicUsize,
+}
+
+impl Memory {
+    pub(crate) fn new(bytes: usize) -> Result<Arc<Self>> {
+        let units = SbitmapQueue::builder(bytes / UNIT).fairness(Fairness::fifo());
+        Ok(Arc::new(Self {
+            units: units.build().context("--memory")?,
+            waiting: AtomicUsize::new(0),
+        }))
+    }
+
+    /// Counts who waits, while it does.
+    async fn take(self: Arc<Self>, units: usize) -> Vec<usize> {
+        struct One<'a>(&'a AtomicUsize);
+        impl Drop for One<'_> {
+            fn drop(&mut self) {
+                self.0.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let _one = One(&self.waiting);
+        // It is never closed, and nobody asks for more than there is.
+        self.units.get_many(units).await.unwrap_or_default()
+    }
+}
+
+type Asking = Pin<Box<dyn Future<Output = Vec<usize>>>>;
+
+/// One client's part of it.
+pub(crate) struct Share {
+    memory: Arc<Memory>,
+    /// Bytes that its requests need.
+    used: usize,
+    /// Units that it has, enough for what goes beyond its own.
+    held: Vec<usize>,
+    /// More are on the way: so many, and for so many bytes.
+    asking: Option<(Asking, usize)>,
+}
+
+impl Share {
+    pub(crate) const fn new(memory: Arc<Memory>) -> Self {
+        Self {
+            memory,
+            used: 0,
+            held: Vec::new(),
+            asking: None,
+        }
+    }
+
+    pub(crate) const fn used(&self) -> usize {
+        self.used
+    }
+
+    /// Takes memory for so many bytes. Pending if it is not there: the task is woken when it is,
+    /// or has to ask again when it has given some back.
+    pub(crate) fn poll_take(&mut self, bytes: usize, cx: &mut Context<'_>) -> Poll<()> {
+        let units = beyond_own(self.used + bytes);
+        if units > self.memory.units.depth() {
+            // Its own requests have to end first. One alone always fits.
+            return Poll::Pending;
+        }
+        let missing = units.saturating_sub(self.held.len());
+        if missing == 0 {
+            self.asking = None;
+        } else {
+            if self
+                .asking
+                .as_ref()
+                .is_none_or(|(_, asked)| *asked != missing)
+            {
+                let memory = self.memory.clone();
+                self.asking = Some((Box::pin(memory.take(missing)), missing));
+            }
+            if let Some((asking, _)) = &mut self.asking {
+                let Poll::Ready(units) = asking.as_mut().poll(cx) else {
+                    return Poll::Pending;
+                };
+                self.held.extend(units);
+                self.asking = None;
+            }
+        }
+        self.used += bytes;
+        Poll::Ready(())
+    }
+
+    /// Gives back the memory of so many bytes.
+    pub(crate) fn give_back(&mut self, bytes: usize) {
+        self.used = self.used.saturating_sub(bytes);
+        let needed = beyond_own(self.used);
+        // What is needed again at once is kept.
+        if self.asking.is_none() && self.held.len() > needed {
+            self.put(needed);
+        }
+    }
+
+    /// Whether others wait for what this client has.
+    pub(crate) fn is_wanted(&self) -> bool {
+        let own = usize::from(self.asking.is_some());
+        !self.held.is_empty() && self.memory.waiting.load(Ordering::Relaxed) > own
+    }
+
+    fn put(&mut self, keep: usize) {
+        let surplus = self.held.split_off(keep);
+        let put = self.memory.units.put_batch(&surplus);
+        debug_assert!(put.is_ok(), "what is held was taken");
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.asking = None;
+        self.put(0);
+    }
+}
+
+/// How many units hold what is more than a client has of its own.
+const fn beyond_own(bytes: usize) -> usize {
+    bytes.saturating_sub(OWN).div_ceil(UNIT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::task::Waker;
+
+    fn take(share: &mut Share, bytes: usize) -> bool {
+        let mut cx = Context::from_waker(Waker::noop());
+        share.poll_take(bytes, &mut cx).is_ready()
+    }
+
+    #[test]
+    fn short_requests_need_nothing_that_others_have() {
+        let memory = Memory::new(4 * UNIT).unwrap();
+        let [mut greedy, mut other] = [0, 1].map(|_| Share::new(memory.clone()));
+        assert!(take(&mut greedy, OWN + 4 * UNIT));
+        assert!(!greedy.is_wanted());
+        assert!(take(&mut other, OWN) && !take(&mut other, 1));
+        assert!(greedy.is_wanted() && !other.is_wanted());
+        other.give_back(OWN);
+        assert!(take(&mut other, 1), "it asks no more");
+        assert!(!greedy.is_wanted());
+    }
+
+    #[test]
+    fn who_waits_gets_what_is_given_back() {
+        let memory = Memory::new(4 * UNIT).unwrap();
+        let [mut one, mut other, mut third] = [0, 1, 2].map(|_| Share::new(memory.clone()));
+        assert!(take(&mut one, OWN + 3 * UNIT));
+        assert!(!take(&mut other, OWN + 2 * UNIT));
+        assert!(
+            !take(&mut third, OWN + UNIT),
+            "not before the one that asked before"
+        );
+        one.give_back(3 * UNIT);
+        assert!(take(&mut other, OWN + 2 * UNIT) && take(&mut third, OWN + UNIT));
+        drop((other, third));
+        assert!(take(&mut one, 3 * UNIT));
+        assert_eq!((one.used(), one.held.len()), (OWN + 3 * UNIT, 3));
+    }
+
+    /// One alone gets all there is, and no more.
+    #[test]
+    fn more_than_there_is_waits_for_ones_own() {
+        let memory = Memory::new(4 * UNIT).unwrap();
+        let mut share = Share::new(memory);
+        assert!(take(&mut share, 3 * UNIT));
+        assert!(!take(&mut share, 3 * UNIT));
+        share.give_back(3 * UNIT);
+        assert!(take(&mut share, 3 * UNIT));
+    }
+}

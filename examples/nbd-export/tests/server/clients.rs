@@ -1,0 +1,209 @@
+//! Clients that come, stall and go.
+
+use crate::client::Client;
+use crate::{Server, addresses, engines, free_address, limit_open_files, noise, open_many_files};
+use nbd_export::proto;
+use std::fs::File;
+use std::io::Read as _;
+use std::os::unix::fs::FileExt as _;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+#[test]
+fn requests_that_were_read_are_answered_before_the_server_ends() {
+    let server = Server::start("auto", "disk=disk", &[]);
+    let mut client = server.connect().go("disk");
+    for n in 0..100 {
+        client.send(1, proto::flag::FUA, n * 4096, 4096, &[n as u8; 4096]);
+    }
+    assert_eq!(client.error(), 0);
+    let path = server.path("disk");
+    let mut client_stream = client.stream.try_clone().unwrap();
+    let disk = File::open(path).unwrap();
+    server.stop();
+    let mut replies = Vec::new();
+    client_stream.read_to_end(&mut replies).unwrap();
+    assert_eq!(replies.len() % 16, 0, "whole replies");
+    for reply in replies.chunks(16) {
+        let cookie = u64::from_be_bytes(reply[8..].try_into().unwrap());
+        let mut found = [0; 4096];
+        disk.read_exact_at(&mut found, (cookie - 1) * 4096).unwrap();
+        assert_eq!(found, [(cookie - 1) as u8; 4096]);
+    }
+}
+
+/// A hundred clients announce 32 MiB each, and send one byte of it.
+#[test]
+fn what_is_announced_and_not_sent_takes_no_memory() {
+    let server = Server::start("auto", "disk=big", &["--threads", "1"]);
+    let mut reader = server.connect().go("disk");
+    let before = server.resident_kib();
+    let clients: Vec<_> = (0..100)
+        .map(|_| {
+            let mut client = server.connect().go("disk");
+            client.send(1, 0, 0, 32 << 20, &[1]);
+            reader.read_at(0, 1);
+            client
+        })
+        .collect();
+    let grown = server.resident_kib().saturating_sub(before);
+    assert!(
+        grown < 20 << 10,
+        "{grown} KiB for {} clients",
+        clients.len()
+    );
+    server.stop();
+}
+
+/// It is waited for, some seconds, and then left behind.
+#[test]
+fn a_client_that_does_not_read_does_not_keep_the_server_from_ending() {
+    for engine in engines() {
+        let server = Server::start(engine, "disk=disk", &[]);
+        let mut client = server.connect().go("disk");
+        for _ in 0..100 {
+            client.send(0, 0, 0, 1 << 20, &[]);
+        }
+        // Another client is served meanwhile.
+        let mut other = server.connect().go("disk");
+        assert_eq!(other.write(0, b"fine", 0), 0);
+        server.stop();
+        drop(client);
+    }
+}
+
+/// A tenant's name is its own: those of clients pass over what an export is called.
+#[test]
+fn each_client_has_tags_of_its_own_beside_an_export_of_such_a_name() {
+    let more = ["--export", "disk-0=big", "--tenants", "client"];
+    let server = Server::start("auto", "disk=disk", &more);
+    let mut clients: Vec<_> = (0..3).map(|_| server.connect().go("disk")).collect();
+    for (n, client) in clients.iter_mut().enumerate() {
+        assert_eq!(client.write(n as u64 * 4096, &[n as u8; 4096], 0), 0);
+    }
+    for n in 0..3 {
+        assert_eq!(clients[0].read_at(n * 4096, 4096), [n as u8; 4096]);
+    }
+    server.stop();
+}
+
+/// Clients that ask for much and read nothing have all the memory there is for requests. Short
+/// requests of others do not need it; long ones wait, and have those sent away that hold it.
+#[test]
+fn clients_that_do_not_read_share_a_bound_of_memory() {
+    let more = ["--threads", "1", "--memory", "64"];
+    let server = Server::start("auto", "disk=big", &more);
+    let mut client = server.connect().go("disk");
+    let mut served = |offset| {
+        assert_eq!(client.write(offset, &[3; 4096], 0), 0);
+        assert_eq!(client.read_at(offset, 4096), [3; 4096]);
+    };
+    let before = server.resident_kib();
+    let stalled = || {
+        let mut stalled = server.connect().go("disk");
+        stalled.send(0, 0, 0, 32 << 20, &[]);
+        stalled.send(0, 0, 0, 32 << 20, &[]);
+        stalled
+    };
+    let hold = [stalled(), stalled()];
+    served(0);
+    let mut long = server.connect().go("disk");
+    long.send(0, 0, 1 << 20, 1 << 20, &[]);
+    served(4096);
+    let wait: Vec<_> = (0..6).map(|_| stalled()).collect();
+    served(8192);
+    assert_eq!(long.error(), 0);
+    assert_eq!(long.read(1 << 20), vec![0; 1 << 20]);
+    let most = server.memory_kib("VmHWM") - before;
+    assert!(most < 80 << 10, "{most} KiB for stalled clients");
+    served(12288);
+    drop((hold, wait));
+    let said = server.stop();
+    assert!(said.contains("holds memory that others wait for"), "{said}");
+}
+
+/// A shell's limit of open files is often 1024. The server asks for as many as it may have.
+#[test]
+fn a_thousand_clients_at_once() {
+    const CLIENTS: u64 = 1000;
+    if open_many_files() < CLIENTS + 200 {
+        eprintln!("this test may not open so many files");
+        return;
+    }
+    for engine in engines() {
+        let listen = free_address();
+        let more = ["--listen", &listen];
+        let folder = tempfile::tempdir().unwrap();
+        let limit = |command: &mut _| limit_open_files(command, 256, CLIENTS + 200);
+        let server = Server::start_with(folder, engine, "disk=disk", &more, limit);
+        for address in addresses(&server, &listen) {
+            let mut clients: Vec<_> = (0..CLIENTS)
+                .map(|_| Client::new(&address).go("disk"))
+                .collect();
+            let data = noise(4096 + CLIENTS as usize);
+            for (n, client) in clients.iter_mut().enumerate() {
+                client.send(1, 0, n as u64 * 4096, 4096, &data[n..][..4096]);
+            }
+            for client in &mut clients {
+                assert_eq!(client.error(), 0);
+            }
+            for (n, client) in clients.iter_mut().enumerate() {
+                assert_eq!(client.read_at(n as u64 * 4096, 4096), data[n..][..4096]);
+            }
+        }
+        server.stop();
+    }
+}
+
+/// All the files that the server may open are open. Clients wait to be let in, those who are in do
+/// not notice, and the log is told once.
+#[test]
+fn a_server_that_may_open_no_more_files_goes_on() {
+    const FILES: u64 = 64;
+    let folder = tempfile::tempdir().unwrap();
+    let limit = |command: &mut _| limit_open_files(command, FILES, FILES);
+    let server = Server::start_with(folder, "auto", "disk=disk", &[], limit);
+    let mut client = server.connect().go("disk");
+    let many: Vec<_> = (0..2 * FILES)
+        .map(|_| UnixStream::connect(server.path("nbd.sock")).unwrap())
+        .collect();
+    let open = format!("/proc/{}/fd", server.child.id());
+    // Whoever started this test may have left it others, with large numbers.
+    let is_counted = |name: std::ffi::OsString| {
+        let number: u64 = name.to_str().unwrap().parse().unwrap();
+        number < FILES
+    };
+    let is_full = || {
+        let open = std::fs::read_dir(&open).unwrap();
+        let counted = open.filter(|file| is_counted(file.as_ref().unwrap().file_name()));
+        counted.count() as u64 == FILES
+    };
+    while !is_full() {
+        std::thread::yield_now();
+    }
+    let since = Instant::now();
+    while since.elapsed() < Duration::from_secs(1) {
+        assert_eq!(client.write(0, &[1; 4096], 0), 0);
+    }
+    drop(many);
+    let mut late = server.connect().go("disk");
+    assert_eq!(late.read_at(0, 4096), [1; 4096]);
+    let said = server.stop();
+    assert_eq!(said.matches("not accepted").count(), 1, "{said}");
+}
+
+/// The log goes to a pipe that is full and that nobody reads.
+#[test]
+fn a_log_that_nobody_reads_holds_up_no_client() {
+    let server = Server::start("auto", "disk=disk", &[]);
+    // Of each the log says that it has come, and that it has left.
+    for _ in 0..2000 {
+        server.connect().go("disk");
+    }
+    let mut client = server.connect().go("disk");
+    assert_eq!(client.write(0, b"fine", proto::flag::FUA), 0);
+    assert_eq!(client.read_at(0, 4), b"fine");
+    let said = server.stop();
+    assert!(said.contains("lines are not shown"), "{said}");
+    assert!(said.contains("everything is flushed"), "{said}");
+}

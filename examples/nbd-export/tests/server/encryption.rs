@@ -1,0 +1,118 @@
+//! Encrypted exports: what is in the file, and whose key it is.
+
+use crate::{SIZE, Server, engines, refused, write_key};
+use nbd_export::proto;
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
+use std::path::Path;
+
+/// The size of what the file has before the data.
+const HEADER: u64 = 4096;
+
+#[test]
+fn an_encrypted_file_holds_nothing_that_can_be_read() {
+    for engine in engines() {
+        let server = Server::start(engine, "disk=disk,key=key", &["--scope", "system"]);
+        let mut client = server.connect().go("disk");
+        let plain = vec![b'p'; 64 << 10];
+        assert_eq!(client.write(4096, &plain, 0), 0);
+        assert_eq!(client.read_at(4096, 64 << 10), plain);
+        assert_eq!(client.read_at(SIZE - HEADER - 512, 512).len(), 512);
+        assert_eq!(client.write(4097, &[0; 512], 0), proto::Errno::Inval as u32);
+        let mut found = vec![0; 64 << 10];
+        let disk = File::open(server.path("disk")).unwrap();
+        disk.read_exact_at(&mut found, HEADER + 4096).unwrap();
+        assert!(found.chunks(16).all(|unit| unit != &plain[..16]));
+        // Zeros that were asked for read as zeros, and are none in the file.
+        client.send(6, 0, 4096, 4096, &[]);
+        assert_eq!(client.error(), 0);
+        assert_eq!(client.read_at(4096, 4096), vec![0; 4096]);
+        disk.read_exact_at(&mut found[..4096], HEADER + 4096)
+            .unwrap();
+        assert!(found[..4096] != vec![0; 4096]);
+        server.stop();
+    }
+}
+
+/// A file that was encrypted by a server that has ended, with the server's folder.
+fn encrypted(key: &[u8]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    write_key(&folder.path().join("own"), key);
+    let server = Server::start_in(folder, "auto", "disk=disk,key=own", &[]);
+    let mut client = server.connect().go("disk");
+    assert_eq!(client.write(0, &[7; 4096], proto::flag::FUA), 0);
+    server.stop_and_keep()
+}
+
+/// What the server says when it is to serve a file of the folder by a key.
+fn refused_in(folder: &Path, file: &str, key: &str, more: &str) -> String {
+    let in_folder = |name: &str| folder.join(name).display().to_string();
+    let export = format!("disk={},key={}{more}", in_folder(file), in_folder(key));
+    refused(&format!(
+        "--export {export} --unix {}",
+        in_folder("never.sock")
+    ))
+}
+
+/// With another key all that is read would be noise, and all that is written.
+#[test]
+fn a_wrong_key_is_noticed() {
+    let key: Vec<u8> = (0..64).collect();
+    for (own, other) in [
+        (&key[..], &[&key[1..], b"x"].concat()[..]),
+        (
+            b"correct horse battery staple\n",
+            b"correct horse battery stable\n",
+        ),
+    ] {
+        let folder = encrypted(own);
+        let before = fs::read(folder.path().join("disk")).unwrap();
+        write_key(&folder.path().join("other"), other);
+        let said = refused_in(folder.path(), "disk", "other", "");
+        assert!(said.contains("another key"), "{said}");
+        assert!(fs::read(folder.path().join("disk")).unwrap() == before);
+    }
+}
+
+/// The key is of the file, whatever the file and the export are called.
+#[test]
+fn a_file_that_is_renamed_keeps_its_key() {
+    let folder = encrypted(&(0..64).collect::<Vec<u8>>());
+    fs::copy(folder.path().join("disk"), folder.path().join("moved")).unwrap();
+    let more = ["--export", "name=moved,key=own"];
+    let server = Server::start_in(folder, "auto", "disk=disk", &more);
+    let mut client = server.connect().go("name");
+    assert_eq!(client.read_at(0, 4096), [7; 4096]);
+    server.stop();
+}
+
+#[test]
+fn a_key_that_others_may_read_is_refused() {
+    let folder = encrypted(&(0..64).collect::<Vec<u8>>());
+    let key = folder.path().join("own");
+    for mode in [0o640, 0o604, 0o622] {
+        fs::set_permissions(&key, fs::Permissions::from_mode(mode)).unwrap();
+        let said = refused_in(folder.path(), "disk", "own", "");
+        assert!(said.contains("chmod 600"), "{said}");
+    }
+}
+
+/// What is there is not taken for noise and overwritten.
+#[test]
+fn a_file_that_holds_something_else_is_not_encrypted() {
+    let folder = tempfile::tempdir().unwrap();
+    write_key(&folder.path().join("own"), b"correct horse battery staple");
+    for at in [0, 1000, 4095] {
+        let mut content = vec![0; 1 << 20];
+        content[at] = 1;
+        fs::write(folder.path().join("plain"), &content).unwrap();
+        let said = refused_in(folder.path(), "plain", "own", "");
+        assert!(said.contains("not encrypted by this program"), "{said}");
+        assert!(fs::read(folder.path().join("plain")).unwrap() == content);
+    }
+    let empty = vec![0; 1 << 20];
+    fs::write(folder.path().join("plain"), &empty).unwrap();
+    let said = refused_in(folder.path(), "plain", "own", ",ro");
+    assert!(said.contains("without ro"), "{said}");
+    assert!(fs::read(folder.path().join("plain")).unwrap() == empty);
+}

@@ -1,0 +1,194 @@
+//! What goes wrong, and what clients are told of it.
+
+use crate::client::Client;
+use crate::{SIZE, Server, engines, figure, free_address, noise};
+use nbd_export::proto;
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+#[test]
+fn a_refused_request_leaves_the_connection_as_it_was() {
+    let server = Server::start("auto", "disk=disk", &[]);
+    let mut client = server.connect().go("disk");
+    assert_eq!(
+        client.write(SIZE, &[1; 4096], 0),
+        proto::Errno::NoSpc as u32
+    );
+    client.send(0, 0, SIZE, 1, &[]);
+    assert_eq!(client.error(), proto::Errno::Inval as u32);
+    client.send(0, 1 << 9, 0, 512, &[]);
+    assert_eq!(client.error(), proto::Errno::Inval as u32);
+    client.send(77, 0, 0, 512, &[]);
+    assert_eq!(client.error(), proto::Errno::Inval as u32);
+    // A payload that is too long is passed over.
+    let long = vec![1; (32 << 20) + 1];
+    assert_eq!(client.write(0, &long, 0), proto::Errno::NoSpc as u32);
+    assert_eq!(client.write(0, b"fine", 0), 0);
+    assert_eq!(client.read_at(0, 4), b"fine");
+    server.stop();
+}
+
+/// The file says "not now" to every third piece: each is sent again, and its client sees nothing.
+#[test]
+fn what_is_refused_for_now_is_sent_again() {
+    for engine in engines() {
+        for export in ["disk=disk", "disk=disk,key=key"] {
+            let more = ["--faults", "again=3", "--max-split", "64"];
+            let server = Server::start(engine, export, &more);
+            let mut client = server.connect().go("disk");
+            let large = noise(1 << 20);
+            assert_eq!(client.write(0, &large, proto::flag::FUA), 0);
+            assert!(client.read_at(0, 1 << 20) == large);
+            for n in 0..10 {
+                assert_eq!(client.write((2 << 20) + n * 512, &[n as u8; 512], 0), 0);
+            }
+            for n in 0..10 {
+                assert_eq!(client.read_at((2 << 20) + n * 512, 512), [n as u8; 512]);
+            }
+            server.stop();
+        }
+    }
+}
+
+/// A flush fails. The system says so once, to the client whose flush it was; the other one's next
+/// flush succeeds, and what it has written may be lost all the same.
+#[test]
+fn each_client_is_told_of_a_flush_that_failed() {
+    let io = proto::Errno::Io as u32;
+    for fua in [false, true] {
+        let more = ["--faults", "flush=2", "--threads", "1"];
+        let server = Server::start("auto", "disk=disk", &more);
+        let mut one = server.connect().go("disk");
+        let mut other = server.connect().go("disk");
+        let flush = |client: &mut Client| {
+            if fua {
+                return client.write(8192, b"durable", proto::flag::FUA);
+            }
+            client.send(3, 0, 0, 0, &[]);
+            client.error()
+        };
+        assert_eq!(flush(&mut one), 0);
+        assert_eq!(other.write(4096, b"may be lost", 0), 0);
+        assert_eq!(flush(&mut one), io, "its own flush has failed");
+        assert_eq!(flush(&mut other), io, "another one's has");
+        let mut third = server.connect().go("disk");
+        assert_eq!(flush(&mut third), io, "this one's own again");
+        assert_eq!(flush(&mut one), io, "the third one's");
+        let mut fourth = server.connect().go("disk");
+        assert_eq!(flush(&mut fourth), io, "its own");
+        let mut fifth = server.connect().go("disk");
+        assert_eq!(flush(&mut fifth), 0, "what was before it is not its own");
+        server.stop();
+    }
+}
+
+/// A durable write does not get on: the file refuses it all the time. A flush is put off for it, a
+/// moment, so that one serves both; then it goes without.
+#[test]
+fn a_flush_does_not_wait_for_data_that_does_not_end() {
+    for engine in engines() {
+        let server = Server::start(engine, "disk=disk", &["--faults", "again=1"]);
+        let mut stuck = server.connect().go("disk");
+        stuck.send(1, proto::flag::FUA, 0, 4096, &[1; 4096]);
+        let mut client = server.connect().go("disk");
+        for _ in 0..5 {
+            client.send(3, 0, 0, 0, &[]);
+            assert_eq!(client.error(), 0);
+        }
+        assert!(stuck.is_silent(), "after half a minute it has failed");
+    }
+}
+
+/// Two disks, one of which has stopped: its requests have all the tags there are for it. The other
+/// one's clients do not notice.
+#[test]
+fn a_disk_that_has_stopped_does_not_stop_another() {
+    let Ok(memory) = tempfile::tempdir_in("/dev/shm") else {
+        return;
+    };
+    let disk_of = |path: &Path| fs::metadata(path).unwrap().dev();
+    for engine in engines() {
+        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        if disk_of(folder.path()) == disk_of(memory.path()) {
+            return;
+        }
+        let stopped = memory.path().join("stopped");
+        fs::File::create(&stopped).unwrap().set_len(SIZE).unwrap();
+        let stopped = format!("stopped={}", stopped.display());
+        let faults = ["--faults", "again=1,export=stopped"];
+        let more = ["--depth", "4", "--threads", "1", "--export", &stopped];
+        let server = Server::start_in(folder, engine, "disk=disk", &[&more[..], &faults].concat());
+        let mut stuck = server.connect().go("stopped");
+        for n in 0..16 {
+            stuck.send(1, 0, n * 4096, 4096, &[1; 4096]);
+        }
+        let mut client = server.connect().go("disk");
+        for n in 0..16 {
+            assert_eq!(client.write(n * 4096, &[2; 4096], proto::flag::FUA), 0);
+            assert_eq!(client.read_at(n * 4096, 4096), [2; 4096]);
+        }
+        assert!(stuck.is_silent(), "after half a minute it has failed");
+    }
+}
+
+/// The disk fails for every so many-th piece. A request has failed if one of its pieces has, its
+/// client is told, and all the other requests are as they should be.
+#[test]
+fn a_piece_that_fails_fails_its_request_and_no_other() {
+    let io = proto::Errno::Io as u32;
+    const PIECES: u32 = 16;
+    const EVERY: u32 = 20;
+    for engine in engines() {
+        for export in ["disk=disk", "disk=disk,key=key"] {
+            let address = free_address();
+            let faults = format!("read={EVERY},write={EVERY}");
+            let more = ["--threads", "1", "--max-split", "64", "--metrics", &address];
+            let more = [&more[..], &["--faults", &faults]].concat();
+            let server = Server::start(engine, export, &more);
+            let mut client = server.connect().go("disk");
+            let is_hit = |n: u32| (n * PIECES + 1..=(n + 1) * PIECES).any(|t| t % EVERY == 0);
+            let large = noise(1 << 20);
+            let expected: Vec<u32> = (0..6).map(|n| if is_hit(n) { io } else { 0 }).collect();
+            assert_eq!(expected, [0, io, io, io, io, 0]);
+            for error in &expected {
+                assert_eq!(client.write(0, &large, proto::flag::FUA), *error);
+            }
+            // None for a write that has failed.
+            assert_eq!(figure(&address, "nbd_flush_issued_total"), 2);
+            for error in &expected {
+                client.send(0, 0, 0, 1 << 20, &[]);
+                assert_eq!(client.error(), *error);
+                if *error == 0 {
+                    assert!(client.read(1 << 20) == large);
+                }
+            }
+            assert_eq!(figure(&address, "nbd_errors_total"), 8);
+            assert_eq!(figure(&address, "inflight_tags_in_use"), 0);
+            server.stop();
+        }
+    }
+}
+
+/// Files may take or give less than they are asked for: the rest follows.
+#[test]
+fn short_transfers_go_on() {
+    for engine in engines() {
+        for export in ["disk=disk", "disk=disk,key=key"] {
+            let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+            let more = ["--faults", "short=2", "--max-split", "64", "--threads", "1"];
+            let server = Server::start_in(folder, engine, export, &more);
+            let mut client = server.connect().go("disk");
+            let large = noise(1 << 20);
+            assert_eq!(client.write(0, &large, proto::flag::FUA), 0);
+            assert!(client.read_at(0, 1 << 20) == large);
+            for n in 0..10 {
+                assert_eq!(client.write(n * 1024, &[n as u8; 1024], 0), 0);
+            }
+            for n in 0..10 {
+                assert_eq!(client.read_at(n * 1024, 1024), [n as u8; 1024]);
+            }
+            server.stop();
+        }
+    }
+}
