@@ -148,7 +148,7 @@ models! {
     };
 
     /// The same while the ids are in the words: nothing but A2 and F2 orders the two.
-    h24_local_cold_freeze_against_try / h24_local_cold_freeze_against_try_locked (THREE) |mut world| {
+    h24_local_freeze_of_words / h24_local_freeze_of_words_locked (THREE) |mut world| {
         world.held.clear();
         assert_eq!(world.set.in_use(), 0, "which closes the stacks");
         let data = Arc::new(Guarded(UnsafeCell::new(0)));

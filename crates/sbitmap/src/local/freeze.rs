@@ -148,8 +148,8 @@ impl Local {
         }
         // O1. Relaxed: see O2.
         self.slow.opened[i / 64].fetch_or(1 << (i % 64), Ordering::Relaxed);
-        // Ordering: O2, pairs with F2 in `drain_all`: a freezer whose COLD is not seen sees that this
-        // stack may be open.
+        // Ordering: O2, pairs with F2 in `drain_all`: a freezer whose COLD is not seen sees that
+        // this stack may be open.
         fence(Ordering::SeqCst);
         let seen = self.control.glance(); // O3
         if !seen.is_warm() {
