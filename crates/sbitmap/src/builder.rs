@@ -159,7 +159,7 @@ impl SbitmapBuilder {
         let mut shape = Shape::of(self.depth, users);
         #[cfg(loom)]
         {
-            shape.backend = crate::model_support::backend();
+            shape.backend = local::model_backend::backend();
         }
         Ok(Local::new(full, self.depth, self.check, shape, users.count))
     }

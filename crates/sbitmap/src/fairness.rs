@@ -1,6 +1,6 @@
 //! Who may overtake whom.
 
-use crate::batched::WakePolicy;
+use crate::wake_policy::WakePolicy;
 use std::fmt;
 
 /// Who may overtake whom while waiting for a bit.

@@ -102,9 +102,9 @@ mod store;
 pub mod tenancy;
 mod turns;
 mod waiter;
+mod wake_policy;
 mod word;
 
-pub use batched::WakePolicy;
 pub use bitmap::Sbitmap;
 pub use builder::SbitmapBuilder;
 pub use cpu_hint::Hint;
@@ -118,6 +118,7 @@ pub use mask::BitMask;
 pub use queue::SbitmapQueue;
 pub use queue_builder::SbitmapQueueBuilder;
 pub use snapshot::{QueueSnapshot, QueueStats, Snapshot};
+pub use wake_policy::WakePolicy;
 
 /// Waits for a future on the calling thread; for those who have no runtime.
 pub use inflight_sync::block_on;

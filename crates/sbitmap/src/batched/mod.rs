@@ -6,7 +6,6 @@ mod policy;
 mod wait;
 mod wake;
 
-pub use policy::WakePolicy;
 pub(crate) use wait::BatchedWaiter;
 
 use crate::bitmap::Sbitmap;

@@ -7,8 +7,9 @@
 //! proof.
 
 use super::newcomer_gate::NewcomerGate;
-use super::policy::{QueueOrder, WAIT_QUEUES, WakePolicy};
+use super::policy::{QueueOrder, WAIT_QUEUES};
 use crate::snapshot::WakeState;
+use crate::wake_policy::WakePolicy;
 use inflight_sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
 use inflight_sync::wait::{Notify, Teller, WaitList, WaiterKey};
 use inflight_sync::{CachePadded, Mutex};

@@ -11,6 +11,8 @@ mod batch;
 mod control;
 mod double_free;
 mod freeze;
+#[cfg(loom)]
+pub(crate) mod model_backend;
 mod queries;
 mod refill;
 mod resize;
