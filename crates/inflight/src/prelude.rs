@@ -7,13 +7,14 @@
 //! ```
 
 pub use crate::WorkqueueSink;
-pub use inflight_sbitmap::{Fairness, Sbitmap, SbitmapQueue};
+pub use inflight_sbitmap::{Fairness, GetError, Sbitmap, SbitmapQueue};
 pub use inflight_tags::{
-    AllocError, AllocOptions, Completions, RedeemError, Steering, Tag, TagSet, Tenant,
+    AllocError, AllocOptions, Completions, HwQueueOptions, RedeemError, Steering, Tag, TagSet,
+    Tenant, TenantError,
 };
 pub use inflight_topology::{CpuSet, Scope, Topology};
 pub use inflight_workqueue::{
-    Attrs, BH_BUDGET, DelayedWork, JoinError, JoinHandle, Kind, QueueError, Share, Work, Workqueue,
+    Attrs, DelayedWork, JoinError, JoinHandle, Kind, QueueError, Share, Work, Workqueue,
     WorkqueueSystem, blocking,
 };
 #[cfg(all(feature = "serve", target_os = "linux", not(any(loom, shuttle))))]

@@ -17,7 +17,8 @@
 //! | a policy changes for later requests only | it is noted when the request is submitted |
 //!
 //! After the way of Linux's block layer (`rq_affinity`). The protocol of the done lists is in
-//! `PROTOCOL.md` beside the sources; the models are those of `inflight-tags`, `loom_steering.rs`.
+//! `PROTOCOL.md` beside the sources. Its models and most tests are in `inflight-tags`, whose tags
+//! they steer: `tests/loom_steering.rs` and `tests/steering/`; here are unit tests only.
 #![deny(missing_docs)]
 
 mod cpu_map;

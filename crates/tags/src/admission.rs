@@ -10,7 +10,7 @@ use inflight_sbitmap::tenancy::{self, NewcomerPolicy};
 /// Large requests are split at what the device takes at once, and each piece needs a tag of its
 /// own. When many submitters wait, the order in which tags are given out decides whether the pieces
 /// of one request stay together. A disk pays a seek wherever they do not. So the policies differ
-/// most for [`Queue::split`](crate::Tenant::split).
+/// most for [`Tenant::split`](crate::Tenant::split).
 ///
 /// | | newcomers past those who wait | pieces of a split | a wake |
 /// |---|---|---|---|

@@ -111,7 +111,7 @@ impl CpuMap {
     }
 
     fn lay_out(&self, machine: Option<&Machine>, hw_queues: usize) {
-        // Relaxed throughout: who was admitted after the change compares; see `Queue::admit`.
+        // Relaxed throughout: who was admitted after the change compares; see `Tenant::admit`.
         for (kind, map) in QueueKind::ALL.into_iter().zip(&self.maps) {
             let Span { first, len } = self.kinds.span(kind, hw_queues);
             map.first.store(first, Ordering::Relaxed);

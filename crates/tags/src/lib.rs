@@ -51,45 +51,60 @@
 //! proofs are in `PROTOCOL.md` beside the sources; the loom models in `tests/` use its names.
 #![deny(missing_docs)]
 
+// rustdoc shows the methods of a type in the order in which the modules stand here: what users need
+// first stands first.
+mod tenant_handle;
+
+mod split;
+
+mod builder;
+
+mod set;
+
+mod tag;
+
+mod expire;
+
+mod resize;
+
+mod hw_queues;
+
+mod cpus;
+
+mod quiesce;
+
+pub mod steering;
+
+mod batch;
+
+#[cfg(feature = "metrics")]
+mod metrics;
+
 mod active_queues;
 mod admission;
 mod alloc;
-mod batch;
 mod bitmaps;
-mod builder;
 mod cpu_groups;
 mod cpu_map;
-mod cpus;
 mod drain;
 mod error;
-mod expire;
 mod fast_path;
 mod freeze;
 mod freeze_gate;
 mod grant;
 mod handle;
 mod hotplug;
-mod hw_queues;
 mod in_flight;
-#[cfg(feature = "metrics")]
-mod metrics;
 mod options;
 mod queue_kind;
-mod quiesce;
 mod redeem;
-mod resize;
-mod set;
 mod set_id;
 mod shared;
 mod size;
 mod slot;
-mod split;
 mod stats;
-pub mod steering;
-mod tag;
 mod teardown;
 mod tenant;
-mod tenant_handle;
 mod token;
 
 pub use admission::{Admission, Force, NoPreempt, WakeAccounting};

@@ -44,7 +44,7 @@ pub struct SetStats {
     pub late_completions: u64,
 }
 
-/// What a tenant counted since it was added. See [`Queue::stats`](crate::Tenant::stats).
+/// What a tenant counted since it was added. See [`Tenant::stats`](crate::Tenant::stats).
 ///
 /// ```
 /// use inflight_tags::{AllocOptions, TagSet};

@@ -118,6 +118,72 @@ impl<T> Tag<T> {
         self.slot().bitmaps().policies()
     }
 
+    /// Puts the tag in flight and returns the number that names it: a ring's user data.
+    ///
+    /// The number is never 0 and never `u64::MAX`. Each call returns another number, also for the
+    /// same slot, until the slot has been used more than 2^33 times. The tag comes back by
+    /// [`TagSet::redeem`](crate::TagSet::redeem).
+    ///
+    /// The slot stays where it is, and alive, until the tag comes back: a device may work on its
+    /// buffers, whatever becomes of the program's handles. If all handles of the set are dropped
+    /// before, nobody can bring the tag back, and the slot is leaked rather than freed under the
+    /// device.
+    ///
+    /// Whoever redeems must have got the token from here in a way that orders memory: a channel,
+    /// a lock, an atomic stored with Release and loaded with Acquire, or a device's ring, whose
+    /// doorbell or system call orders memory too. A token handed over by a Relaxed store alone may
+    /// arrive before the slot is seen in flight, and be refused.
+    ///
+    /// The set notes the time here for [`InFlight::age`](crate::InFlight::age), unless it was built
+    /// without [`ages`](crate::TagSetBuilder::ages).
+    ///
+    /// ```
+    /// # use inflight_tags::{AllocOptions, TagSet};
+    /// let set = TagSet::builder().depth(2).build(|_, _| ())?;
+    /// let dev = set.add_tenant("nvme0n1")?;
+    /// let token = dev.try_alloc()?.into_token();
+    /// assert_eq!((set.in_flight(), set.in_use()), (1, 1));
+    /// drop(set.redeem(token)?); // completed, and free again
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use = "only the token brings the tag back"]
+    #[inline]
+    pub fn into_token(self) -> u64 {
+        self.issue(false)
+    }
+
+    /// As [`into_token`](Tag::into_token), once `f` has made of the request's data and the token
+    /// what is to be submitted.
+    ///
+    /// ```
+    /// # use inflight_tags::TagSet;
+    /// struct Entry { address: *mut u8, user_data: u64 } // a ring's
+    /// let set = TagSet::builder().depth(1).build(|_, _| vec![0u8; 512])?;
+    /// let tag = set.add_tenant("nvme0n1")?.try_alloc()?;
+    /// let entry = tag.into_token_with(|buffer, token| Entry {
+    ///     address: buffer.as_mut_ptr(),
+    ///     user_data: token,
+    /// });
+    /// assert!(!entry.address.is_null());
+    /// drop(set.redeem(entry.user_data)?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// With `f`; the tag is then freed.
+    #[must_use = "only the token brings the tag back"]
+    #[inline]
+    pub fn into_token_with<R>(mut self, f: impl FnOnce(&mut T, u64) -> R) -> R {
+        let generation = self.slot().record.next_issue().generation;
+        let place = self.slot().place();
+        let token = Token { generation, place }.encode();
+        let entry = f(&mut self, token);
+        let issued = self.into_token();
+        debug_assert_eq!(issued, token, "nobody else issues it");
+        entry
+    }
+
     /// The hardware queue it belongs to.
     ///
     /// ```
@@ -206,38 +272,6 @@ impl<T> Tag<T> {
         unsafe { NonNull::new_unchecked(self.slot().payload_mut()) }
     }
 
-    /// As [`into_token`](Tag::into_token), once `f` has made of the request's data and the token
-    /// what is to be submitted.
-    ///
-    /// ```
-    /// # use inflight_tags::TagSet;
-    /// struct Entry { address: *mut u8, user_data: u64 } // a ring's
-    /// let set = TagSet::builder().depth(1).build(|_, _| vec![0u8; 512])?;
-    /// let tag = set.add_tenant("nvme0n1")?.try_alloc()?;
-    /// let entry = tag.into_token_with(|buffer, token| Entry {
-    ///     address: buffer.as_mut_ptr(),
-    ///     user_data: token,
-    /// });
-    /// assert!(!entry.address.is_null());
-    /// drop(set.redeem(entry.user_data)?);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Panics
-    ///
-    /// With `f`; the tag is then freed.
-    #[must_use = "only the token brings the tag back"]
-    #[inline]
-    pub fn into_token_with<R>(mut self, f: impl FnOnce(&mut T, u64) -> R) -> R {
-        let generation = self.slot().record.next_issue().generation;
-        let place = self.slot().place();
-        let token = Token { generation, place }.encode();
-        let entry = f(&mut self, token);
-        let issued = self.into_token();
-        debug_assert_eq!(issued, token, "nobody else issues it");
-        entry
-    }
-
     /// Begins the request's time while its tag travels: to a worker, say, that does the work
     /// itself, with no token in between. When the time is up, the set's own or that of
     /// [`set_timeout`](Tag::set_timeout), [`TagSet::expired`](crate::TagSet::expired) and the like
@@ -273,40 +307,6 @@ impl<T> Tag<T> {
     #[must_use]
     pub fn is_overdue(&self) -> bool {
         self.slot().record.is_reported()
-    }
-
-    /// Puts the tag in flight and returns the number that names it: a ring's user data.
-    ///
-    /// The number is never 0 and never `u64::MAX`. Each call returns another number, also for the
-    /// same slot, until the slot has been used more than 2^33 times. The tag comes back by
-    /// [`TagSet::redeem`](crate::TagSet::redeem).
-    ///
-    /// The slot stays where it is, and alive, until the tag comes back: a device may work on its
-    /// buffers, whatever becomes of the program's handles. If all handles of the set are dropped
-    /// before, nobody can bring the tag back, and the slot is leaked rather than freed under the
-    /// device.
-    ///
-    /// Whoever redeems must have got the token from here in a way that orders memory: a channel,
-    /// a lock, an atomic stored with Release and loaded with Acquire, or a device's ring, whose
-    /// doorbell or system call orders memory too. A token handed over by a Relaxed store alone may
-    /// arrive before the slot is seen in flight, and be refused.
-    ///
-    /// The set notes the time here for [`InFlight::age`](crate::InFlight::age), unless it was built
-    /// without [`ages`](crate::TagSetBuilder::ages).
-    ///
-    /// ```
-    /// # use inflight_tags::{AllocOptions, TagSet};
-    /// let set = TagSet::builder().depth(2).build(|_, _| ())?;
-    /// let dev = set.add_tenant("nvme0n1")?;
-    /// let token = dev.try_alloc()?.into_token();
-    /// assert_eq!((set.in_flight(), set.in_use()), (1, 1));
-    /// drop(set.redeem(token)?); // completed, and free again
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[must_use = "only the token brings the tag back"]
-    #[inline]
-    pub fn into_token(self) -> u64 {
-        self.issue(false)
     }
 
     /// S1. `polled`: see [`into_polled_token`](Self::into_polled_token).

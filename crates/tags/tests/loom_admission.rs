@@ -32,7 +32,7 @@
 //! | E2, nobody is let in because too few tags are in use | `h26_newcomers_meet` |
 //! | a wake whose receiver is dropped goes to nobody | `h28_over_count` |
 //!
-//! Not seen here but by tests on one thread (`split.rs`, and in `src/tenant/accounts.rs`): a wake
+//! Not seen here but by tests on one thread (`split.rs`, and in `src/tenant/shares.rs`): a wake
 //! worth several tags of which only one is handed on, newcomers who count those that were woken
 //! (E2), a mark that stays on a bit (C3).
 

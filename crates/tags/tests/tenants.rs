@@ -364,8 +364,7 @@ fn a_weight_leaves_with_its_tenant() {
     assert_eq!((a.dev.share(0), b.share(0)), (Some(20), Some(20)));
 }
 
-/// A request of more pieces than its tenant's share goes on as they complete, and others are served
-/// meanwhile.
+/// Tags of a tenant that left count for nobody, whoever comes to its number.
 #[test]
 fn tags_of_a_tenant_that_left_are_on_nobodys_account() {
     let fair = SharePolicy::Fair { min: 4 };
@@ -398,6 +397,8 @@ fn tags_of_a_tenant_that_left_are_on_nobodys_account() {
     }
 }
 
+/// A request of more pieces than its tenant's share goes on as they complete, and others are served
+/// meanwhile.
 #[test]
 fn a_split_above_its_tenants_share_goes_on() {
     for engine in ENGINES {

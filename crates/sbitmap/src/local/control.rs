@@ -78,14 +78,14 @@ impl Control {
         seen.same_time(self.glance())
     }
 
-    /// F1. For the holder of the mode_lock lock.
+    /// F1. For the holder of the mode lock.
     pub(super) fn set_cold(&self) {
         // Relaxed: the mover locks, taken next one by one, carry it to every activator, and the
         // barrier to every putter that leans on it.
         self.0.fetch_or(COLD, Ordering::Relaxed);
     }
 
-    /// Z. For the holder of the mode_lock lock, after everything is in the words.
+    /// Z. For the holder of the mode lock, after everything is in the words.
     pub(super) fn set_drained(&self, guarded: bool) {
         let before = self.glance().0 & GUARDED;
         let after = if guarded { GUARDED } else { 0 };
@@ -95,7 +95,7 @@ impl Control {
         self.0.fetch_add(change, Ordering::Release);
     }
 
-    /// T. For the holder of the mode_lock lock: warm again, unless somebody waits.
+    /// T. For the holder of the mode lock: warm again, unless somebody waits.
     pub(super) fn thaw(&self) -> bool {
         let mut now = self.glance();
         while now.is_drained() && now.waiters() == 0 {
