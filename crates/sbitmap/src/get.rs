@@ -86,7 +86,8 @@ impl SbitmapQueue {
         Waiter::new(self, Request::one(0)).block_one(self, deadline)
     }
 
-    /// As [`try_get`](SbitmapQueue::try_get), with a guard that puts the bit back.
+    /// As [`try_get`](SbitmapQueue::try_get), with a guard that puts the bit back. `None` once the
+    /// queue is closed.
     ///
     /// ```
     /// let queue = inflight_sbitmap::SbitmapQueue::builder(1).build().unwrap();

@@ -229,6 +229,9 @@ impl SbitmapQueue {
     /// some moment of the call every bit was taken. In the shared one it may be wrong while other
     /// threads put one bit and take another, as in [`Sbitmap::try_get`](crate::Sbitmap::try_get).
     ///
+    /// Once the queue is [closed](SbitmapQueue::close) it is always `None`, and so are the other
+    /// forms that take what is there: [`is_closed`](SbitmapQueue::is_closed) tells the two apart.
+    ///
     /// ```
     /// let queue = inflight_sbitmap::SbitmapQueue::builder(1).build().unwrap();
     /// assert_eq!(queue.try_get(), Some(0));
@@ -277,7 +280,8 @@ impl SbitmapQueue {
         on!(self, queue => queue.try_get())
     }
 
-    /// Takes up to `n` bits without waiting, pushes them to `bits` and returns how many.
+    /// Takes up to `n` bits without waiting, pushes them to `bits` and returns how many: 0 once the
+    /// queue is closed.
     ///
     /// ```
     /// let queue = inflight_sbitmap::SbitmapQueue::builder(8).build().unwrap();
@@ -290,7 +294,7 @@ impl SbitmapQueue {
     }
 
     /// Takes up to `n` neighbouring bits of one word without waiting; see
-    /// [`Sbitmap::try_get_mask`](crate::Sbitmap::try_get_mask).
+    /// [`Sbitmap::try_get_mask`](crate::Sbitmap::try_get_mask). `None` once the queue is closed.
     ///
     /// ```
     /// let queue = inflight_sbitmap::SbitmapQueue::builder(64).build().unwrap();

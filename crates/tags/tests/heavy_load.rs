@@ -94,9 +94,9 @@ fn patch_2_who_loses_a_wake_keeps_its_queue() {
 /// Patch 3. The set's builder says which wait queue is served, for every policy that has several.
 #[test]
 fn patch_3_the_order_of_the_wait_queues() {
-    let first_woken = |wake_policy| {
-        let dev = dev(8, Admission::Preempt(wake_policy));
-        let mut held: Vec<_> = (0..8).map(|_| dev.try_alloc().unwrap()).collect();
+    let first_woken = |admission| {
+        let dev = dev(8, admission);
+        let mut held: Vec<_> = std::iter::from_fn(|| dev.try_alloc().ok()).collect();
         let mut tasks: Vec<_> = (0..19).map(|_| Task::waiting(&dev)).collect();
         // The first two queues' longest waiters leave: those queues have two waiters, the third
         // has three, the rest two.
@@ -105,18 +105,26 @@ fn patch_3_the_order_of_the_wait_queues() {
         let woken = (0..tasks.len()).find(|&i| tasks[i].is_woken());
         woken.unwrap() + 2
     };
-    assert_eq!(first_woken(WakePolicy::RoundRobin), 8, "the first queue");
-    assert_eq!(first_woken(WakePolicy::FullestFirst), 2, "the third");
     let level = WakePolicy::BalancedRoundRobin { threshold: 1 };
-    assert_eq!(first_woken(level), 8);
-    for admission in [
-        Admission::NoPreempt(NoPreempt::default().wake_policy(WakePolicy::FullestFirst)),
-        Admission::ElasticOvercommit {
-            max_extra: 1,
-            wake_policy: WakePolicy::FullestFirst,
-        },
+    let balanced = WakePolicy::BalancedRoundRobin { threshold: 0 };
+    for (policy, first) in [
+        (WakePolicy::RoundRobin, 8),
+        (WakePolicy::FullestFirst, 2),
+        (level, 8),
+        (balanced, 2),
     ] {
-        drop(dev(8, admission));
+        let no_preempt = NoPreempt::default().wake_policy(policy);
+        let elastic = Admission::ElasticOvercommit {
+            max_extra: 1,
+            wake_policy: policy,
+        };
+        for admission in [
+            Admission::Preempt(policy),
+            Admission::NoPreempt(no_preempt),
+            elastic,
+        ] {
+            assert_eq!(first_woken(admission), first, "{admission:?}");
+        }
     }
 }
 

@@ -76,7 +76,7 @@ impl<T: Send + 'static> Tenant<T> {
     }
 
     /// Takes as many normal tags as are free now, up to `n`, all from the calling CPU's hardware
-    /// queue: a plug's worth. None while the set is frozen or quiesced.
+    /// queue: a plug's worth. None while the set is frozen or quiesced, or once it is closed.
     ///
     /// [`try_alloc_batch_with`](Tenant::try_alloc_batch_with) says why there is none.
     ///
