@@ -1,16 +1,14 @@
 //! Time as a value: the system's, or one that a test moves by hand.
 
 mod ticks;
+mod timer;
 
 pub use ticks::Ticks;
+pub use timer::{Sleep, Timer};
 
-use crate::{Arc, Mutex, Parker, Unparker, thread};
+use crate::{Arc, Mutex, Unparker};
 use std::fmt;
-use std::future::Future;
 use std::ops::{Add, Sub};
-use std::pin::Pin;
-use std::sync::mpsc;
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 /// A point on a [`Clock`], in nanoseconds since that clock's start.
@@ -290,118 +288,6 @@ impl Clock {
         state.next_id += 1;
         state.sleepers.push((id, deadline, unparker));
         Some(Sleeper { manual, id })
-    }
-}
-
-impl Clock {
-    /// Waits as a task until a point on this clock. **Starts a thread** when it is polled before
-    /// that, which sleeps in the task's place and ends with the future.
-    ///
-    /// ```
-    /// use inflight_sync::time::Clock;
-    /// use std::time::Duration;
-    /// let clock = Clock::system();
-    /// let until = clock.now() + Duration::from_millis(1);
-    /// inflight_sync::block_on(clock.sleep_until(until));
-    /// assert!(clock.now() >= until);
-    /// ```
-    ///
-    /// # Panics
-    ///
-    /// When polled, if the system refuses a thread.
-    pub fn sleep_until(&self, until: Instant) -> Sleep {
-        Sleep {
-            clock: self.clone(),
-            until,
-            sleeper: None,
-        }
-    }
-}
-
-/// The future of [`Clock::sleep_until`].
-///
-/// ```
-/// use inflight_sync::time::{Clock, Sleep};
-/// let clock = Clock::manual();
-/// let sleep: Sleep = clock.sleep_until(clock.now());
-/// inflight_sync::block_on(sleep);
-/// ```
-#[derive(Debug)]
-#[must_use = "futures do nothing unless polled"]
-pub struct Sleep {
-    clock: Clock,
-    until: Instant,
-    /// The thread that sleeps.
-    sleeper: Option<(Unparker, Arc<Sleeping>)>,
-}
-
-/// What a task and the thread that sleeps for it share.
-#[derive(Debug, Default)]
-struct Sleeping {
-    state: Mutex<(bool, Option<Waker>)>,
-}
-
-impl Sleeping {
-    /// The task is told by `waker`. Whether the thread has woken up.
-    fn is_over(&self, waker: &Waker) -> bool {
-        // A waker may run anything when it is cloned or dropped: neither under the lock.
-        let waker = waker.clone();
-        let (over, old) = {
-            let mut state = self.state.lock();
-            (state.0, state.1.replace(waker))
-        };
-        drop(old);
-        over
-    }
-
-    fn end(&self) {
-        let waker = {
-            let mut state = self.state.lock();
-            state.0 = true;
-            state.1.take()
-        };
-        waker.into_iter().for_each(Waker::wake);
-    }
-}
-
-impl Future for Sleep {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        if self.clock.now() >= self.until {
-            return Poll::Ready(());
-        }
-        if let Some((_, sleeping)) = &self.sleeper {
-            return if sleeping.is_over(cx.waker()) {
-                Poll::Ready(())
-            } else {
-                Poll::Pending
-            };
-        }
-        let sleeping = Arc::new(Sleeping::default());
-        let _new = sleeping.is_over(cx.waker());
-        let (sender, parker) = mpsc::channel();
-        let (clock, until) = (self.clock.clone(), self.until);
-        let shared = sleeping.clone();
-        thread::spawn(move || {
-            let parker = Parker::current();
-            // An error: the future is gone already.
-            if sender.send(parker.unparker()).is_ok() {
-                let _woken = parker.park_until(&clock, until);
-                shared.end();
-            }
-        });
-        let unparker = parker.recv().expect("the thread says how to wake it");
-        self.sleeper = Some((unparker, sleeping));
-        Poll::Pending
-    }
-}
-
-impl Drop for Sleep {
-    fn drop(&mut self) {
-        if let Some((unparker, _)) = &self.sleeper {
-            unparker.unpark();
-        }
     }
 }
 

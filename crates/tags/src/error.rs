@@ -345,9 +345,15 @@ pub enum DrainError {
         hw_queue: usize,
     },
     /// One of its tags is held or in flight now. Only the try form says so.
-    InUse,
+    InUse {
+        /// Its number.
+        hw_queue: usize,
+    },
     /// The time was up before its last tag was freed.
-    TimedOut,
+    TimedOut {
+        /// Its number.
+        hw_queue: usize,
+    },
     /// The set has no such hardware queue.
     NoSuchHwQueue {
         /// The number asked for.
@@ -359,8 +365,15 @@ impl fmt::Display for DrainError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Active { hw_queue } => write!(f, "hardware queue {hw_queue} is in service"),
-            Self::InUse => f.write_str("a tag of the hardware queue is in use"),
-            Self::TimedOut => f.write_str("the hardware queue was not drained in time"),
+            Self::InUse { hw_queue } => {
+                write!(f, "a tag of hardware queue {hw_queue} is held or in flight")
+            }
+            Self::TimedOut { hw_queue } => {
+                write!(
+                    f,
+                    "tags of hardware queue {hw_queue} were in use until the time was up"
+                )
+            }
             Self::NoSuchHwQueue { hw_queue } => {
                 write!(f, "the tag set has no hardware queue {hw_queue}")
             }

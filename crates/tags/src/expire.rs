@@ -2,6 +2,7 @@
 
 use crate::error::{ExpireError, RedeemError};
 use crate::handle::Handle;
+use crate::next_expired::{ExpiredOwned, NextExpired};
 use crate::set::TagSet;
 use crate::shared::Shared;
 use crate::slot::Phase;
@@ -94,7 +95,7 @@ impl<T> Shared<T> {
         Err(next)
     }
 
-    /// What somebody who waits for timeouts does: the next, or its end, or when to look again.
+    /// See `look_for_expired`.
     fn wait_step(&self) -> Result<Option<Late>, Instant> {
         let shut = self.bitmaps.gate().state().is_shut();
         let next = match self.next_late(0) {
@@ -275,8 +276,9 @@ impl<T: Send + 'static> TagSet<T> {
     ///
     /// It looks when the next time will be up, and after a second at the latest (or the set's
     /// timeout, if that is shorter), for requests with shorter times may have been submitted
-    /// meanwhile. **It starts a thread while it waits**, which sleeps in its place; who has a timer
-    /// of its own calls [`expire`](TagSet::expire).
+    /// meanwhile. The first one that has to wait **starts a thread**, one for all futures of the
+    /// set, which sleeps in their place and ends with the set; who has a timer of its own calls
+    /// [`expire`](TagSet::expire).
     ///
     /// # Cancel safety
     ///
@@ -296,14 +298,26 @@ impl<T: Send + 'static> TagSet<T> {
     /// assert_eq!(set.in_use(), 0);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub async fn expired(&self) -> Option<Expired<T>> {
-        let clock = self.shared().bitmaps.clock();
-        loop {
-            match self.shared().wait_step() {
-                Ok(late) => return late.map(|late| self.said(late)),
-                Err(until) => clock.sleep_until(until).await,
-            }
-        }
+    pub const fn expired(&self) -> NextExpired<'_, T> {
+        NextExpired::new(self)
+    }
+
+    /// As [`expired`](TagSet::expired), one after the other, for who keeps it in a struct: it owns
+    /// a handle of the set, and drops it when the set is closed and no tag is in use.
+    ///
+    /// ```
+    /// # use inflight_tags::TagSet;
+    /// use std::{future::poll_fn, time::Duration};
+    /// let set = TagSet::builder().timeout(Duration::ZERO).build(|_, _| ())?;
+    /// let mut timeouts = set.expired_owned();
+    /// let _token = set.add_tenant("sda")?.try_alloc()?.into_token();
+    /// let late = inflight_sync::block_on(poll_fn(|cx| timeouts.poll_expired(cx)));
+    /// drop(late.expect("the set is open").redeem()?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn expired_owned(&self) -> ExpiredOwned<T> {
+        ExpiredOwned::new(self.clone())
     }
 
     /// As [`expired`](TagSet::expired), sleeping; no thread is started.
@@ -344,8 +358,8 @@ impl<T: Send + 'static> TagSet<T> {
         let clock = self.shared().bitmaps.clock();
         let parker = inflight_sync::Parker::current();
         loop {
-            match self.shared().wait_step() {
-                Ok(late) => return Ok(late.map(|late| self.said(late))),
+            match self.look_for_expired() {
+                Ok(late) => return Ok(late),
                 Err(_) if deadline.is_some_and(|deadline| clock.now() >= deadline) => {
                     return Err(ExpireError::TimedOut);
                 }
@@ -355,6 +369,12 @@ impl<T: Send + 'static> TagSet<T> {
                 }
             }
         }
+    }
+
+    /// What somebody who waits for timeouts does: the next, or the end, or when to look again.
+    pub(crate) fn look_for_expired(&self) -> Result<Option<Expired<T>>, Instant> {
+        let late = self.shared().wait_step()?;
+        Ok(late.map(|late| self.said(late)))
     }
 
     fn said(&self, late: Late) -> Expired<T> {

@@ -17,6 +17,14 @@ use crate::queue_kind::QueueKind;
 use crate::shared::Shared;
 use std::time::Duration;
 
+/// A drain of a hardware queue that has begun.
+pub(crate) struct HwQueueDrain {
+    hw_queue: usize,
+    /// What says whose it is, as it was then.
+    word: u64,
+    pass: DrainPass,
+}
+
 impl<T> Shared<T> {
     /// D1 and D2, E1 and E2, for every hardware queue. Under the lock for changes of size.
     pub(crate) fn look_who_serves(&self) {
@@ -103,8 +111,8 @@ impl<T> Shared<T> {
             .collect()
     }
 
-    /// D2. The word of a hardware queue that is to be drained.
-    fn begin_drain(&self, hw_queue: usize) -> Result<u64, DrainError> {
+    /// D2.
+    pub(crate) fn begin_drain(&self, hw_queue: usize) -> Result<HwQueueDrain, DrainError> {
         if hw_queue >= self.bitmaps.size().hw_queues() {
             return Err(DrainError::NoSuchHwQueue { hw_queue });
         }
@@ -114,17 +122,17 @@ impl<T> Shared<T> {
         }
         // Whoever did D1 may not have come to its D2 yet.
         self.bitmaps.gate().publish();
-        Ok(word)
+        Ok(HwQueueDrain {
+            hw_queue,
+            word,
+            pass: DrainPass::of_hw_queue(&self.bitmaps, hw_queue),
+        })
     }
 
     /// D3: whether it has come to an end.
-    fn end_drain(
-        &self,
-        hw_queue: usize,
-        word: u64,
-        pass: &mut DrainPass,
-    ) -> Option<Result<(), DrainError>> {
-        if self.bitmaps.active_queues().word(hw_queue) / SERIAL != word / SERIAL {
+    pub(crate) fn end_drain(&self, drain: &mut HwQueueDrain) -> Option<Result<(), DrainError>> {
+        let hw_queue = drain.hw_queue;
+        if self.bitmaps.active_queues().word(hw_queue) / SERIAL != drain.word / SERIAL {
             let there = hw_queue < self.bitmaps.size().hw_queues();
             let why = if there {
                 DrainError::Active { hw_queue }
@@ -137,36 +145,21 @@ impl<T> Shared<T> {
         let counts = |table, tag| {
             !self.bitmaps.geometry().shared || self.slot(table, tag).hw_queue() == hw_queue
         };
-        (!pass.is_busy_with(&self.bitmaps, counts)).then_some(Ok(()))
+        let busy = drain.pass.is_busy_with(&self.bitmaps, counts);
+        (!busy).then_some(Ok(()))
     }
 
     pub(crate) fn try_drain(&self, hw_queue: usize) -> Result<(), DrainError> {
-        let word = self.begin_drain(hw_queue)?;
-        let mut pass = DrainPass::of_hw_queue(&self.bitmaps, hw_queue);
-        let end = self.end_drain(hw_queue, word, &mut pass);
-        end.unwrap_or(Err(DrainError::InUse))
-    }
-
-    pub(crate) async fn drain(&self, hw_queue: usize) -> Result<(), DrainError> {
-        let word = self.begin_drain(hw_queue)?;
-        let mut pass = DrainPass::of_hw_queue(&self.bitmaps, hw_queue);
-        let mut end = None;
-        let drained = self.bitmaps.gate().drained();
-        drained
-            .listen_while(|| {
-                end = self.end_drain(hw_queue, word, &mut pass);
-                end.is_none()
-            })
-            .await;
-        end.expect("the wait is over when there is an end")
+        let mut drain = self.begin_drain(hw_queue)?;
+        let end = self.end_drain(&mut drain);
+        end.unwrap_or(Err(DrainError::InUse { hw_queue }))
     }
 
     pub(crate) fn drain_blocking(&self, hw_queue: usize) -> Result<(), DrainError> {
-        let word = self.begin_drain(hw_queue)?;
-        let mut pass = DrainPass::of_hw_queue(&self.bitmaps, hw_queue);
+        let mut drain = self.begin_drain(hw_queue)?;
         let mut end = None;
         self.bitmaps.gate().drained().wait_while(|| {
-            end = self.end_drain(hw_queue, word, &mut pass);
+            end = self.end_drain(&mut drain);
             end.is_none()
         });
         end.expect("the wait is over when there is an end")
@@ -177,15 +170,14 @@ impl<T> Shared<T> {
         hw_queue: usize,
         timeout: Duration,
     ) -> Result<(), DrainError> {
-        let word = self.begin_drain(hw_queue)?;
-        let mut pass = DrainPass::of_hw_queue(&self.bitmaps, hw_queue);
+        let mut drain = self.begin_drain(hw_queue)?;
         let clock = self.bitmaps.clock();
         let mut end = None;
         let drained = self.bitmaps.gate().drained();
         drained.wait_while_until(clock, clock.now() + timeout, || {
-            end = self.end_drain(hw_queue, word, &mut pass);
+            end = self.end_drain(&mut drain);
             end.is_none()
         });
-        end.unwrap_or(Err(DrainError::TimedOut))
+        end.unwrap_or(Err(DrainError::TimedOut { hw_queue }))
     }
 }

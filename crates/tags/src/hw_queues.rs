@@ -1,5 +1,6 @@
 //! A set's hardware queues: which serves whom, and how one is drained.
 
+use crate::draining::DrainHwQueue;
 use crate::error::DrainError;
 use crate::queue_kind::QueueKind;
 use crate::set::TagSet;
@@ -169,8 +170,8 @@ impl<T: Send + 'static> HwQueues<'_, T> {
     /// inflight_sync::block_on(set.hw_queues().drain(1))?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub async fn drain(&self, hw_queue: usize) -> Result<(), DrainError> {
-        self.set.shared().drain(hw_queue).await
+    pub fn drain(&self, hw_queue: usize) -> DrainHwQueue<T> {
+        DrainHwQueue::new(self.set.clone(), hw_queue)
     }
 
     /// As [`drain`](HwQueues::drain), sleeping.
@@ -207,7 +208,8 @@ impl<T: Send + 'static> HwQueues<'_, T> {
     /// let held = set.add_tenant("sda")?.try_alloc_with(AllocOptions::new().hw_queue(1))?;
     /// set.cpus().offline(1);
     /// let short = Duration::from_millis(1);
-    /// assert_eq!(set.hw_queues().drain_timeout(1, short), Err(DrainError::TimedOut));
+    /// let late = DrainError::TimedOut { hw_queue: 1 };
+    /// assert_eq!(set.hw_queues().drain_timeout(1, short), Err(late));
     /// drop(held);
     /// assert_eq!(set.hw_queues().drain_timeout(1, short), Ok(()));
     /// # Ok::<(), Box<dyn std::error::Error>>(())

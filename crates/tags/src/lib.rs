@@ -87,6 +87,7 @@ mod bitmaps;
 mod cpu_groups;
 mod cpu_map;
 mod drain;
+mod draining;
 mod error;
 mod fast_path;
 mod freeze;
@@ -95,6 +96,7 @@ mod grant;
 mod handle;
 mod hotplug;
 mod in_flight;
+mod next_expired;
 mod options;
 mod queue_kind;
 mod redeem;
@@ -111,6 +113,7 @@ pub use admission::{Admission, Force, NoPreempt, WakeAccounting};
 pub use alloc::{Alloc, AllocOwned};
 pub use builder::TagSetBuilder;
 pub use cpus::Cpus;
+pub use draining::{Drain, DrainHwQueue};
 pub use error::{
     AllocError, BuildError, DrainError, ExpireError, FreezeError, RedeemError, ResizeError,
     TenantError,
@@ -121,11 +124,13 @@ pub use hw_queues::{HwQueueOptions, HwQueues};
 pub use in_flight::InFlight;
 #[cfg(feature = "metrics")]
 pub use metrics::describe_metrics;
+pub use next_expired::{ExpiredOwned, NextExpired};
 pub use options::AllocOptions;
 pub use queue_kind::QueueKind;
 pub use quiesce::QuiesceGuard;
+pub use resize::SetHwQueues;
 pub use set::TagSet;
-pub use split::Split;
+pub use split::{NextPiece, Split};
 pub use stats::{SetStats, TenantStats};
 pub use steering::{CompletionSink, Completions, Steering};
 pub use tag::Tag;

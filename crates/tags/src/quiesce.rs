@@ -4,6 +4,7 @@
 
 use crate::bitmaps::Bitmaps;
 use crate::drain::DrainPass;
+use crate::draining::Drain;
 use crate::error::FreezeError;
 use crate::freeze_gate::QUIESCE;
 use crate::set::TagSet;
@@ -72,7 +73,8 @@ impl QuiesceGuard {
         }
     }
 
-    /// Waits until no tag is held or in flight, as a task. May be dropped at any time.
+    /// Waits until no tag is held or in flight, as a task. May be dropped at any time. It is
+    /// `'static`; if the guard is dropped before it is ready, new tags count too.
     ///
     /// ```
     /// # use inflight_tags::TagSet;
@@ -81,10 +83,8 @@ impl QuiesceGuard {
     /// inflight_sync::block_on(quiesced.drain());
     /// # Ok::<(), inflight_tags::BuildError>(())
     /// ```
-    pub async fn drain(&self) {
-        let mut pass = DrainPass::of_all(&self.bitmaps);
-        let drained = self.bitmaps.gate().drained();
-        drained.listen_while(|| pass.is_busy(&self.bitmaps)).await;
+    pub fn drain(&self) -> Drain {
+        Drain::new(self.bitmaps.clone())
     }
 
     /// As [`drain`](Self::drain), sleeping.

@@ -13,6 +13,10 @@ use crate::set::TagSet;
 use crate::shared::Shared;
 use crate::size::Making;
 use inflight_sync::atomic::Ordering;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 impl<T> Shared<T> {
@@ -92,6 +96,50 @@ impl<T> Shared<T> {
     }
 }
 
+/// The future of [`TagSet::set_hw_queues`], `'static`.
+///
+/// ```
+/// use inflight_tags::{SetHwQueues, TagSet};
+/// let set = TagSet::builder().build(|_, _| ())?;
+/// let change: SetHwQueues<()> = set.set_hw_queues(2);
+/// assert!(inflight_sync::block_on(change).is_err(), "the builder was told of 1");
+/// # Ok::<(), inflight_tags::BuildError>(())
+/// ```
+#[must_use = "futures do nothing unless polled"]
+pub struct SetHwQueues<T: Send + 'static> {
+    set: TagSet<T>,
+    n: usize,
+    /// Once it has begun.
+    freeze: Option<Freeze>,
+}
+
+impl<T: Send + 'static> Future for SetHwQueues<T> {
+    type Output = Result<(), ResizeError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        let shared = this.set.shared();
+        let freeze = match &mut this.freeze {
+            Some(freeze) => freeze,
+            None if !shared.check_hw_queues(this.n)? => return Poll::Ready(Ok(())),
+            none => none.insert(Freeze::new(&shared.bitmaps)),
+        };
+        let frozen = ready!(Pin::new(freeze).poll(cx));
+        this.freeze = None;
+        shared.set_hw_queues(this.n, frozen);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<T: Send + 'static> fmt::Debug for SetHwQueues<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SetHwQueues")
+            .field("n", &self.n)
+            .field("freeze", &self.freeze)
+            .finish_non_exhaustive()
+    }
+}
+
 impl<T: Send + 'static> TagSet<T> {
     /// Changes the depth of every hardware queue, while the set is in use: between
     /// `reserved + 1` and the builder's [`max_depth`](crate::TagSetBuilder::max_depth).
@@ -166,12 +214,12 @@ impl<T: Send + 'static> TagSet<T> {
     /// assert_eq!(set.hw_queues().len(), 4);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub async fn set_hw_queues(&self, n: usize) -> Result<(), ResizeError> {
-        if self.shared().check_hw_queues(n)? {
-            let frozen = Freeze::new(&self.shared().bitmaps).await;
-            self.shared().set_hw_queues(n, frozen);
+    pub fn set_hw_queues(&self, n: usize) -> SetHwQueues<T> {
+        SetHwQueues {
+            set: self.clone(),
+            n,
+            freeze: None,
         }
-        Ok(())
     }
 
     /// As [`set_hw_queues`](TagSet::set_hw_queues), if no tag is held or in flight now.

@@ -7,6 +7,7 @@ use crate::tenant::{Others, Taken};
 use crate::token::Place;
 use inflight_steering::{Leftover, TenantId};
 use inflight_sync::atomic::AtomicU64;
+use inflight_sync::time::Timer;
 use inflight_sync::{Arc, CachePadded, Mutex, Weak, cpu};
 use inflight_topology::Topology;
 use std::collections::BTreeSet;
@@ -51,6 +52,8 @@ pub(crate) struct Shared<T> {
     pub(crate) redeem_errors: CachePadded<AtomicU64>,
     /// Completions that came after their request's time.
     pub(crate) late_completions: AtomicU64,
+    /// Wakes tasks that wait for timeouts.
+    pub(crate) timer: Timer,
     /// Dropped last: the slots point to them.
     pub(crate) bitmaps: Arc<Bitmaps>,
 }
@@ -75,6 +78,7 @@ impl<T> Shared<T> {
             followers: Mutex::new(Vec::new()),
             redeem_errors: CachePadded::new(AtomicU64::new(0)),
             late_completions: AtomicU64::new(0),
+            timer: Timer::new(bitmaps.clock().clone()),
             bitmaps,
         }
     }

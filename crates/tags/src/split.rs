@@ -15,7 +15,8 @@ use inflight_sbitmap::tenancy::{Request, Tenancy as _};
 use inflight_sync::time::{Clock, Instant};
 use inflight_sync::wait::WaiterKey;
 use std::fmt;
-use std::future::poll_fn;
+use std::future::Future;
+use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -91,10 +92,29 @@ enum At {
     Rests(TagWait),
 }
 
-/// A call of [`Split::next`]: one that is dropped waits no longer.
-struct Next<'a, T: Send + 'static>(&'a mut Split<T>);
+/// The future of [`Split::next`]: one that is dropped waits no longer.
+///
+/// ```
+/// use inflight_tags::{NextPiece, TagSet};
+/// let set = TagSet::builder().build(|_, _| ())?;
+/// let mut split = set.add_tenant("sda")?.split(1);
+/// let next: NextPiece<'_, ()> = split.next();
+/// assert!(inflight_sync::block_on(next)?.is_some());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "futures do nothing unless polled"]
+pub struct NextPiece<'a, T: Send + 'static>(&'a mut Split<T>);
 
-impl<T: Send + 'static> Drop for Next<'_, T> {
+impl<T: Send + 'static> Future for NextPiece<'_, T> {
+    type Output = Result<Option<Tag<T>>, AllocError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.0.poll_piece(cx)
+    }
+}
+
+impl<T: Send + 'static> Drop for NextPiece<'_, T> {
     fn drop(&mut self) {
         self.0.stop_waiting();
     }
@@ -200,9 +220,8 @@ impl<T: Send + 'static> Split<T> {
     /// ```
     // Not an iterator's: it waits.
     #[allow(clippy::should_implement_trait)]
-    pub async fn next(&mut self) -> Result<Option<Tag<T>>, AllocError> {
-        let next = Next(self);
-        poll_fn(|cx| next.0.poll_piece(cx)).await
+    pub const fn next(&mut self) -> NextPiece<'_, T> {
+        NextPiece(self)
     }
 
     /// [`next`](Split::next) for those who keep the `Split` and poll by hand, in the form of a

@@ -44,12 +44,12 @@ fn a_drain_of_shared_tags_looks_at_each_word_once() {
     let none = Duration::ZERO;
     assert_eq!(
         set.hw_queues().drain_timeout(1, none),
-        Err(DrainError::TimedOut)
+        Err(DrainError::TimedOut { hw_queue: 1 })
     );
     held.drain(1..).for_each(drop);
     assert_eq!(
         set.hw_queues().drain_timeout(1, none),
-        Err(DrainError::TimedOut)
+        Err(DrainError::TimedOut { hw_queue: 1 })
     );
     drop(held);
     assert_eq!(set.hw_queues().drain_timeout(1, none), Ok(()));

@@ -120,7 +120,7 @@ fn c48_a_drain_waits_for_held_and_in_flight() {
         let now = Duration::ZERO;
         assert_eq!(
             set.hw_queues().drain_timeout(0, now),
-            Err(DrainError::TimedOut)
+            Err(DrainError::TimedOut { hw_queue: 0 })
         );
         let rings = set.hw_queues();
         let mut drain = pin!(rings.drain(0));
@@ -246,7 +246,11 @@ fn a_split_moves_on() {
     drop(first);
     let now = Duration::ZERO;
     let kept = set.hw_queues().drain_timeout(0, now);
-    assert_eq!(kept, Err(DrainError::TimedOut), "what it collected is held");
+    assert_eq!(
+        kept,
+        Err(DrainError::TimedOut { hw_queue: 0 }),
+        "what it collected is held"
+    );
     let second = on(0, || split.next_blocking().unwrap().unwrap());
     assert_eq!((second.hw_queue(), split.remaining()), (1, 2));
     assert_eq!(set.hw_queues().drain_timeout(0, now), Ok(()));

@@ -158,7 +158,7 @@ fn c49_a_queue_that_gets_other_cpus_serves_again() {
     );
     let short = Duration::from_millis(1);
     let drained = set.hw_queues().drain_timeout(1, short);
-    assert_eq!(drained, Err(DrainError::TimedOut));
+    assert_eq!(drained, Err(DrainError::TimedOut { hw_queue: 1 }));
     let waits = thread::spawn({
         let set = set.clone();
         move || set.hw_queues().drain_blocking(1)

@@ -1,0 +1,332 @@
+//! One thread that sleeps for all tasks that wait for a time.
+
+use super::{Clock, Instant};
+use crate::{Arc, Mutex, Parker, Unparker, thread};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::Future;
+use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+/// Wakes tasks at points on a clock, all of them by one thread.
+///
+/// The thread **starts** when the first task has to wait, sleeps while nobody does, and ends when
+/// the timer is dropped.
+///
+/// ```
+/// use inflight_sync::time::{Clock, Timer};
+/// use std::time::Duration;
+/// let timer = Timer::new(Clock::system());
+/// let until = timer.clock().now() + Duration::from_millis(1);
+/// inflight_sync::block_on(timer.sleep_until(until));
+/// assert!(timer.clock().now() >= until);
+/// ```
+pub struct Timer(Arc<TimerShared>);
+
+struct TimerShared {
+    clock: Clock,
+    state: Mutex<TimerState>,
+}
+
+#[derive(Default)]
+struct TimerState {
+    waiting: BTreeMap<Key, Waker>,
+    next_id: u64,
+    started: bool,
+    /// The thread says so when it runs.
+    thread: Option<Unparker>,
+    ended: bool,
+}
+
+/// When, and who.
+type Key = (Instant, u64);
+
+impl Timer {
+    /// Of a clock. No thread yet.
+    ///
+    /// ```
+    /// use inflight_sync::time::{Clock, Timer};
+    /// assert!(Timer::new(Clock::manual()).clock().is_manual());
+    /// ```
+    #[must_use]
+    pub fn new(clock: Clock) -> Self {
+        Self(Arc::new(TimerShared {
+            clock,
+            state: Mutex::default(),
+        }))
+    }
+
+    /// Its clock.
+    ///
+    /// ```
+    /// use inflight_sync::time::{Clock, Timer};
+    /// assert!(!Timer::new(Clock::system()).clock().is_manual());
+    /// ```
+    #[must_use]
+    pub fn clock(&self) -> &Clock {
+        &self.0.clock
+    }
+
+    /// Waits as a task until a point on the clock. It is over at once if the timer is dropped.
+    ///
+    /// ```
+    /// use inflight_sync::time::{Clock, Sleep, Timer};
+    /// let timer = Timer::new(Clock::manual());
+    /// let sleep: Sleep = timer.sleep_until(timer.clock().now());
+    /// inflight_sync::block_on(sleep);
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// When polled, if the system refuses the timer's thread.
+    pub fn sleep_until(&self, until: Instant) -> Sleep {
+        Sleep {
+            timer: self.0.clone(),
+            until,
+            key: None,
+        }
+    }
+}
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        let (thread, waiting) = {
+            let mut state = self.0.state.lock();
+            state.ended = true;
+            (state.thread.take(), mem::take(&mut state.waiting))
+        };
+        if let Some(thread) = thread {
+            thread.unpark();
+        }
+        wake(waiting);
+    }
+}
+
+/// A waker that panics is its task's affair, and has been printed: the others are woken.
+fn wake(tasks: BTreeMap<Key, Waker>) {
+    for waker in tasks.into_values() {
+        let _panic = catch_unwind(AssertUnwindSafe(|| waker.wake()));
+    }
+}
+
+impl TimerShared {
+    /// What the thread does. Whoever comes before its look is in the map; who comes after it and
+    /// is the first to be woken unparks it.
+    fn run(&self) {
+        let parker = Parker::current();
+        loop {
+            let (due, next) = {
+                let mut state = self.state.lock();
+                if state.ended {
+                    return;
+                }
+                state.thread.get_or_insert_with(|| parker.unparker());
+                let later = state.waiting.split_off(&(self.clock.now(), u64::MAX));
+                let next = later.keys().next().map(|&(until, _)| until);
+                (mem::replace(&mut state.waiting, later), next)
+            };
+            if !due.is_empty() {
+                wake(due);
+                continue;
+            }
+            match next {
+                Some(until) => {
+                    let _unparked = parker.park_until(&self.clock, until);
+                }
+                None => parker.park(),
+            }
+        }
+    }
+}
+
+/// The future of [`Timer::sleep_until`].
+///
+/// ```
+/// use inflight_sync::time::{Clock, Timer};
+/// use std::time::Duration;
+/// let timer = Timer::new(Clock::manual());
+/// let sleep = timer.sleep_until(timer.clock().now() + Duration::from_secs(1));
+/// timer.clock().advance(Duration::from_secs(1));
+/// inflight_sync::block_on(sleep);
+/// ```
+#[must_use = "futures do nothing unless polled"]
+pub struct Sleep {
+    timer: Arc<TimerShared>,
+    until: Instant,
+    /// Once it waits.
+    key: Option<Key>,
+}
+
+impl Sleep {
+    fn leave(&mut self) {
+        if let Some(key) = self.key.take() {
+            // A waker may run anything when it is dropped: not under the lock.
+            let left = self.timer.state.lock().waiting.remove(&key);
+            drop(left);
+        }
+    }
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = &mut *self;
+        let timer = this.timer.clone();
+        if timer.clock.now() >= this.until {
+            this.leave();
+            return Poll::Ready(());
+        }
+        let waker = cx.waker().clone();
+        let (old, start, thread) = {
+            let mut state = timer.state.lock();
+            if state.ended {
+                drop(state);
+                return Poll::Ready(());
+            }
+            let key = *this.key.get_or_insert_with(|| {
+                state.next_id += 1;
+                (this.until, state.next_id)
+            });
+            let old = state.waiting.insert(key, waker);
+            let is_first = state.waiting.keys().next() == Some(&key);
+            let thread = state.thread.clone().filter(|_| old.is_none() && is_first);
+            (old, !mem::replace(&mut state.started, true), thread)
+        };
+        drop(old);
+        if start {
+            thread::spawn(move || timer.run());
+        }
+        if let Some(thread) = thread {
+            thread.unpark();
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+impl fmt::Debug for Timer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Timer")
+            .field("clock", &self.0.clock)
+            .field("waiting", &self.0.state.lock().waiting.len())
+            .finish()
+    }
+}
+
+impl fmt::Debug for Sleep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sleep")
+            .field("until", &self.until)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::atomic::{AtomicUsize, Ordering};
+    use crate::block_on;
+    use std::task::Wake;
+    use std::time::Duration;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// Counts wakes; and panics, if it is to.
+    #[derive(Default)]
+    struct Told {
+        times: AtomicUsize,
+        panics: bool,
+    }
+
+    impl Wake for Told {
+        fn wake(self: Arc<Self>) {
+            // Relaxed: a counter.
+            self.times.fetch_add(1, Ordering::Relaxed);
+            assert!(!self.panics, "as the test wants it");
+        }
+    }
+
+    fn poll(sleep: &mut Sleep, told: &Arc<Told>) -> Poll<()> {
+        Pin::new(sleep).poll(&mut Context::from_waker(&told.clone().into()))
+    }
+
+    fn wait_for(told: &Told) {
+        while told.times.load(Ordering::Relaxed) == 0 {
+            thread::yield_now();
+        }
+    }
+
+    /// How many threads the timer has: each keeps what it shares.
+    fn threads(timer: &Timer, sleeps: usize) -> usize {
+        Arc::strong_count(&timer.0) - 1 - sleeps
+    }
+
+    #[test]
+    fn one_thread_sleeps_for_all_and_ends_with_its_timer() {
+        let clock = Clock::manual();
+        let timer = Timer::new(clock.clone());
+        let start = clock.now();
+        let tasks: Vec<Arc<Told>> = (0..5).map(|_| Arc::default()).collect();
+        let mut sleeps: Vec<Sleep> = (1..6)
+            .map(|i| timer.sleep_until(start + SECOND * (6 - i)))
+            .collect();
+        assert_eq!(threads(&timer, 5), 0, "nobody waits");
+        for (sleep, told) in sleeps.iter_mut().zip(&tasks) {
+            assert!(poll(sleep, told).is_pending());
+        }
+        assert_eq!(threads(&timer, 5), 1);
+        // The last one is the first to be woken, although it came when the thread slept.
+        clock.advance(SECOND);
+        wait_for(&tasks[4]);
+        assert!(poll(&mut sleeps[4], &tasks[4]).is_ready());
+        let counts = |at: usize| tasks[at].times.load(Ordering::Relaxed);
+        assert_eq!((0..4).map(counts).sum::<usize>(), 0);
+        drop(sleeps.pop());
+        drop(sleeps.pop());
+        clock.advance(SECOND * 4);
+        tasks[..3].iter().for_each(|told| wait_for(told));
+        assert_eq!(counts(3), 0, "it was dropped");
+        drop(sleeps);
+        let shared = Arc::downgrade(&timer.0);
+        drop(timer);
+        while shared.strong_count() > 0 {
+            thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn a_waker_that_panics_keeps_nobody_from_waking() {
+        let timer = Timer::new(Clock::manual());
+        let until = timer.clock().now() + SECOND;
+        let bad = Arc::new(Told {
+            panics: true,
+            ..Told::default()
+        });
+        let good = Arc::default();
+        let (mut first, mut second) = (timer.sleep_until(until), timer.sleep_until(until));
+        assert!(poll(&mut first, &bad).is_pending());
+        assert!(poll(&mut second, &good).is_pending());
+        timer.clock().advance(SECOND);
+        wait_for(&good);
+        wait_for(&bad);
+    }
+
+    #[test]
+    fn a_sleep_is_over_when_its_timer_is_gone() {
+        let timer = Timer::new(Clock::manual());
+        let told = Arc::default();
+        let mut sleep = timer.sleep_until(timer.clock().now() + SECOND);
+        assert!(poll(&mut sleep, &told).is_pending());
+        drop(timer);
+        wait_for(&told);
+        block_on(sleep);
+    }
+}

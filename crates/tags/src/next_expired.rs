@@ -1,0 +1,151 @@
+//! The futures of a request whose time is up.
+
+use crate::expire::Expired;
+use crate::set::TagSet;
+use inflight_sync::time::Sleep;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+/// The future of [`TagSet::expired`]. Polled again after it was ready, it asks for another.
+///
+/// # Cancel safety
+///
+/// May be dropped at any time: what is late is given to the next who asks.
+///
+/// ```
+/// use inflight_tags::{NextExpired, TagSet};
+/// let set = TagSet::builder().build(|_, _| ())?;
+/// let next: NextExpired<'_, ()> = set.expired();
+/// set.close();
+/// assert!(inflight_sync::block_on(next).is_none());
+/// # Ok::<(), inflight_tags::BuildError>(())
+/// ```
+#[must_use = "futures do nothing unless polled"]
+pub struct NextExpired<'a, T: Send + 'static> {
+    set: &'a TagSet<T>,
+    sleep: Option<Sleep>,
+}
+
+/// The requests of a set whose time is up, one after the other: see
+/// [`TagSet::expired_owned`]. `'static`; with the feature `futures` a `Stream`.
+///
+/// It ends when the set is [closed](TagSet::close) and no tag is in use. Until then it keeps the
+/// set.
+///
+/// # Cancel safety
+///
+/// As [`NextExpired`].
+///
+/// ```
+/// use inflight_tags::{ExpiredOwned, TagSet};
+/// use std::future::poll_fn;
+/// struct Engine { timeouts: ExpiredOwned<()> }
+/// let set = TagSet::builder().build(|_, _| ())?;
+/// let mut engine = Engine { timeouts: set.expired_owned() };
+/// set.close();
+/// assert!(inflight_sync::block_on(poll_fn(|cx| engine.timeouts.poll_expired(cx))).is_none());
+/// # Ok::<(), inflight_tags::BuildError>(())
+/// ```
+#[must_use = "it does nothing unless polled"]
+pub struct ExpiredOwned<T: Send + 'static> {
+    /// Until the end.
+    set: Option<TagSet<T>>,
+    sleep: Option<Sleep>,
+}
+
+fn poll<T: Send + 'static>(
+    set: &TagSet<T>,
+    sleep: &mut Option<Sleep>,
+    cx: &mut Context<'_>,
+) -> Poll<Option<Expired<T>>> {
+    loop {
+        if let Some(sleep) = sleep {
+            ready!(Pin::new(sleep).poll(cx));
+        }
+        *sleep = None;
+        match set.look_for_expired() {
+            Ok(late) => return Poll::Ready(late),
+            Err(until) => *sleep = Some(set.shared().timer.sleep_until(until)),
+        }
+    }
+}
+
+impl<'a, T: Send + 'static> NextExpired<'a, T> {
+    pub(crate) const fn new(set: &'a TagSet<T>) -> Self {
+        Self { set, sleep: None }
+    }
+}
+
+impl<T: Send + 'static> Future for NextExpired<'_, T> {
+    type Output = Option<Expired<T>>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        poll(this.set, &mut this.sleep, cx)
+    }
+}
+
+impl<T: Send + 'static> ExpiredOwned<T> {
+    pub(crate) const fn new(set: TagSet<T>) -> Self {
+        Self {
+            set: Some(set),
+            sleep: None,
+        }
+    }
+
+    /// The next one, as [`TagSet::expired`]; `None` at the end, and from then on.
+    ///
+    /// ```
+    /// # use inflight_tags::TagSet;
+    /// # use std::task::{Context, Poll, Waker};
+    /// let set = TagSet::builder().build(|_, _| ())?;
+    /// let mut timeouts = set.expired_owned();
+    /// let mut cx = Context::from_waker(Waker::noop());
+    /// assert!(timeouts.poll_expired(&mut cx).is_pending());
+    /// # Ok::<(), inflight_tags::BuildError>(())
+    /// ```
+    pub fn poll_expired(&mut self, cx: &mut Context<'_>) -> Poll<Option<Expired<T>>> {
+        let Some(set) = &self.set else {
+            return Poll::Ready(None);
+        };
+        let next = ready!(poll(set, &mut self.sleep, cx));
+        if next.is_none() {
+            self.set = None;
+        }
+        Poll::Ready(next)
+    }
+}
+
+#[cfg(feature = "futures")]
+impl<T: Send + 'static> futures_core::Stream for ExpiredOwned<T> {
+    type Item = Expired<T>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.poll_expired(cx)
+    }
+}
+
+#[cfg(feature = "futures")]
+impl<T: Send + 'static> futures_core::stream::FusedStream for ExpiredOwned<T> {
+    fn is_terminated(&self) -> bool {
+        self.set.is_none()
+    }
+}
+
+impl<T: Send + 'static> fmt::Debug for NextExpired<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NextExpired")
+            .field("sleep", &self.sleep)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<T: Send + 'static> fmt::Debug for ExpiredOwned<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ExpiredOwned")
+            .field("has_ended", &self.set.is_none())
+            .finish_non_exhaustive()
+    }
+}
