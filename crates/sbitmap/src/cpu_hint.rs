@@ -65,13 +65,13 @@ impl Hint {
 /// As many slots as the next power of two, so that a CPU number finds its slot by a mask.
 #[derive(Debug)]
 pub(crate) struct Hints {
-    slots: Box<[CachePadded<Slot>]>,
+    slots: Box<[CachePadded<CpuHint>]>,
     cpus: usize,
 }
 
 /// The hint of one CPU.
 #[derive(Debug)]
-pub(crate) struct Slot(AtomicU32);
+pub(crate) struct CpuHint(AtomicU32);
 
 impl Hints {
     /// CPUs begin at different places, so that they meet late. In turn, all begin at 0.
@@ -87,7 +87,7 @@ impl Hints {
         let cpus = cpu::online();
         Self {
             slots: (0..cpus.next_power_of_two())
-                .map(|_| CachePadded::new(Slot(AtomicU32::new(first()))))
+                .map(|_| CachePadded::new(CpuHint(AtomicU32::new(first()))))
                 .collect(),
             cpus,
         }
@@ -95,7 +95,7 @@ impl Hints {
 
     /// The slot of the calling CPU. Asked for once in each operation: the number has its price.
     #[inline]
-    pub(crate) fn of_this_cpu(&self) -> &Slot {
+    pub(crate) fn of_this_cpu(&self) -> &CpuHint {
         // CPU numbers may be sparse, or stale: any slot is correct.
         &self.slots[cpu::current() & (self.slots.len() - 1)]
     }
@@ -107,7 +107,7 @@ impl Hints {
     }
 }
 
-impl Slot {
+impl CpuHint {
     /// A hint inside the map. One that a shrunken map has left outside is folded back into it, so
     /// that the CPUs stay apart.
     #[inline]

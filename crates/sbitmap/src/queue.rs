@@ -275,7 +275,7 @@ impl SbitmapQueue {
     #[inline(never)]
     fn try_get_slow(&self, left: Option<u32>) -> Option<usize> {
         if let (Some(bit), Inner::Local(queue) | Inner::Rseq(queue, _)) = (left, &self.inner) {
-            queue.store().beyond(bit);
+            queue.store().put_beyond(bit);
         }
         on!(self, queue => queue.try_get())
     }
@@ -430,7 +430,7 @@ impl SbitmapQueue {
 
     /// [`put`](Self::put) where it is short. `false`: nothing has happened.
     #[inline(always)]
-    pub(crate) fn put_here(&self, bit: usize) -> bool {
+    pub(crate) fn put_fast(&self, bit: usize) -> bool {
         match &self.inner {
             Inner::Rseq(queue, rseq) => match queue.store().give_back_fast(Some(*rseq), bit) {
                 Short::Done => true,

@@ -9,7 +9,7 @@ use std::time::Duration;
 pub type Class = u32;
 
 /// Which classes may be served. Asked with the queue's lock held, so it must not call the queue.
-pub trait Shares: Debug + Send + Sync {
+pub trait ShareLimiter: Debug + Send + Sync {
     /// Whether the class may take one more bit now.
     ///
     /// A class that may not is passed over. Whoever makes this true for a class that waits (other
@@ -29,7 +29,7 @@ pub trait Shares: Debug + Send + Sync {
         None
     }
 
-    /// How often a thread of this class that sleeps now is to [look](Shares::look_for_idle).
+    /// How often a thread of this class that sleeps now is to [look](ShareLimiter::look_for_idle).
     /// `None`: it waits for a put, which wakes it.
     fn look_every(&self, class: Class) -> Option<Duration> {
         let _ = class;
@@ -132,7 +132,7 @@ impl Users {
 #[derive(Debug, Default)]
 pub struct Rules {
     /// How classes share the bits.
-    pub shares: Option<Box<dyn Shares>>,
+    pub shares: Option<Box<dyn ShareLimiter>>,
     /// Who may try past those who wait, for `Batched`.
     pub newcomers: Option<NewcomerPolicy>,
     /// Which CPUs use it. `None`: all that the process may use.

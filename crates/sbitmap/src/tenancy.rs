@@ -4,7 +4,7 @@
 //! Not for general use, and not covered by the promises about versions. `inflight-tags` is made
 //! with it: the mechanism is here, the policy there.
 
-pub use crate::request::{Class, Force, NewcomerPolicy, Request, Rules, Shares, Users};
+pub use crate::request::{Class, Force, NewcomerPolicy, Request, Rules, ShareLimiter, Users};
 pub use crate::waiter::Waiter;
 
 use crate::error::{BuildError, GetError};
@@ -91,7 +91,7 @@ pub trait Tenancy: sealed::Sealed {
     /// Leaves the line. What had been granted and not fetched goes to others.
     fn leave(&self, waiter: &mut Waiter);
 
-    /// Serves whoever may be served by now, after the [`Shares`] have changed.
+    /// Serves whoever may be served by now, after the [`ShareLimiter`] have changed.
     fn shares_changed(&self);
 
     /// The first bit in use from `from` on: for one pass over all, a word at a time, by somebody
@@ -109,7 +109,7 @@ pub trait Tenancy: sealed::Sealed {
     /// `try_get` for a class that may take one, also while others wait that cannot be served: their
     /// classes may not, or the one before them has not fetched its part.
     ///
-    /// A large request does not pass one of its class. The caller tells the [`Shares`] of the bit.
+    /// A large request does not pass one of its class. The caller tells the [`ShareLimiter`] of the bit.
     #[must_use = "a bit that is dropped is never given back"]
     fn try_get_past(&self, class: Class, large: bool) -> Option<usize>;
 
@@ -125,7 +125,7 @@ pub trait Tenancy: sealed::Sealed {
 impl Tenancy for SbitmapQueue {
     #[inline(always)]
     fn put_fast(&self, bit: usize) -> bool {
-        self.put_here(bit)
+        self.put_fast(bit)
     }
 
     fn waiter(&self, request: Request) -> Waiter {

@@ -10,7 +10,7 @@
 //! | the least share is asked for without the lock | `h15_*` |
 #![cfg(loom)]
 
-use inflight_sbitmap::tenancy::{BuildWithRules, Class, Rules, Shares, Tenancy};
+use inflight_sbitmap::tenancy::{BuildWithRules, Class, Rules, ShareLimiter, Tenancy};
 use inflight_sbitmap::{Fairness, Get, SbitmapQueue};
 use inflight_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use inflight_sync::model::{Bound, check};
@@ -169,7 +169,7 @@ fn h14_a_put_from_within_a_wake() {
 #[derive(Clone, Debug)]
 struct Users(Arc<AtomicUsize>);
 
-impl Shares for Users {
+impl ShareLimiter for Users {
     fn may_take(&self, _class: Class) -> bool {
         true
     }

@@ -32,7 +32,9 @@
 //! (`who_leaves_last_*`).
 #![cfg(loom)]
 
-use inflight_sbitmap::tenancy::{BuildWithRules, Class, Request, Rules, Shares, Tenancy, Waiter};
+use inflight_sbitmap::tenancy::{
+    BuildWithRules, Class, Request, Rules, ShareLimiter, Tenancy, Waiter,
+};
 use inflight_sbitmap::{Engine, Fairness, SbitmapQueue};
 use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_sync::model::{Bound, check};
@@ -71,7 +73,7 @@ struct Limit {
 struct Accounts(Arc<Limit>);
 
 // Relaxed throughout: what is needed beyond it is the queue's business.
-impl Shares for Accounts {
+impl ShareLimiter for Accounts {
     fn may_take(&self, class: Class) -> bool {
         let limit = self.0.limit.load(Ordering::Relaxed);
         class > 0 || self.0.active[0].load(Ordering::Relaxed) < limit

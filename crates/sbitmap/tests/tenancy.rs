@@ -4,7 +4,7 @@
 #![cfg(not(any(loom, shuttle)))]
 
 use inflight_sbitmap::tenancy::{
-    BuildWithRules, Class, Force, NewcomerPolicy, Request, Rules, Shares, Tenancy, Waiter,
+    BuildWithRules, Class, Force, NewcomerPolicy, Request, Rules, ShareLimiter, Tenancy, Waiter,
 };
 use inflight_sbitmap::{Engine, Fairness, SbitmapQueue};
 use inflight_sync::Arc;
@@ -159,7 +159,7 @@ struct Limits {
 #[derive(Debug)]
 struct Shared(Arc<Limits>);
 
-impl Shares for Shared {
+impl ShareLimiter for Shared {
     fn may_take(&self, class: Class) -> bool {
         self.0.active[class as usize].load(Ordering::Relaxed) < self.0.limit.load(Ordering::Relaxed)
     }
@@ -298,7 +298,7 @@ impl Oracle {
 fn in_turns(depth: usize, engine: Engine) -> SbitmapQueue {
     #[derive(Debug)]
     struct NoneForOne;
-    impl Shares for NoneForOne {
+    impl ShareLimiter for NoneForOne {
         fn may_take(&self, class: Class) -> bool {
             class == 0
         }

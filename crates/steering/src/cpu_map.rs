@@ -15,14 +15,14 @@ pub type Leftover = Box<dyn FnOnce() -> Result<(), Panic>>;
 
 const NONE: u32 = u32::MAX;
 
-pub(crate) struct CpuMap<I: Item> {
+pub(crate) struct ShardMap<I: Item> {
     pub(crate) topology: Topology,
     /// The done list of each CPU; `NONE` if the topology does not know it.
     list_of: Box<[u32]>,
     lists: Box<[ShardRef<I>]>,
 }
 
-impl<I: Item> CpuMap<I> {
+impl<I: Item> ShardMap<I> {
     fn new(topology: Topology, lists: Box<[ShardRef<I>]>) -> Self {
         let cpus = lists.iter().filter_map(|list| list.cpus.last());
         let mut list_of = vec![NONE; cpus.max().map_or(0, |last| last + 1)];
@@ -58,7 +58,7 @@ pub(crate) struct CpuMaps<I: Item> {
     core: Arc<Core<I>>,
     scope: Scope,
     sink: Box<dyn CompletionSink>,
-    map: Versions<CpuMap<I>>,
+    map: Versions<ShardMap<I>>,
     shards: Mutex<Shards<I>>,
 }
 
@@ -129,7 +129,7 @@ impl<I: Item> CpuMaps<I> {
             core,
             scope,
             sink,
-            map: Versions::new(CpuMap::new(topology, lists)),
+            map: Versions::new(ShardMap::new(topology, lists)),
             shards: Mutex::new(shards),
         }
     }
@@ -139,7 +139,7 @@ impl<I: Item> CpuMaps<I> {
     }
 
     #[inline]
-    pub(crate) fn current(&self) -> &CpuMap<I> {
+    pub(crate) fn current(&self) -> &ShardMap<I> {
         self.map.current()
     }
 
@@ -157,7 +157,7 @@ impl<I: Item> CpuMaps<I> {
                     lists.map(|list| list.of(list.cpus.clone())).collect()
                 };
                 let lists = lists(topology, self.scope, &known, &self.core, &*self.sink);
-                CpuMap::new(topology.clone(), lists)
+                ShardMap::new(topology.clone(), lists)
             },
         );
         let left = self.shards.lock().follow(&self.current().lists);

@@ -26,7 +26,7 @@ impl Later for DoneListHandle {
     }
 }
 
-struct Stack {
+struct Nesting {
     depth: Cell<u32>,
     /// Run when the outermost callback has ended. No other thread waits for that: each has its own.
     later: RefCell<VecDeque<Box<dyn Later>>>,
@@ -34,7 +34,7 @@ struct Stack {
     runs_later: Cell<bool>,
 }
 
-impl Drop for Stack {
+impl Drop for Nesting {
     /// The thread ends: whatever is left runs now, deaf to its panics. There is nothing, unless
     /// the outermost callback never came to its end, as one that was running on a stack of its own.
     fn drop(&mut self) {
@@ -57,7 +57,7 @@ pub(crate) fn dispose(panic: Box<dyn Any + Send>) {
 inflight_sync::thread_local! {
     // loom's macro has no const form.
     #[allow(clippy::missing_const_for_thread_local)]
-    static STACK: Stack = Stack {
+    static STACK: Nesting = Nesting {
         depth: Cell::new(0),
         later: RefCell::new(VecDeque::new()),
         runs_later: Cell::new(false),

@@ -1,7 +1,7 @@
 //! From a completed request to its callback, on the CPU where it belongs. Which one that is says
 //! [`decide`](inflight_topology::steering::decide).
 
-use crate::cpu_map::{CpuMap, CpuMaps, Leftover};
+use crate::cpu_map::{CpuMaps, Leftover, ShardMap};
 use crate::item::{Item, TenantId};
 use crate::nesting;
 use crate::shard::Core;
@@ -83,7 +83,7 @@ pub enum Steered<I> {
 }
 
 /// Where what is seen on a CPU is counted.
-fn counters<I: Item>(map: &CpuMap<I>, cpu: usize, tenant: TenantId) -> &Counters {
+fn counters<I: Item>(map: &ShardMap<I>, cpu: usize, tenant: TenantId) -> &Counters {
     map.counting(cpu).counters(tenant)
 }
 
@@ -248,7 +248,7 @@ impl<I: Item> Router<I> {
     /// and why.
     fn send(
         &self,
-        map: &CpuMap<I>,
+        map: &ShardMap<I>,
         item: I,
         depth: u32,
     ) -> Result<(usize, RedirectReason), (I, usize, InlineReason)> {
@@ -267,7 +267,7 @@ impl<I: Item> Router<I> {
 
     /// # Errors
     /// Nobody empties the done list of that CPU.
-    fn push(&self, map: &CpuMap<I>, cpu: usize, item: I) -> Result<(), I> {
+    fn push(&self, map: &ShardMap<I>, cpu: usize, item: I) -> Result<(), I> {
         let Some(list) = map.done_list(cpu) else {
             return Err(item);
         };
@@ -290,7 +290,7 @@ impl<I: Item> Router<I> {
 }
 
 fn decide<I: Item>(
-    map: &CpuMap<I>,
+    map: &ShardMap<I>,
     observer: usize,
     submission: Submission,
     depth: u32,

@@ -40,7 +40,7 @@ impl<I: Item> Core<I> {
 
     /// The done list of a shard, for its worker.
     pub(crate) fn handle(self: &Arc<Self>, shard: &Arc<Shard<I>>) -> DoneListHandle {
-        DoneListHandle::new(Handle {
+        DoneListHandle::new(ListHandle {
             core: self.clone(),
             shard: shard.clone(),
         })
@@ -234,12 +234,12 @@ impl<I: Item> Shard<I> {
 }
 
 /// The done list of one shard.
-struct Handle<I: Item> {
+struct ListHandle<I: Item> {
     core: Arc<Core<I>>,
     shard: Arc<Shard<I>>,
 }
 
-impl<I: Item> RunDoneList for Handle<I> {
+impl<I: Item> RunDoneList for ListHandle<I> {
     fn run(&self) {
         self.core.run(&self.shard);
     }

@@ -139,14 +139,14 @@ pub struct ShardStats {
 /// What was counted for one tenant at one shard. Relaxed throughout: numbers nobody decides by.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    seen: CachePadded<Seen>,
+    seen: CachePadded<SeenCounts>,
     sent: CachePadded<Sent>,
     taken: CachePadded<Batches>,
 }
 
 /// Written where completions are seen.
 #[derive(Debug, Default)]
-struct Seen {
+struct SeenCounts {
     same_cpu: AtomicU64,
     same_cache: AtomicU64,
     policy: AtomicU64,

@@ -4,7 +4,7 @@ use crate::error::AllocError;
 use crate::grant::TagWait;
 use crate::options::AllocOptions;
 use crate::tag::Tag;
-use crate::tenant_handle::{Step, Tenant};
+use crate::tenant_handle::{AllocStep, Tenant};
 use inflight_sbitmap::tenancy::Request;
 use inflight_sync::time::Instant;
 use inflight_sync::wait::WaiterKey;
@@ -63,11 +63,11 @@ struct Waiting {
     /// Since when it waits.
     since: Option<Instant>,
     asked: bool,
-    at: At,
+    at: AllocAt,
 }
 
 #[derive(Debug)]
-enum At {
+enum AllocAt {
     /// It is to try.
     Nowhere,
     /// It waits for the end of freezes and quiesces.
@@ -81,7 +81,7 @@ impl Waiting {
             options,
             since: None,
             asked: false,
-            at: At::Nowhere,
+            at: AllocAt::Nowhere,
         }
     }
 
@@ -92,15 +92,15 @@ impl Waiting {
     ) -> Poll<Result<Tag<T>, AllocError>> {
         let result = loop {
             let ended = match &mut self.at {
-                At::Nowhere => self.begin(tenant),
-                At::Thaw(place) => {
+                AllocAt::Nowhere => self.begin(tenant),
+                AllocAt::Thaw(place) => {
                     if tenant.bitmaps().gate().poll_thaw(place, cx).is_pending() {
                         return Poll::Pending;
                     }
-                    self.at = At::Nowhere;
+                    self.at = AllocAt::Nowhere;
                     None
                 }
-                At::Line(wait) => {
+                AllocAt::Line(wait) => {
                     let Poll::Ready(bit) = wait.poll_one(tenant.bitmaps(), cx) else {
                         return Poll::Pending;
                     };
@@ -127,16 +127,16 @@ impl Waiting {
         tenant: &Tenant<T>,
     ) -> Option<Result<Tag<T>, AllocError>> {
         match tenant.step(self.options, true) {
-            Step::Done(result) => return Some(result),
-            Step::WaitForThaw(_) => {
+            AllocStep::Done(result) => return Some(result),
+            AllocStep::WaitForThaw(_) => {
                 tenant.begin_wait(&mut self.since);
-                self.at = At::Thaw(None);
+                self.at = AllocAt::Thaw(None);
             }
-            Step::WaitForBit(target) => {
+            AllocStep::WaitForBit(target) => {
                 if !tenant.before_wait(target, &mut self.asked) {
                     tenant.begin_wait(&mut self.since);
                     let request = Request::one(tenant.class());
-                    self.at = At::Line(tenant.bitmaps().wait_for(target, request));
+                    self.at = AllocAt::Line(tenant.bitmaps().wait_for(target, request));
                 }
             }
         }
@@ -145,10 +145,10 @@ impl Waiting {
 
     /// Gives up its place.
     fn leave<T: Send + 'static>(&mut self, tenant: &Tenant<T>) {
-        match std::mem::replace(&mut self.at, At::Nowhere) {
-            At::Nowhere => {}
-            At::Thaw(mut place) => tenant.bitmaps().gate().leave_thaw(&mut place),
-            At::Line(mut wait) => wait.end(tenant.bitmaps()),
+        match std::mem::replace(&mut self.at, AllocAt::Nowhere) {
+            AllocAt::Nowhere => {}
+            AllocAt::Thaw(mut place) => tenant.bitmaps().gate().leave_thaw(&mut place),
+            AllocAt::Line(mut wait) => wait.end(tenant.bitmaps()),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::active_queues::ActiveQueues;
 use crate::admission::Admission;
-use crate::freeze_gate::Gate;
+use crate::freeze_gate::FreezeGate;
 use crate::queue_kind::{Kinds, QueueKind};
 use crate::set_id::SetId;
 use crate::size::Size;
@@ -102,7 +102,7 @@ pub(crate) struct Bitmaps {
     active_queues: ActiveQueues,
     /// By table.
     hw_queues: Box<[HwQueue]>,
-    gate: Gate,
+    gate: FreezeGate,
     teardown: Teardown,
     /// The set, whatever its payload: for the one who frees it. Written once, when it is made.
     owner: AtomicPtr<()>,
@@ -198,7 +198,7 @@ impl Bitmaps {
             size: Size::new(hw_queues, depth),
             active_queues: ActiveQueues::new(geometry.hw_queues),
             hw_queues: (0..geometry.tables()).map(hw_queue).collect(),
-            gate: Gate::new(),
+            gate: FreezeGate::new(),
             teardown: Teardown::new(),
             owner: AtomicPtr::new(std::ptr::null_mut()),
             free: setup.free,
@@ -262,7 +262,7 @@ impl Bitmaps {
     }
 
     #[inline]
-    pub(crate) const fn gate(&self) -> &Gate {
+    pub(crate) const fn gate(&self) -> &FreezeGate {
         &self.gate
     }
 

@@ -28,9 +28,9 @@ const MANY: u64 = 1 << 63;
 
 /// What the gate's word says.
 #[derive(Clone, Copy)]
-pub(crate) struct State(u64);
+pub(crate) struct GateState(u64);
 
-impl State {
+impl GateState {
     /// Nothing stops anybody, and nobody counts.
     #[inline]
     pub(crate) const fn is_plain(self) -> bool {
@@ -92,9 +92,9 @@ impl State {
     }
 }
 
-impl fmt::Debug for State {
+impl fmt::Debug for GateState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("State")
+        f.debug_struct("GateState")
             .field("freezes", &(self.0 & (QUIESCE - 1)))
             .field("quiesces", &((self.0 & STOPPED) / QUIESCE))
             .field("closed", &self.is_shut())
@@ -106,9 +106,9 @@ impl fmt::Debug for State {
 
 /// The gate's word and the two places to wait.
 #[derive(Debug)]
-pub(crate) struct Gate {
+pub(crate) struct FreezeGate {
     /// On a line of its own: every allocation and every put reads it.
-    word: CachePadded<Word>,
+    word: CachePadded<GateWord>,
     /// Who drains waits here for bits to be cleared.
     drained: Event,
     /// Submitters wait here for the thaw.
@@ -116,16 +116,16 @@ pub(crate) struct Gate {
 }
 
 #[derive(Debug)]
-struct Word {
-    /// See `State`.
+struct GateWord {
+    /// See `GateState`.
     state: AtomicU64,
     fence: AsymFence,
 }
 
-impl Gate {
+impl FreezeGate {
     pub(crate) fn new() -> Self {
         Self {
-            word: CachePadded::new(Word {
+            word: CachePadded::new(GateWord {
                 state: AtomicU64::new(0),
                 fence: AsymFence::new(),
             }),
@@ -136,9 +136,9 @@ impl Gate {
 
     /// A hint before A1, the condition in B2.
     #[inline]
-    pub(crate) fn state(&self) -> State {
+    pub(crate) fn state(&self) -> GateState {
         // Ordering: pairs with T1 and E1: who waited for the thaw sees what was done before it.
-        State(self.word.state.load(Ordering::Acquire))
+        GateState(self.word.state.load(Ordering::Acquire))
     }
 
     fn is_stopped(&self) -> bool {
@@ -162,7 +162,7 @@ impl Gate {
 
     /// A2 and A3, after A1. If it is plain, the bit may become a tag.
     #[inline]
-    pub(crate) fn state_after_get(&self) -> State {
+    pub(crate) fn state_after_get(&self) -> GateState {
         // Ordering: A2, pairs with F2 in `close`, D2 in `leave` and R2 in `publish`.
         self.word.fence.light();
         self.state()
@@ -215,7 +215,7 @@ impl Gate {
         // Ordering: P2, pairs with F2 in `close` and D2 in `publish`.
         self.word.fence.light();
         // Relaxed: nothing is read on its account.
-        let state = State(self.word.state.load(Ordering::Relaxed));
+        let state = GateState(self.word.state.load(Ordering::Relaxed));
         !state.is_plain() && state.is_watched()
     }
 
@@ -226,12 +226,12 @@ impl Gate {
         self.drained.notify_all();
     }
 
-    /// Whether there has been a second tenant, as `State::is_many`.
+    /// Whether there has been a second tenant, as `GateState::is_many`.
     #[inline]
     pub(crate) fn is_many(&self) -> bool {
         // Relaxed: who takes a counted tag comes after one that has read `true` (the Acquire in
         // `ShareAccounts::is_shared`), and so does whoever gives it back.
-        let state = State(self.word.state.load(Ordering::Relaxed));
+        let state = GateState(self.word.state.load(Ordering::Relaxed));
         !state.is_plain() && state.is_many()
     }
 
@@ -275,7 +275,7 @@ impl Gate {
 /// Given out before a put, dropped after it.
 #[derive(Debug)]
 #[must_use = "freezers are told when it is dropped"]
-pub(crate) struct TellAtEnd<'a>(&'a Gate);
+pub(crate) struct TellAtEnd<'a>(&'a FreezeGate);
 
 impl Drop for TellAtEnd<'_> {
     #[inline]

@@ -65,7 +65,7 @@ pub struct Split<T: Send + 'static> {
     remaining: usize,
     /// Whether a piece has got its tag.
     begun: bool,
-    at: At,
+    at: SplitAt,
     /// Since when it waits.
     since: Option<Instant>,
     /// Whether the hook was called before this wait.
@@ -82,7 +82,7 @@ pub struct Split<T: Send + 'static> {
 
 /// Where it stands.
 #[derive(Debug)]
-enum At {
+enum SplitAt {
     Nowhere,
     /// It waits as a task for the end of freezes and quiesces.
     Thaw(Option<WaiterKey>),
@@ -121,7 +121,7 @@ impl<T: Send + 'static> Drop for NextPiece<'_, T> {
 }
 
 /// What the next piece needs.
-enum Step<T> {
+enum SplitStep<T> {
     Done(Result<Option<Tag<T>>, AllocError>),
     WaitForThaw(AllocError),
     /// Bits of this target.
@@ -172,7 +172,7 @@ impl<T: Send + 'static> Split<T> {
             options,
             remaining: n,
             begun: false,
-            at: At::Nowhere,
+            at: SplitAt::Nowhere,
             since: None,
             asked: false,
             ended: false,
@@ -269,8 +269,8 @@ impl<T: Send + 'static> Split<T> {
         let piece = loop {
             match &mut self.at {
                 // A try has collected them meanwhile: the next freeze must not wait for them.
-                At::Thaw(_) if !self.collected.is_empty() => self.leave(),
-                At::Thaw(place) => {
+                SplitAt::Thaw(_) if !self.collected.is_empty() => self.leave(),
+                SplitAt::Thaw(place) => {
                     if self
                         .queue
                         .bitmaps()
@@ -280,21 +280,21 @@ impl<T: Send + 'static> Split<T> {
                     {
                         return Poll::Pending;
                     }
-                    self.at = At::Nowhere;
+                    self.at = SplitAt::Nowhere;
                 }
-                At::Waits(_) => {
+                SplitAt::Waits(_) => {
                     if self.part(|wait, bits| wait.poll(cx, bits)).is_pending() {
                         return Poll::Pending;
                     }
                     // A queue that is closed: the next step finds the set closed.
                 }
-                At::Nowhere | At::Rests(_) => match self.step(true) {
-                    Step::Done(piece) => break piece,
-                    Step::WaitForThaw(_) => {
+                SplitAt::Nowhere | SplitAt::Rests(_) => match self.step(true) {
+                    SplitStep::Done(piece) => break piece,
+                    SplitStep::WaitForThaw(_) => {
                         self.queue.begin_wait(&mut self.since);
-                        self.at = At::Thaw(None);
+                        self.at = SplitAt::Thaw(None);
                     }
-                    Step::WaitForBits(target, request) => self.begin_wait(target, request),
+                    SplitStep::WaitForBits(target, request) => self.begin_wait(target, request),
                 },
             }
         };
@@ -310,8 +310,8 @@ impl<T: Send + 'static> Split<T> {
         self.queue.begin_wait(&mut self.since);
         self.woken = Some(target);
         let bitmaps = self.queue.bitmaps();
-        self.at = At::Waits(match std::mem::replace(&mut self.at, At::Nowhere) {
-            At::Rests(wait) => wait.go_on(bitmaps, request.class),
+        self.at = SplitAt::Waits(match std::mem::replace(&mut self.at, SplitAt::Nowhere) {
+            SplitAt::Rests(wait) => wait.go_on(bitmaps, request.class),
             _ => bitmaps.wait_for(target, request),
         });
     }
@@ -324,9 +324,9 @@ impl<T: Send + 'static> Split<T> {
     /// Waits in its place, or looks what is there. Keeps what has come, and the place as long as
     /// there is more to come. Should a waker panic while it looks, the line is left.
     fn part<R>(&mut self, look: impl FnOnce(&mut EndingWait<'_>, &mut Vec<usize>) -> R) -> R {
-        let (waits, wait) = match std::mem::replace(&mut self.at, At::Nowhere) {
-            At::Waits(wait) => (true, wait),
-            At::Rests(wait) => (false, wait),
+        let (waits, wait) = match std::mem::replace(&mut self.at, SplitAt::Nowhere) {
+            SplitAt::Waits(wait) => (true, wait),
+            SplitAt::Rests(wait) => (false, wait),
             other => unreachable!("{other:?} is no place in line"),
         };
         let (target, bitmaps) = (wait.target(), self.queue.bitmaps());
@@ -336,13 +336,13 @@ impl<T: Send + 'static> Split<T> {
         let wait = wait.keep();
         let in_line = wait.is_in_line();
         self.at = if in_line && waits && bits.is_empty() {
-            At::Waits(wait)
+            SplitAt::Waits(wait)
         } else {
             let rests = wait.rest(bitmaps);
             if in_line {
-                At::Rests(rests)
+                SplitAt::Rests(rests)
             } else {
-                At::Nowhere
+                SplitAt::Nowhere
             }
         };
         if !bits.is_empty() {
@@ -415,9 +415,9 @@ impl<T: Send + 'static> Split<T> {
     /// ```
     pub fn try_next(&mut self) -> Result<Option<Tag<T>>, AllocError> {
         match self.step(false) {
-            Step::Done(done) => done,
-            Step::WaitForThaw(why) => Err(self.queue.refuse(why)),
-            Step::WaitForBits(..) => Err(self.queue.refuse(AllocError::Exhausted)),
+            SplitStep::Done(done) => done,
+            SplitStep::WaitForThaw(why) => Err(self.queue.refuse(why)),
+            SplitStep::WaitForBits(..) => Err(self.queue.refuse(AllocError::Exhausted)),
         }
     }
 
@@ -434,24 +434,24 @@ impl<T: Send + 'static> Split<T> {
         &mut self,
         until: Option<(&Clock, Instant)>,
     ) -> Result<Option<Tag<T>>, AllocError> {
-        if matches!(self.at, At::Thaw(_)) {
+        if matches!(self.at, SplitAt::Thaw(_)) {
             // It waits as a thread now.
             self.leave();
         }
         loop {
             let in_time = match &self.at {
-                At::Waits(_) => {
+                SplitAt::Waits(_) => {
                     let deadline = until.map(|(_, deadline)| deadline);
                     let part = self.part(|wait, bits| wait.block(deadline, bits));
                     part != Err(GetError::TimedOut)
                 }
                 _ => match self.step(true) {
-                    Step::Done(done) => return done,
-                    Step::WaitForThaw(_) => {
+                    SplitStep::Done(done) => return done,
+                    SplitStep::WaitForThaw(_) => {
                         self.queue.begin_wait(&mut self.since);
                         self.queue.bitmaps().gate().wait_thaw(until)
                     }
-                    Step::WaitForBits(target, request) => {
+                    SplitStep::WaitForBits(target, request) => {
                         self.begin_wait(target, request);
                         true
                     }

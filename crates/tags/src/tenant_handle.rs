@@ -71,7 +71,7 @@ pub struct Tenant<T> {
 }
 
 /// What a waiting form does next.
-pub(crate) enum Step<T> {
+pub(crate) enum AllocStep<T> {
     Done(Result<Tag<T>, AllocError>),
     /// The gate is closed; why.
     WaitForThaw(AllocError),
@@ -126,26 +126,26 @@ impl<T: Send + 'static> Tenant<T> {
 
     /// One try, and what to wait for if it failed. Who `waits` then is not let past those who wait
     /// already, if the policy says so.
-    pub(crate) fn step(&self, options: AllocOptions, waits: bool) -> Step<T> {
+    pub(crate) fn step(&self, options: AllocOptions, waits: bool) -> AllocStep<T> {
         loop {
             if let Err(error) = self.check(options) {
-                return Step::Done(Err(error));
+                return AllocStep::Done(Err(error));
             }
             // A look beforehand, so that a frozen set's bitmaps are left alone.
             match self.bitmaps().gate().state().refuses() {
-                Some(AllocError::Closed) => return Step::Done(Err(AllocError::Closed)),
-                Some(why) => return Step::WaitForThaw(why),
+                Some(AllocError::Closed) => return AllocStep::Done(Err(AllocError::Closed)),
+                Some(why) => return AllocStep::WaitForThaw(why),
                 None => {}
             }
             let target = self.target(options);
             if waits && !self.bitmaps().bitmap(target).admits_newcomer() {
-                return Step::WaitForBit(target);
+                return AllocStep::WaitForBit(target);
             }
             let Some(bit) = self.bitmaps().try_get(target, self.class()) else {
-                return Step::WaitForBit(target);
+                return AllocStep::WaitForBit(target);
             };
             if let Some(tag) = self.admit(bit) {
-                return Step::Done(Ok(tag));
+                return AllocStep::Done(Ok(tag));
             }
             // Refused: what has changed is seen above.
         }

@@ -73,7 +73,7 @@ impl<'a> Collecting<'a> {
         self.bits.push(bit);
     }
 
-    fn deliver(&mut self) -> Vec<usize> {
+    fn take_owned(&mut self) -> Vec<usize> {
         for &bit in &self.bits {
             self.queue.map.set_owned(bit, true);
         }
@@ -91,7 +91,7 @@ impl<'a> Collecting<'a> {
 impl Drop for Collecting<'_> {
     fn drop(&mut self) {
         self.wake_singly(false);
-        let bits = self.deliver();
+        let bits = self.take_owned();
         let collector = &self.queue.collector;
         collector.leave();
         if !bits.is_empty() {
@@ -130,7 +130,7 @@ impl Batched {
             let bit = bit.await?;
             collecting.keep(bit);
         }
-        Ok(collecting.deliver())
+        Ok(collecting.take_owned())
     }
 }
 

@@ -12,7 +12,7 @@ use crate::bitmap::Sbitmap;
 use crate::error::{PutError, ResizeError};
 use crate::fairness::BatchedOptions;
 use crate::mask::BitMask;
-use crate::request::{NewcomerPolicy, Shares};
+use crate::request::{NewcomerPolicy, ShareLimiter};
 use crate::snapshot::{QueueStats, WakeState};
 use inflight_sync::Mutex;
 use newcomer_gate::NewcomerGate;
@@ -54,7 +54,7 @@ impl Batched {
         map: Sbitmap,
         options: BatchedOptions,
         newcomers: Option<NewcomerPolicy>,
-        shares: Option<Box<dyn Shares>>,
+        shares: Option<Box<dyn ShareLimiter>>,
     ) -> Self {
         let gate = NewcomerGate::new(newcomers, shares);
         let sizing = Sizing {

@@ -1,7 +1,7 @@
 //! Whether newcomers may try past those who wait, and what a wake is worth: the rules of a crate
 //! above. By default everybody may, and a wake is worth one bit.
 
-use crate::request::{Class, Force, NewcomerPolicy, Request, Shares};
+use crate::request::{Class, Force, NewcomerPolicy, Request, ShareLimiter};
 use inflight_sync::atomic::{AtomicBool, Ordering};
 use inflight_sync::time::Instant;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(super) struct NewcomerGate {
     newcomers: Option<NewcomerPolicy>,
-    shares: Option<Box<dyn Shares>>,
+    shares: Option<Box<dyn ShareLimiter>>,
     /// Bits were plenty at the last batch.
     forced: AtomicBool,
     /// Nobody gets a bit any more.
@@ -18,7 +18,10 @@ pub(super) struct NewcomerGate {
 }
 
 impl NewcomerGate {
-    pub(super) fn new(newcomers: Option<NewcomerPolicy>, shares: Option<Box<dyn Shares>>) -> Self {
+    pub(super) fn new(
+        newcomers: Option<NewcomerPolicy>,
+        shares: Option<Box<dyn ShareLimiter>>,
+    ) -> Self {
         Self {
             newcomers,
             shares,

@@ -13,7 +13,7 @@ use std::task::{Context, Poll, Waker};
 ///
 /// Dropping it leaves the queue; a wake that it had received is passed on.
 #[derive(Debug)]
-struct TurnsWaiter<'a> {
+struct WaitGuard<'a> {
     queue: &'a Batched,
     waiter: BatchedWaiter,
 }
@@ -42,12 +42,12 @@ impl BatchedWaiter {
 }
 
 /// A bit that goes back if the wake of somebody else, who is told on the way out, panics.
-struct Held<'a> {
+struct BitGuard<'a> {
     queue: &'a Batched,
     bit: usize,
 }
 
-impl Held<'_> {
+impl BitGuard<'_> {
     fn take(self) -> usize {
         let bit = self.bit;
         std::mem::forget(self);
@@ -55,7 +55,7 @@ impl Held<'_> {
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for BitGuard<'_> {
     fn drop(&mut self) {
         self.queue.waits.gate.gives(self.bit);
         let returned = self.queue.put(self.bit);
@@ -69,7 +69,7 @@ enum Who<'a> {
     Task(&'a Waker),
 }
 
-impl TurnsWaiter<'_> {
+impl WaitGuard<'_> {
     /// Looks for a bit if it is this waiter's turn to look; registers it if there is none.
     ///
     /// `None`: the waiter is in a queue and may sleep.
@@ -114,7 +114,7 @@ impl TurnsWaiter<'_> {
         if !self.is_privileged() && !self.queue.admits_in_line() {
             return None;
         }
-        let held = Held {
+        let held = BitGuard {
             queue: self.queue,
             bit: self.try_get()?,
         };
@@ -161,11 +161,11 @@ impl TurnsWaiter<'_> {
     }
 }
 
-impl TurnsWaiter<'_> {
+impl WaitGuard<'_> {
     /// Takes a bit without waiting, whoever waits. If it is in a queue it leaves it: the wake that
     /// it has had is used, and the task that waited is told to ask anew.
     fn take_now(&mut self) -> Option<usize> {
-        let held = Held {
+        let held = BitGuard {
             queue: self.queue,
             bit: self.try_get()?,
         };
@@ -179,13 +179,13 @@ impl TurnsWaiter<'_> {
     }
 }
 
-impl Drop for TurnsWaiter<'_> {
+impl Drop for WaitGuard<'_> {
     fn drop(&mut self) {
         self.give_up();
     }
 }
 
-impl TurnsWaiter<'_> {
+impl WaitGuard<'_> {
     /// Waits as a thread.
     fn block(&mut self, clock: &Clock, deadline: Option<Instant>) -> Result<usize, GetError> {
         let parker = Parker::current();
@@ -226,9 +226,9 @@ impl TurnsWaiter<'_> {
 /// Stays that their owner keeps apart from the queue: of crates above.
 impl Batched {
     /// Lends a waiter to its stay. Should `f` panic, the queue has been left.
-    fn with<R>(&self, waiter: &mut BatchedWaiter, f: impl FnOnce(&mut TurnsWaiter<'_>) -> R) -> R {
+    fn with<R>(&self, waiter: &mut BatchedWaiter, f: impl FnOnce(&mut WaitGuard<'_>) -> R) -> R {
         let nowhere = || BatchedWaiter::new(Request::one(0));
-        let mut stay = TurnsWaiter {
+        let mut stay = WaitGuard {
             queue: self,
             waiter: std::mem::replace(waiter, nowhere()),
         };

@@ -11,7 +11,7 @@ use super::policy::{QueueOrder, WAIT_QUEUES};
 use crate::snapshot::WakeState;
 use crate::wake_policy::WakePolicy;
 use inflight_sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
-use inflight_sync::wait::{Notify, Teller, WaitList, WaiterKey};
+use inflight_sync::wait::{Notify, WaitList, WaiterKey, Wakers};
 use inflight_sync::{CachePadded, Mutex};
 
 /// Where the counters begin. In models they wrap at once.
@@ -64,7 +64,7 @@ struct Waiters {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WaiterPos {
     pub(super) queue: usize,
-    ticket: WaiterKey,
+    key: WaiterKey,
 }
 
 impl WakeQueues {
@@ -90,7 +90,7 @@ impl WakeQueues {
         let next = || self.wait_index.fetch_add(1, Ordering::Relaxed) % WAIT_QUEUES;
         let queue = kept.unwrap_or_else(next);
         let mut waiters = self.queues[queue].list.lock();
-        let ticket = waiters.list.push_back_marked(notify, mark);
+        let key = waiters.list.push_back_marked(notify, mark);
         waiters.waits += 1;
         self.queues[queue]
             .len
@@ -98,20 +98,20 @@ impl WakeQueues {
         drop(waiters);
         // Ordering: S2, pairs with the fence in `freed` (P2).
         fence(Ordering::SeqCst);
-        WaiterPos { queue, ticket }
+        WaiterPos { queue, key }
     }
 
     /// Whether the waiter is still in its list.
     pub(crate) fn is_waiting(&self, place: WaiterPos) -> bool {
         let list = &self.queues[place.queue].list;
-        list.lock().list.contains(place.ticket)
+        list.lock().list.contains(place.key)
     }
 
     /// Whether the waiter is still in its list; if so, it is told by `notify` from now on.
     pub(crate) fn tell_by(&self, place: WaiterPos, notify: Notify) -> bool {
         let list = &self.queues[place.queue].list;
         // A waker may run anything when it is dropped, so that does not happen under the lock.
-        let replaced = list.lock().list.replace(place.ticket, notify);
+        let replaced = list.lock().list.replace(place.key, notify);
         replaced.is_ok()
     }
 
@@ -124,7 +124,7 @@ impl WakeQueues {
     pub(crate) fn leave_untold(&self, place: WaiterPos) -> Option<Notify> {
         let queue = &self.queues[place.queue];
         let mut waiters = queue.list.lock();
-        let left = waiters.list.remove(place.ticket);
+        let left = waiters.list.remove(place.key);
         queue.len.store(waiters.list.len(), Ordering::Relaxed);
         drop(waiters);
         // Relaxed: too high a count makes a put look in vain, nothing else.
@@ -155,7 +155,7 @@ impl WakeQueues {
         // `completions` is what this call has seen, so `wakeups` may be ahead of it: the difference
         // is taken as a signed number. A surplus of several batches is handed out at once.
         let owed = |wakeups| completions.wrapping_sub(wakeups) as i32;
-        let mut teller = Teller::default();
+        let mut wakers = Wakers::default();
         while owed(wakeups) >= batch as i32 {
             let next = wakeups.wrapping_add(batch);
             match self.wakeups.compare_exchange_weak(
@@ -166,13 +166,13 @@ impl WakeQueues {
             ) {
                 Ok(_) => {
                     self.gate.batch_is_due(batch, &free);
-                    self.distribute(batch as usize, &mut teller);
+                    self.distribute(batch as usize, &mut wakers);
                     wakeups = next;
                 }
                 Err(now) => wakeups = now,
             }
         }
-        teller.finish();
+        wakers.finish();
     }
 
     /// Hands on one wake that its receiver does not need: the bit it announced may still be free.
@@ -182,9 +182,9 @@ impl WakeQueues {
     ///
     /// `n` bits of it, if it was worth several.
     pub(crate) fn pass_on(&self, n: usize) {
-        let mut teller = Teller::default();
-        self.distribute(n.min(WAKE_BATCH_MAX), &mut teller);
-        teller.finish();
+        let mut wakers = Wakers::default();
+        self.distribute(n.min(WAKE_BATCH_MAX), &mut wakers);
+        wakers.finish();
     }
 
     /// Another size of batch. The caller makes all waiters look again afterwards: with a larger
@@ -196,10 +196,10 @@ impl WakeQueues {
 
     /// Wakes waiters worth `n` bits, longest wait first within a queue, queues by the policy. What
     /// a queue cannot use up goes on to the next.
-    fn distribute(&self, n: usize, teller: &mut Teller) {
+    fn distribute(&self, n: usize, wakers: &mut Wakers) {
         // Relaxed, as the store below: racing wakers may serve one queue twice in a row.
         let mut order = QueueOrder::new(self.policy, self.wake_index.load(Ordering::Relaxed));
-        let mut chosen = WakeSet::default();
+        let mut chosen = WakeBatch::default();
         // Relaxed: the fence before `distribute` makes a registered waiter's count visible.
         let len = |queue: usize| self.queues[queue].len.load(Ordering::Relaxed);
         let mut worth = 0;
@@ -223,7 +223,7 @@ impl WakeQueues {
             queue.len.store(waiters.list.len(), Ordering::Relaxed);
         }
         self.wake_index.store(order.next_queue(), Ordering::Relaxed);
-        teller.tell(chosen.waiters.into_iter().flatten());
+        wakers.tell(chosen.waiters.into_iter().flatten());
     }
 
     pub(crate) fn batch(&self) -> u32 {
@@ -243,7 +243,7 @@ impl WakeQueues {
 
     /// Makes every waiter look again.
     pub(crate) fn wake_all(&self) {
-        let mut teller = Teller::default();
+        let mut wakers = Wakers::default();
         // Every lock is taken: a waiter that comes to a list after us sees what the caller changed.
         for queue in &self.queues {
             let all = {
@@ -252,9 +252,9 @@ impl WakeQueues {
                 waiters.wakeups += waiters.list.len() as u64;
                 waiters.list.drain()
             };
-            teller.tell(all);
+            wakers.tell(all);
         }
-        teller.finish();
+        wakers.finish();
     }
 
     pub(crate) fn state(&self) -> WakeState {
@@ -282,12 +282,12 @@ impl WakeQueues {
 
 /// Waiters taken out of their lists and not yet told.
 #[derive(Default)]
-struct WakeSet {
+struct WakeBatch {
     waiters: [Option<Notify>; WAKE_BATCH_MAX],
     len: usize,
 }
 
-impl WakeSet {
+impl WakeBatch {
     fn push(&mut self, notify: Notify) {
         self.waiters[self.len] = Some(notify);
         self.len += 1;

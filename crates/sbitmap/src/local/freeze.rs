@@ -85,7 +85,7 @@ impl Local {
     /// So many more ids came into this CPU's guarded stack: they may be plenty by now.
     #[cold]
     #[inline(never)]
-    pub(super) fn count_calm(&self, n: u32) {
+    pub(super) fn count_locked(&self, n: u32) {
         let (Some(here), Some(unguard_after)) = (self.stacks.here(), self.unguard_after) else {
             return;
         };

@@ -280,7 +280,7 @@ impl Local {
 
     /// The short way of `get`: this CPU's stack once, and nothing else that could take time.
     ///
-    /// Else an id that is to be given to `beyond`, if any.
+    /// Else an id that is to be given to `put_beyond`, if any.
     #[inline(always)]
     pub(crate) fn get_fast(&self, rseq: Option<Rseq>) -> Result<usize, Option<u32>> {
         // Relaxed: see `short`.
@@ -364,7 +364,7 @@ impl Local {
         if below && seen.is_warm() {
             if seen.is_guarded() {
                 if self.stacks.push_locked(id as u32) {
-                    self.count_calm(1);
+                    self.count_locked(1);
                     return Ok(false);
                 }
             } else if self.stacks.push(id as u32) {

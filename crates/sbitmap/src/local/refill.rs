@@ -30,7 +30,7 @@ impl Local {
     #[cold]
     #[inline(never)]
     pub(super) fn get_slow(&self, popped: Option<u32>) -> Option<usize> {
-        if popped.is_some_and(|id| self.beyond(id)) {
+        if popped.is_some_and(|id| self.put_beyond(id)) {
             return None;
         }
         loop {
@@ -70,7 +70,7 @@ impl Local {
 
     /// The popped `id` is above the depth. Returns whether somebody may wait.
     #[cold]
-    pub(crate) fn beyond(&self, id: u32) -> bool {
+    pub(crate) fn put_beyond(&self, id: u32) -> bool {
         let given = self.give(self.group(id as usize));
         self.look(given.ticked)
     }
@@ -87,7 +87,7 @@ impl Local {
     }
 
     /// MA: the mover lock of this CPU's stack, if it is free and the stack open, or can be opened.
-    pub(super) fn mover(&self) -> Option<(usize, MutexGuard<'_, ()>)> {
+    pub(super) fn refill_here(&self) -> Option<(usize, MutexGuard<'_, ()>)> {
         let here = self.stacks.here()?;
         // A look that may be old spares a CPU without a stack the lock.
         if !self.stacks.is_open(here) && !self.can_activate() {
@@ -100,7 +100,7 @@ impl Local {
     /// Takes half a stack from one word: one step for all of them. The first is the caller's, and
     /// so many more came into the stack.
     fn refilled(&self) -> Option<(Group, u32)> {
-        let (here, _mover) = self.mover()?;
+        let (here, _mover) = self.refill_here()?;
         let n = (self.cap() / 2).max(1);
         // Relaxed: as in `point_at`.
         let hint = self.stacks.hint(here);
@@ -131,7 +131,7 @@ impl Local {
     fn refill(&self) -> Option<usize> {
         let (group, n) = self.refilled()?;
         if self.control.glance().is_guarded() {
-            self.count_calm(n);
+            self.count_locked(n);
         }
         Some(self.only(group))
     }
@@ -141,7 +141,7 @@ impl Local {
     #[inline(never)]
     pub(super) fn put_slow(&self, id: usize, below: bool) -> Result<bool, PutError> {
         if below && self.control.glance().is_warm() {
-            if let Some((here, _mover)) = self.mover() {
+            if let Some((here, _mover)) = self.refill_here() {
                 if self.stacks.push(id as u32) {
                     return Ok(false);
                 }

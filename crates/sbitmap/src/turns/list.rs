@@ -12,7 +12,7 @@ use inflight_sync::wait::Notify;
 
 pub(super) const NIL: u32 = u32::MAX;
 
-/// Names one stay of one waiter. A ticket of a waiter that has left matches nothing.
+/// Names one stay of one waiter. A key of a waiter that has left matches nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct WaiterKey {
     pub(super) index: u32,
@@ -36,7 +36,7 @@ impl Kind {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum WaiterState {
     Waiting,
     /// Has all its ids.
     Granted {
@@ -105,7 +105,7 @@ pub(super) struct Node {
     pub(super) ids: Ids,
     /// The credits of the turn that its grant begins or goes on with.
     pub(super) credits: u32,
-    pub(super) state: State,
+    pub(super) state: WaiterState,
     /// `None` while somebody is about to tell it, or has told it.
     pub(super) notify: Option<Notify>,
     /// Whether it is to have several ids without others in between. The last id of a request that
@@ -127,7 +127,7 @@ impl Node {
             token: None,
             ids,
             credits,
-            state: State::Waiting,
+            state: WaiterState::Waiting,
             notify: Some(notify),
             several: of.want > 1 || of.large,
             collects: false,
@@ -158,7 +158,7 @@ impl Node {
 }
 
 #[derive(Debug)]
-pub(super) struct Slot {
+pub(super) struct ListSlot {
     /// `None` while the slot is free.
     pub(super) node: Option<Node>,
     /// Of the stay the slot holds or held last.
@@ -171,7 +171,7 @@ pub(super) struct Slot {
 
 #[derive(Debug)]
 pub(super) struct List {
-    pub(super) slots: Vec<Slot>,
+    pub(super) slots: Vec<ListSlot>,
     pub(super) classes: Classes,
     free: u32,
     len: usize,
@@ -210,8 +210,8 @@ impl List {
     pub(super) fn push(&mut self, node: Node, front: bool) -> WaiterKey {
         let (class, lane) = (node.class, node.lane);
         self.several += usize::from(node.several);
-        let ticket = self.place(node);
-        let index = ticket.index;
+        let key = self.place(node);
+        let index = key.index;
         let ends = self.classes.ends(class, lane);
         let (head, tail) = (ends.head, ends.tail);
         if front || head == NIL {
@@ -231,7 +231,7 @@ impl List {
                 self.slot(tail).next = index;
             }
         }
-        ticket
+        key
     }
 
     /// A slot for the node, linked to nobody.
@@ -239,7 +239,7 @@ impl List {
         let serial = self.next_serial;
         self.next_serial += 1;
         self.len += 1;
-        let slot = Slot {
+        let slot = ListSlot {
             node: Some(node),
             serial,
             prev: NIL,
@@ -255,34 +255,35 @@ impl List {
         WaiterKey { index, serial }
     }
 
-    fn slot(&mut self, index: u32) -> &mut Slot {
+    fn slot(&mut self, index: u32) -> &mut ListSlot {
         &mut self.slots[index as usize]
     }
 
     /// The node of a waiter that has not left, granted or not.
-    pub(super) fn node(&mut self, ticket: WaiterKey) -> Option<&mut Node> {
-        let slot = self.slots.get_mut(ticket.index as usize)?;
-        slot.node.as_mut().filter(|_| slot.serial == ticket.serial)
+    pub(super) fn node(&mut self, key: WaiterKey) -> Option<&mut Node> {
+        let slot = self.slots.get_mut(key.index as usize)?;
+        slot.node.as_mut().filter(|_| slot.serial == key.serial)
     }
 
-    pub(super) fn is_waiting(&self, ticket: WaiterKey) -> bool {
-        self.peek(ticket).is_some_and(|n| n.state == State::Waiting)
+    pub(super) fn is_waiting(&self, key: WaiterKey) -> bool {
+        self.peek(key)
+            .is_some_and(|n| n.state == WaiterState::Waiting)
     }
 
-    pub(super) fn peek(&self, ticket: WaiterKey) -> Option<&Node> {
-        let slot = self.slots.get(ticket.index as usize)?;
-        slot.node.as_ref().filter(|_| slot.serial == ticket.serial)
+    pub(super) fn peek(&self, key: WaiterKey) -> Option<&Node> {
+        let slot = self.slots.get(key.index as usize)?;
+        slot.node.as_ref().filter(|_| slot.serial == key.serial)
     }
 
     /// Whether its owner has something to fetch.
-    pub(super) fn is_served(&self, ticket: WaiterKey) -> bool {
-        let node = self.peek(ticket);
-        node.is_some_and(|node| node.full || node.state != State::Waiting)
+    pub(super) fn is_served(&self, key: WaiterKey) -> bool {
+        let node = self.peek(key);
+        node.is_some_and(|node| node.full || node.state != WaiterState::Waiting)
     }
 
     /// Takes the part that a node has out of it. It goes on, in its place.
-    pub(super) fn take_part(&mut self, ticket: WaiterKey) -> Option<(Ids, Option<u32>)> {
-        let node = self.node(ticket).filter(|node| node.full)?;
+    pub(super) fn take_part(&mut self, key: WaiterKey) -> Option<(Ids, Option<u32>)> {
+        let node = self.node(key).filter(|node| node.full)?;
         node.full = false;
         // When it is the next again, turns that have begun meanwhile are over.
         node.collects = false;
@@ -292,15 +293,15 @@ impl List {
     }
 
     /// Ends a waiter's waiting; its node stays for its owner. The caller says how it ended.
-    pub(super) fn unlink(&mut self, ticket: WaiterKey) -> &mut Node {
-        debug_assert!(self.is_waiting(ticket));
-        let slot = self.slot(ticket.index);
+    pub(super) fn unlink(&mut self, key: WaiterKey) -> &mut Node {
+        debug_assert!(self.is_waiting(key));
+        let slot = self.slot(key.index);
         let (prev, next) = (slot.prev, slot.next);
         let node = slot.node.as_ref().expect("it was waiting");
         let (class, lane) = (node.class, node.lane);
         self.several -= usize::from(node.several);
         let ends = self.classes.ends(class, lane);
-        if ends.head == ticket.index {
+        if ends.head == key.index {
             // The new head is not touched: its line is cold.
             ends.head = next;
             if next == NIL {
@@ -315,8 +316,8 @@ impl List {
             self.slot(prev).next = next;
         }
         self.len -= 1;
-        self.classes.left(class, lane, ticket);
-        self.node(ticket).expect("it was waiting")
+        self.classes.left(class, lane, key);
+        self.node(key).expect("it was waiting")
     }
 
     /// The waiter in this slot is served next, and then the one behind it: with thousands of them
@@ -336,14 +337,14 @@ impl List {
     }
 
     /// Takes a waiter's node out, as it is, and frees its slot. `None` if it has left before.
-    pub(super) fn remove(&mut self, ticket: WaiterKey) -> Option<Node> {
-        if self.is_waiting(ticket) {
-            self.unlink(ticket);
+    pub(super) fn remove(&mut self, key: WaiterKey) -> Option<Node> {
+        if self.is_waiting(key) {
+            self.unlink(key);
         }
-        self.node(ticket)?;
+        self.node(key)?;
         let free = self.free;
-        self.free = ticket.index;
-        let slot = self.slot(ticket.index);
+        self.free = key.index;
+        let slot = self.slot(key.index);
         slot.next = free;
         slot.node.take()
     }
@@ -355,8 +356,8 @@ impl List {
         nodes.fold((0, 0), |(granted, collected), node| {
             let ids = node.ids.as_slice().len();
             match node.state {
-                State::Granted { .. } => (granted + ids, collected),
-                State::Waiting | State::Refused => (granted, collected + ids),
+                WaiterState::Granted { .. } => (granted + ids, collected),
+                WaiterState::Waiting | WaiterState::Refused => (granted, collected + ids),
             }
         })
     }
@@ -382,10 +383,10 @@ impl List {
 
     /// How to tell everybody. Threads stay as they are, tasks say anew how they want to be told.
     pub(super) fn notify_all(&mut self) -> Vec<Notify> {
-        let tickets: Vec<WaiterKey> = self.newest_first().collect();
-        let mut all = Vec::with_capacity(tickets.len());
-        for ticket in tickets.into_iter().rev() {
-            let node = self.node(ticket).expect("it is in the list");
+        let keys: Vec<WaiterKey> = self.newest_first().collect();
+        let mut all = Vec::with_capacity(keys.len());
+        for key in keys.into_iter().rev() {
+            let node = self.node(key).expect("it is in the list");
             all.extend(match &node.notify {
                 // Never a task's waker: cloning it may run anything.
                 Some(Notify::Thread(unparker)) => Some(Notify::Thread(unparker.clone())),

@@ -19,12 +19,12 @@ pub(crate) use wait::TurnsWaiter;
 
 use crate::error::{PutError, ResizeError};
 use crate::mask::BitMask;
-use crate::request::{Class, Shares};
+use crate::request::{Class, ShareLimiter};
 use crate::snapshot::{QueueStats, WakeState};
 use crate::store::Store;
 use inflight_sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use inflight_sync::time::{Clock, Instant};
-use inflight_sync::wait::Teller;
+use inflight_sync::wait::Wakers;
 use inflight_sync::{CachePadded, Mutex, MutexGuard, cpu};
 use list::WaiterKey;
 use std::ops::Deref;
@@ -91,7 +91,7 @@ impl ModeRules {
 pub(crate) struct Policy {
     rules: ModeRules,
     /// `None`: one class, which may.
-    shares: Option<Box<dyn Shares>>,
+    shares: Option<Box<dyn ShareLimiter>>,
 }
 
 impl Deref for Policy {
@@ -127,7 +127,7 @@ impl Policy {
 
 /// What puts and turns read without the lock; written with it.
 #[derive(Debug)]
-struct Gate {
+struct UnlockedState {
     /// Whether the head waits for the token of a thread that will serve it.
     closed: AtomicBool,
     /// Whether somebody waits, and nobody can be served.
@@ -138,9 +138,9 @@ struct Gate {
     putter: AtomicU32,
 }
 
-impl Gate {
+impl UnlockedState {
     /// Notes where puts come from.
-    fn put_here(&self) {
+    fn note_putter(&self) {
         let here = cpu::current() as u32;
         // Relaxed, here and below: a hint. Written only when it changes, for turns read its line.
         if self.putter.load(Ordering::Relaxed) != here {
@@ -149,7 +149,7 @@ impl Gate {
     }
 
     /// Whether puts come from the CPU that the calling thread runs on.
-    fn is_put_here(&self) -> bool {
+    fn is_putter_here(&self) -> bool {
         self.putter.load(Ordering::Relaxed) == cpu::current() as u32
     }
 
@@ -193,7 +193,7 @@ pub(crate) struct Turns<S> {
     clock: Clock,
     /// Tells the turns of this queue from those of others.
     number: u64,
-    gate: CachePadded<Gate>,
+    gate: CachePadded<UnlockedState>,
     /// Puts that found the gate closed since it last was opened.
     skipped: CachePadded<AtomicU32>,
     line: CachePadded<Mutex<WaitQueue>>,
@@ -204,7 +204,7 @@ impl<S: Store> Turns<S> {
         store: S,
         rules: ModeRules,
         clock: Clock,
-        shares: Option<Box<dyn Shares>>,
+        shares: Option<Box<dyn ShareLimiter>>,
     ) -> Self {
         // A model must do the same in every execution. Elsewhere a turn at a queue that is gone
         // must not be mistaken for one at a new queue.
@@ -218,7 +218,7 @@ impl<S: Store> Turns<S> {
             rules: Policy { rules, shares },
             clock,
             number,
-            gate: CachePadded::new(Gate {
+            gate: CachePadded::new(UnlockedState {
                 closed: AtomicBool::new(false),
                 held_up: AtomicBool::new(false),
                 grants: AtomicU32::new(serial),
@@ -323,7 +323,7 @@ impl<S: Store> Turns<S> {
     #[cold]
     fn after_put(&self, n: usize) {
         if self.gate.is_closed() {
-            self.gate.put_here();
+            self.gate.note_putter();
             let n = u32::try_from(n).expect("a map has at most 2^24 bits");
             // Relaxed: a count; whoever reaches the limit looks again under the lock.
             let skipped = self
@@ -335,7 +335,7 @@ impl<S: Store> Turns<S> {
             }
         }
         let mut line = self.line.lock();
-        self.gate.put_here();
+        self.gate.note_putter();
         let mut chosen = WakeSet::default();
         // P5. Puts that have waited for the lock may find that others did it.
         if self.gate.is_closed() {
@@ -351,7 +351,7 @@ impl<S: Store> Turns<S> {
             line.hand_out(n, &self.store, &self.gate, &self.rules, None, &mut chosen);
             self.has_woken(&line, wakeups);
         }
-        self.tell(line, chosen, Teller::default());
+        self.tell(line, chosen, Wakers::default());
     }
 
     fn serve(&self, line: &mut WaitQueue, me: Option<WaiterKey>, chosen: &mut WakeSet) {
@@ -360,7 +360,7 @@ impl<S: Store> Turns<S> {
         self.has_woken(line, wakeups);
     }
 
-    /// Patience begins anew with each token.
+    /// The stall limit begins anew with each token.
     fn has_woken(&self, line: &WaitQueue, wakeups: u64) {
         if line.wakeups != wakeups && self.gate.is_closed() {
             // Relaxed: written by puts too, which at worst lose a step.
@@ -370,7 +370,7 @@ impl<S: Store> Turns<S> {
 
     fn serve_and_tell(&self, mut line: MutexGuard<'_, WaitQueue>, mut chosen: WakeSet) {
         self.serve(&mut line, None, &mut chosen);
-        self.tell(line, chosen, Teller::default());
+        self.tell(line, chosen, Wakers::default());
     }
 
     /// Tells those who are chosen, and serves until nobody more can be granted.
@@ -382,19 +382,19 @@ impl<S: Store> Turns<S> {
         &'a self,
         mut line: MutexGuard<'a, WaitQueue>,
         mut chosen: WakeSet,
-        mut teller: Teller,
+        mut wakers: Wakers,
     ) {
         loop {
             let again = chosen.is_full();
             drop(line);
-            teller.tell(chosen.drain());
+            wakers.tell(chosen.drain());
             if !again {
                 break;
             }
             line = self.line.lock();
             self.serve(&mut line, None, &mut chosen);
         }
-        teller.finish();
+        wakers.finish();
     }
 
     pub(crate) fn resize(&self, depth: usize) -> Result<(), ResizeError> {
@@ -402,15 +402,15 @@ impl<S: Store> Turns<S> {
         let mut line = self.line.lock();
         // Whoever joins after this sees the depth; whoever joined before is in the list.
         let refused = line.refuse_above(self.store.depth());
-        let mut teller = Teller::default();
+        let mut wakers = Wakers::default();
         if !refused.is_empty() {
             drop(line);
-            teller.tell(refused);
+            wakers.tell(refused);
             line = self.line.lock();
         }
         let mut chosen = WakeSet::default();
         self.serve(&mut line, None, &mut chosen);
-        self.tell(line, chosen, teller);
+        self.tell(line, chosen, wakers);
         Ok(())
     }
 
@@ -429,9 +429,9 @@ impl<S: Store> Turns<S> {
         // Wakers run without the lock, and at the end: one may panic.
         drop(line);
         self.store.drain_percpu();
-        let mut teller = Teller::default();
-        teller.tell(refused);
-        self.tell(self.line.lock(), chosen, teller);
+        let mut wakers = Wakers::default();
+        wakers.tell(refused);
+        self.tell(self.line.lock(), chosen, wakers);
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -442,13 +442,13 @@ impl<S: Store> Turns<S> {
     /// loses a place.
     pub(crate) fn wake_all(&self) {
         let all = self.line.lock().list.notify_all();
-        let mut teller = Teller::default();
-        teller.tell(all);
+        let mut wakers = Wakers::default();
+        wakers.tell(all);
         let mut line = self.line.lock();
         line.give_up_tokens();
         let mut chosen = WakeSet::default();
         self.serve(&mut line, None, &mut chosen);
-        self.tell(line, chosen, teller);
+        self.tell(line, chosen, wakers);
     }
 
     /// In the terms of the wait queues: there is one, and a wake is one grant.

@@ -39,19 +39,19 @@ pub(super) struct LaneEnds {
 impl LaneEnds {
     /// The slot of the next to be served.
     fn first(&self) -> u32 {
-        self.goes_on.map_or(self.head, |ticket| ticket.index)
+        self.goes_on.map_or(self.head, |key| key.index)
     }
 }
 
 #[derive(Debug)]
-struct Lanes {
+struct ClassQueues {
     small: LaneEnds,
     large: LaneEnds,
     /// Which is served next.
     next: Lane,
 }
 
-impl Lanes {
+impl ClassQueues {
     const fn new() -> Self {
         const NOBODY: LaneEnds = LaneEnds {
             head: NIL,
@@ -94,7 +94,7 @@ impl Lanes {
 /// The ends of all lanes, and whose turn it is.
 #[derive(Debug)]
 pub(super) struct Classes {
-    all: Vec<Lanes>,
+    all: Vec<ClassQueues>,
     /// The class that is served next, if it can be.
     turn: usize,
     /// A waiter that has some ids and is to have more before anybody else is served.
@@ -110,10 +110,10 @@ impl Classes {
         }
     }
 
-    fn lanes(&mut self, class: Class) -> &mut Lanes {
+    fn lanes(&mut self, class: Class) -> &mut ClassQueues {
         let class = class as usize;
         if class >= self.all.len() {
-            self.all.resize_with(class + 1, Lanes::new);
+            self.all.resize_with(class + 1, ClassQueues::new);
         }
         &mut self.all[class]
     }
@@ -127,12 +127,12 @@ impl Classes {
     }
 
     /// Whatever was to go on with this waiter does not.
-    pub(super) fn left(&mut self, class: Class, lane: Lane, ticket: WaiterKey) {
+    pub(super) fn left(&mut self, class: Class, lane: Lane, key: WaiterKey) {
         let ends = self.ends(class, lane);
-        if ends.goes_on == Some(ticket) {
+        if ends.goes_on == Some(key) {
             ends.goes_on = None;
         }
-        if self.collecting == Some(ticket) {
+        if self.collecting == Some(key) {
             self.collecting = None;
         }
     }
@@ -156,8 +156,8 @@ impl Classes {
 
     /// A waiter has been given a part, and goes on when its owner has fetched it and its class's
     /// turn comes again.
-    pub(super) fn served_in_part(&mut self, class: Class, lane: Lane, ticket: WaiterKey) {
-        self.ends(class, lane).goes_on = Some(ticket);
+    pub(super) fn served_in_part(&mut self, class: Class, lane: Lane, key: WaiterKey) {
+        self.ends(class, lane).goes_on = Some(key);
         self.pass(class);
     }
 
@@ -168,7 +168,7 @@ impl Classes {
 
     pub(super) fn heads_and_tails(&self) -> impl Iterator<Item = (u32, u32)> {
         let of = |ends: &LaneEnds| (ends.head, ends.tail);
-        let both = move |lanes: &Lanes| [of(&lanes.small), of(&lanes.large)];
+        let both = move |lanes: &ClassQueues| [of(&lanes.small), of(&lanes.large)];
         self.all.iter().flat_map(both)
     }
 }
@@ -187,7 +187,7 @@ impl List {
     pub(super) fn next_slot(&self, may: impl Fn(Class) -> bool) -> Option<u32> {
         let classes = &self.classes;
         if self.is_empty() || classes.collecting.is_some() {
-            return classes.collecting.map(|ticket| ticket.index);
+            return classes.collecting.map(|key| key.index);
         }
         let n = classes.all.len();
         (0..n).find_map(|i| {

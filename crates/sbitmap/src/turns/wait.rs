@@ -1,6 +1,6 @@
 //! One waiter's stay, as a thread or as a task. Events G3 to G7 and A1 to A4.
 
-use super::list::{Ids, Kind, Node, State, WaiterKey};
+use super::list::{Ids, Kind, Node, WaiterKey, WaiterState};
 use super::order::Lane;
 use super::wait_queue::WaitQueue;
 use super::wake_set::WakeSet;
@@ -9,7 +9,7 @@ use crate::error::GetManyError;
 use crate::request::Request;
 use crate::store::Store;
 use inflight_sync::time::Instant;
-use inflight_sync::wait::{Notify, Teller};
+use inflight_sync::wait::{Notify, Wakers};
 use inflight_sync::{MutexGuard, Parker, hint, thread};
 use std::mem;
 use std::task::{Context, Poll, Waker};
@@ -53,12 +53,12 @@ pub(super) struct Wait<'a, S: Store> {
 }
 
 /// Ids from a node, which go back unless they are taken out: telling others may panic.
-struct Held<'a, S: Store> {
+struct UnfetchedIds<'a, S: Store> {
     turns: &'a Turns<S>,
     ids: Ids,
 }
 
-impl<S: Store> Held<'_, S> {
+impl<S: Store> UnfetchedIds<'_, S> {
     fn take(mut self) -> Ids {
         self.set_owned();
         mem::replace(&mut self.ids, Ids::One(None))
@@ -71,7 +71,7 @@ impl<S: Store> Held<'_, S> {
     }
 }
 
-impl<S: Store> Drop for Held<'_, S> {
+impl<S: Store> Drop for UnfetchedIds<'_, S> {
     fn drop(&mut self) {
         self.set_owned();
         let ids = self.ids.as_slice();
@@ -142,55 +142,55 @@ impl<'a, S: Store> Wait<'a, S> {
         // With several lanes the next may be another one now.
         let one_lane = turns.rules.shares.is_none() && line.list.classes.has_one_lane();
         let behind = !front && !line.list.is_empty() && one_lane && !request.large;
-        let ticket = line.list.push(node, front);
-        self.stay.place = Some(ticket);
+        let key = line.list.push(node, front);
+        self.stay.place = Some(key);
         self.stay.seen = line.serial;
         if thread {
-            line.set_watcher(ticket, front);
+            line.set_watcher(key, front);
         }
         if behind && turns.store.is_drained() {
             // The head is who it was, and so is what puts know: whoever serves it serves me too.
             line.waits += 1;
             return None;
         }
-        turns.serve(&mut line, Some(ticket), &mut chosen); // G5
-        let waits = !line.list.is_served(ticket);
+        turns.serve(&mut line, Some(key), &mut chosen); // G5
+        let waits = !line.list.is_served(key);
         line.waits += u64::from(waits);
         // Also one that has its first part stays, and counts on puts that pass the line.
-        if line.list.is_waiting(ticket) && !turns.store.is_drained() {
+        if line.list.is_waiting(key) && !turns.store.is_drained() {
             drop(line);
             turns.store.drain_percpu(); // G4
             line = turns.line.lock();
-            turns.serve(&mut line, Some(ticket), &mut chosen); // G5
+            turns.serve(&mut line, Some(key), &mut chosen); // G5
         }
-        if !line.list.is_served(ticket) {
-            turns.tell(line, chosen, Teller::default());
+        if !line.list.is_served(key) {
+            turns.tell(line, chosen, Wakers::default());
             return None;
         }
-        Some(self.arrive(ticket, line, chosen))
+        Some(self.arrive(key, line, chosen))
     }
 
     /// A1 to A4: the wait is over. The next head is served, and whatever is foreign runs without
     /// the lock.
     fn arrive(
         &mut self,
-        ticket: WaiterKey,
+        key: WaiterKey,
         mut line: MutexGuard<'_, WaitQueue>,
         mut chosen: WakeSet,
     ) -> Outcome {
         let turns = self.turns;
-        if let Some((ids, token)) = line.list.take_part(ticket) {
+        if let Some((ids, token)) = line.list.take_part(key) {
             self.stay.request.want -= ids.as_slice().len();
             line.return_token(token);
             turns.serve(&mut line, None, &mut chosen); // A2 A3: it goes on
-            let held = Held { turns, ids };
-            turns.tell(line, chosen, Teller::default());
+            let held = UnfetchedIds { turns, ids };
+            turns.tell(line, chosen, Wakers::default());
             return Ok(held.take());
         }
         self.stay.place = None;
         let closed = line.closed;
-        let node = line.list.remove(ticket).expect("its owner fetches it once");
-        if let State::Granted { serial } = node.state {
+        let node = line.list.remove(key).expect("its owner fetches it once");
+        if let WaiterState::Granted { serial } = node.state {
             let one = node.want == 1 && node.lane == Lane::Small;
             if turns.rules.quantum > 1 && node.kind == Kind::Thread && one {
                 credits::set(turns.number, serial, node.credits);
@@ -199,20 +199,20 @@ impl<'a, S: Store> Wait<'a, S> {
                 turns.serve(&mut line, None, &mut chosen); // A2 A3
             }
         }
-        let held = Held {
+        let held = UnfetchedIds {
             turns,
             ids: node.ids,
         };
-        turns.tell(line, chosen, Teller::default());
+        turns.tell(line, chosen, Wakers::default());
         drop(node.notify);
         match node.state {
-            State::Granted { .. } => {
+            WaiterState::Granted { .. } => {
                 let ids = held.take();
                 self.stay.request.want -= ids.as_slice().len();
                 Ok(ids)
             }
-            State::Waiting | State::Refused if closed => Err(GetManyError::Closed),
-            State::Waiting | State::Refused => Err(GetManyError::TooMany {
+            WaiterState::Waiting | WaiterState::Refused if closed => Err(GetManyError::Closed),
+            WaiterState::Waiting | WaiterState::Refused => Err(GetManyError::TooMany {
                 n: node.want,
                 depth: turns.store.depth(),
             }),
@@ -220,28 +220,28 @@ impl<'a, S: Store> Wait<'a, S> {
     }
 
     /// Whether a thread's wait is over.
-    fn look(&mut self, ticket: WaiterKey) -> Look {
+    fn look(&mut self, key: WaiterKey) -> Look {
         let mut line = self.turns.line.lock();
-        if line.list.is_served(ticket) {
-            return Look::Over(self.arrive(ticket, line, WakeSet::default()));
+        if line.list.is_served(key) {
+            return Look::Over(self.arrive(key, line, WakeSet::default()));
         }
-        let watches = line.is_watcher(ticket);
+        let watches = line.is_watcher(key);
         Look::Waiting { watches }
     }
 
     /// Whether a task's wait is over; if not, it is told by `waker` from now on.
-    fn look_as_task(&mut self, ticket: WaiterKey, waker: &Waker) -> Option<Outcome> {
+    fn look_as_task(&mut self, key: WaiterKey, waker: &Waker) -> Option<Outcome> {
         let line = self.turns.line.lock();
-        if line.list.is_served(ticket) {
-            return Some(self.arrive(ticket, line, WakeSet::default()));
+        if line.list.is_served(key) {
+            return Some(self.arrive(key, line, WakeSet::default()));
         }
-        let notify = line.list.peek(ticket).and_then(|node| node.notify.as_ref());
+        let notify = line.list.peek(key).and_then(|node| node.notify.as_ref());
         if matches!(notify, Some(Notify::Task(old)) if old.will_wake(waker)) {
             return None;
         }
         // A waker may run anything when it is cloned: not under the lock.
         drop(line);
-        self.come_back(ticket, Notify::Task(waker.clone()))
+        self.come_back(key, Notify::Task(waker.clone()))
     }
 
     /// The watcher's look: a token that has been out since its last one is given up. Returns
@@ -261,70 +261,70 @@ impl<'a, S: Store> Wait<'a, S> {
     /// Ends the wait whatever its state. A grant that came just in time is kept, and so is a
     /// part.
     fn leave(&mut self) -> Option<Outcome> {
-        let ticket = self.stay.place?;
+        let key = self.stay.place?;
         let line = self.turns.line.lock();
-        if line.list.is_served(ticket) {
-            return Some(self.arrive(ticket, line, WakeSet::default()));
+        if line.list.is_served(key) {
+            return Some(self.arrive(key, line, WakeSet::default()));
         }
-        self.abandon(ticket, line);
+        self.abandon(key, line);
         None
     }
 
     /// Leaves the list. Whatever it has been given and nobody has fetched goes to others.
-    fn abandon(&mut self, ticket: WaiterKey, mut line: MutexGuard<'_, WaitQueue>) {
+    fn abandon(&mut self, key: WaiterKey, mut line: MutexGuard<'_, WaitQueue>) {
         let turns = self.turns;
         self.stay.place = None;
         let mut chosen = WakeSet::default();
-        let waits = line.list.is_waiting(ticket);
+        let waits = line.list.is_waiting(key);
         if waits {
-            line.replace_watcher(ticket)
+            line.replace_watcher(key)
                 .into_iter()
                 .for_each(|watcher| chosen.push(Some(watcher)));
         }
-        let node = line.list.remove(ticket).expect("its owner leaves once");
+        let node = line.list.remove(key).expect("its owner leaves once");
         if line.return_token(node.token) || waits {
             turns.serve(&mut line, None, &mut chosen);
         }
         // This goes back when the next is served.
-        let _unfetched = Held {
+        let _unfetched = UnfetchedIds {
             turns,
             ids: node.ids,
         };
-        turns.tell(line, chosen, Teller::default());
+        turns.tell(line, chosen, Wakers::default());
         drop(node.notify);
     }
 
     /// What has been granted, if anything has. Keeps its place.
     pub(super) fn fetch(&mut self) -> Option<Outcome> {
-        let ticket = self.stay.place?;
+        let key = self.stay.place?;
         let line = self.turns.line.lock();
-        let is_served = line.list.is_served(ticket);
-        is_served.then(|| self.arrive(ticket, line, WakeSet::default()))
+        let is_served = line.list.is_served(key);
+        is_served.then(|| self.arrive(key, line, WakeSet::default()))
     }
 
     /// Somebody who has its place comes to wait in it: it is told by `notify` from now on.
-    fn come_back(&mut self, ticket: WaiterKey, notify: Notify) -> Option<Outcome> {
+    fn come_back(&mut self, key: WaiterKey, notify: Notify) -> Option<Outcome> {
         let turns = self.turns;
         let mut line = turns.line.lock();
-        if line.list.is_served(ticket) {
-            return Some(self.arrive(ticket, line, WakeSet::default()));
+        if line.list.is_served(key) {
+            return Some(self.arrive(key, line, WakeSet::default()));
         }
         let kind = Kind::of(&notify);
-        let node = line.list.node(ticket)?;
+        let node = line.list.node(key)?;
         // A waker may run anything when it is dropped: not under the lock.
         let outdated = node.notify.replace(notify);
         let changes = mem::replace(&mut node.kind, kind) != kind;
         let mut chosen = WakeSet::default();
         if changes {
             self.stay.seen = line.serial;
-            let watcher = line.change_watcher(ticket);
+            let watcher = line.change_watcher(key);
             watcher
                 .into_iter()
                 .for_each(|watcher| chosen.push(Some(watcher)));
             // K: a task needs no token.
-            turns.serve(&mut line, Some(ticket), &mut chosen);
+            turns.serve(&mut line, Some(key), &mut chosen);
         }
-        turns.tell(line, chosen, Teller::default());
+        turns.tell(line, chosen, Wakers::default());
         drop(outdated);
         // Nobody tells me of what I have served myself.
         if changes { self.fetch() } else { None }
@@ -336,7 +336,7 @@ impl<'a, S: Store> Wait<'a, S> {
         let notify = Notify::Thread(parker.unparker());
         let over = match self.stay.place {
             None => self.join(notify),
-            Some(ticket) => self.come_back(ticket, notify),
+            Some(key) => self.come_back(key, notify),
         };
         if over.is_some() {
             return over;
@@ -369,8 +369,8 @@ impl<'a, S: Store> Wait<'a, S> {
                 look_at = None;
             }
             let watched = passed && watch_at.is_some_and(|at| now >= at);
-            let ticket = self.stay.place?;
-            match self.look(ticket) {
+            let key = self.stay.place?;
+            match self.look(key) {
                 Look::Over(outcome) => return Some(outcome),
                 Look::Waiting { watches } if watches && tokens => {
                     if watched {
@@ -393,7 +393,7 @@ impl<'a, S: Store> Wait<'a, S> {
     pub(super) fn poll(&mut self, cx: &Context<'_>) -> Poll<Outcome> {
         let outcome = match self.stay.place {
             None => self.join(Notify::Task(cx.waker().clone())),
-            Some(ticket) => self.look_as_task(ticket, cx.waker()),
+            Some(key) => self.look_as_task(key, cx.waker()),
         };
         outcome.map_or(Poll::Pending, Poll::Ready)
     }
@@ -405,8 +405,8 @@ impl<S: Store> Drop for Wait<'_, S> {
             // Why: a model that has failed says why. One more step would panic again, and abort.
             return;
         }
-        if let Some(ticket) = self.stay.place {
-            self.abandon(ticket, self.turns.line.lock());
+        if let Some(key) = self.stay.place {
+            self.abandon(key, self.turns.line.lock());
         }
     }
 }
@@ -425,7 +425,7 @@ impl<S: Store> Turns<S> {
         let (mut spins, mut yields) = (self.rules.spins, self.rules.yields);
         loop {
             self.turn()?;
-            if self.gate.is_put_here() {
+            if self.gate.is_putter_here() {
                 yields = yields.checked_sub(1)?;
                 thread::yield_now();
             } else {

@@ -1,9 +1,9 @@
 //! Who is served next: the state under the list's lock, and the service. Events V1 to V4.
 
-use super::list::{Kind, List, Node, State, WaiterKey};
+use super::list::{Kind, List, Node, WaiterKey, WaiterState};
 use super::order::Lane;
 use super::wake_set::WakeSet;
-use super::{Gate, Policy};
+use super::{Policy, UnlockedState};
 use crate::store::Store;
 use inflight_sync::atomic::{Ordering, fence};
 use inflight_sync::wait::Notify;
@@ -11,7 +11,7 @@ use inflight_sync::wait::Notify;
 #[derive(Debug)]
 pub(super) struct WaitQueue {
     pub(super) list: List,
-    /// Of the last grant. [`Gate::grants`] follows it.
+    /// Of the last grant. [`UnlockedState::grants`] follows it.
     pub(super) serial: u32,
     /// Threads that were granted and woken in this wake_epoch and have not yet run.
     tokens: u32,
@@ -62,13 +62,13 @@ impl WaitQueue {
     }
 
     /// Makes a thread the watcher of its lane: the newest of those who came to the back.
-    pub(super) fn set_watcher(&mut self, ticket: WaiterKey, front: bool) {
-        let Some(watcher) = self.watcher(ticket) else {
+    pub(super) fn set_watcher(&mut self, key: WaiterKey, front: bool) {
+        let Some(watcher) = self.watcher(key) else {
             return;
         };
         let watched = watcher.is_some_and(|w| self.list.is_waiting(w));
         if !front || !watched {
-            *self.watcher_mut(ticket) = Some(ticket);
+            *self.watcher_mut(key) = Some(key);
         }
     }
 
@@ -84,8 +84,8 @@ impl WaitQueue {
         &mut self.list.classes.ends(class, lane).watcher
     }
 
-    pub(super) fn is_watcher(&mut self, ticket: WaiterKey) -> bool {
-        self.watcher(ticket) == Some(Some(ticket))
+    pub(super) fn is_watcher(&mut self, key: WaiterKey) -> bool {
+        self.watcher(key) == Some(Some(key))
     }
 
     /// The watcher leaves before its turn: another thread takes over, and must be told. Its node
@@ -112,10 +112,10 @@ impl WaitQueue {
     /// The newest thread of a waiter's lane that stays is its watcher.
     fn choose_watcher(&mut self, of: WaiterKey, leaves: Option<WaiterKey>) -> Option<Notify> {
         let (class, lane) = self.list.peek(of).map(|node| (node.class, node.lane))?;
-        let is_thread = |ticket: &WaiterKey| {
-            let node = self.list.peek(*ticket);
+        let is_thread = |key: &WaiterKey| {
+            let node = self.list.peek(*key);
             let here = |n: &Node| n.kind == Kind::Thread && (n.class, n.lane) == (class, lane);
-            Some(*ticket) != leaves && node.is_some_and(here)
+            Some(*key) != leaves && node.is_some_and(here)
         };
         let next = self.list.newest_first().find(is_thread);
         *self.watcher_mut(of) = next;
@@ -127,20 +127,20 @@ impl WaitQueue {
 
     /// Those who wait for more than `depth` ids end their wait. Returns whom to tell.
     pub(super) fn refuse_above(&mut self, depth: usize) -> Vec<Notify> {
-        let tickets: Vec<WaiterKey> = self.list.newest_first().collect();
+        let keys: Vec<WaiterKey> = self.list.newest_first().collect();
         let mut refused = Vec::new();
-        for ticket in tickets {
-            let Some(node) = self.list.node(ticket) else {
+        for key in keys {
+            let Some(node) = self.list.node(key) else {
                 continue;
             };
             if node.lane == Lane::Large {
                 // It takes what there is, and goes on.
                 node.part = node.part.min(depth.max(1));
             } else if node.want > depth.max(1) {
-                let node = self.list.unlink(ticket);
-                node.state = State::Refused;
+                let node = self.list.unlink(key);
+                node.state = WaiterState::Refused;
                 refused.extend(node.notify.take());
-                refused.extend(self.replace_watcher(ticket));
+                refused.extend(self.replace_watcher(key));
             }
         }
         refused
@@ -148,24 +148,29 @@ impl WaitQueue {
 
     /// All who wait end their wait. Returns whom to tell.
     pub(super) fn refuse_all(&mut self) -> Vec<Notify> {
-        let tickets: Vec<WaiterKey> = self.list.newest_first().collect();
-        let refuse = |ticket| {
-            let node = self.list.unlink(ticket);
-            node.state = State::Refused;
+        let keys: Vec<WaiterKey> = self.list.newest_first().collect();
+        let refuse = |key| {
+            let node = self.list.unlink(key);
+            node.state = WaiterState::Refused;
             node.notify.take()
         };
-        tickets.into_iter().rev().filter_map(refuse).collect()
+        keys.into_iter().rev().filter_map(refuse).collect()
     }
 
     /// No turn that has begun goes on.
-    pub(super) fn end_turns(&mut self, gate: &Gate, rules: &Policy) {
+    pub(super) fn end_turns(&mut self, gate: &UnlockedState, rules: &Policy) {
         self.serial = self.serial.wrapping_add(rules.life);
         gate.set_grants(self.serial);
     }
 
     /// V1 and V4: what puts have to know. Whoever holds the token serves when it arrives. Returns
     /// the slot of the next.
-    fn announce<S: Store>(&mut self, store: &S, gate: &Gate, rules: &Policy) -> Option<u32> {
+    fn announce<S: Store>(
+        &mut self,
+        store: &S,
+        gate: &UnlockedState,
+        rules: &Policy,
+    ) -> Option<u32> {
         let somebody_waits = self.closed || !self.list.is_empty();
         if self.announced != somebody_waits {
             self.announced = somebody_waits;
@@ -189,7 +194,7 @@ impl WaitQueue {
     pub(super) fn serve<S: Store>(
         &mut self,
         store: &S,
-        gate: &Gate,
+        gate: &UnlockedState,
         rules: &Policy,
         me: Option<WaiterKey>,
         chosen: &mut WakeSet,
@@ -209,7 +214,7 @@ impl WaitQueue {
         &mut self,
         n: usize,
         store: &S,
-        gate: &Gate,
+        gate: &UnlockedState,
         rules: &Policy,
         me: Option<WaiterKey>,
         chosen: &mut WakeSet,
@@ -222,13 +227,13 @@ impl WaitQueue {
             if std::mem::take(&mut first) {
                 self.end_turns_for_collector(gate, rules);
             }
-            let Some(ticket) = self.list.next(|class| rules.may_take(class)) else {
+            let Some(key) = self.list.next(|class| rules.may_take(class)) else {
                 break;
             };
-            if me != Some(ticket) && self.needs_token(ticket.index, rules) {
+            if me != Some(key) && self.needs_token(key.index, rules) {
                 break;
             }
-            let node = self.list.node(ticket).expect("it waits");
+            let node = self.list.node(key).expect("it waits");
             let class = node.class;
             if !node.has_part() && rules.may_take(class) {
                 let Some(id) = store.take() else { break };
@@ -237,10 +242,10 @@ impl WaitQueue {
             }
             // What it has it gets, should its class be at its limit.
             if node.has_part() || (node.has_some() && !rules.may_take(class)) {
-                self.grant(ticket, rules, me, gate, chosen);
+                self.grant(key, rules, me, gate, chosen);
                 self.end_turns_for_collector(gate, rules);
             } else if node.has_some() {
-                self.list.classes.collecting = Some(ticket);
+                self.list.classes.collecting = Some(key);
             }
         }
         if let Some(next) = self.announce(store, gate, rules) {
@@ -249,7 +254,7 @@ impl WaitQueue {
     }
 
     /// While the next collects several ids nobody takes any past it.
-    fn end_turns_for_collector(&mut self, gate: &Gate, rules: &Policy) {
+    fn end_turns_for_collector(&mut self, gate: &UnlockedState, rules: &Policy) {
         if self.list.all_want_one() {
             return;
         }
@@ -265,34 +270,34 @@ impl WaitQueue {
 
     fn grant(
         &mut self,
-        ticket: WaiterKey,
+        key: WaiterKey,
         rules: &Policy,
         me: Option<WaiterKey>,
-        gate: &Gate,
+        gate: &UnlockedState,
         chosen: &mut WakeSet,
     ) {
         self.serial = self.serial.wrapping_add(1);
         gate.set_grants(self.serial);
         let (serial, wake_epoch) = (self.serial, self.wake_epoch);
-        let node = self.list.node(ticket).expect("it waits");
+        let node = self.list.node(key).expect("it waits");
         let (class, lane) = (node.class, node.lane);
         // Tokens without a limit need no counting.
         let limited = rules.tokens != u32::MAX;
-        if limited && me != Some(ticket) && node.sleeps() {
+        if limited && me != Some(key) && node.sleeps() {
             node.token = Some(wake_epoch);
             self.tokens += 1;
         }
         let node = if node.has_all() {
             self.list.classes.served(class, lane);
-            let node = self.list.unlink(ticket);
-            node.state = State::Granted { serial };
+            let node = self.list.unlink(key);
+            node.state = WaiterState::Granted { serial };
             node
         } else {
             node.full = true;
-            self.list.classes.served_in_part(class, lane, ticket);
-            self.list.node(ticket).expect("it stays")
+            self.list.classes.served_in_part(class, lane, key);
+            self.list.node(key).expect("it stays")
         };
-        if me != Some(ticket) {
+        if me != Some(key) {
             if let Some(notify) = node.notify.take() {
                 chosen.push(Some(notify));
                 self.wakeups += 1;

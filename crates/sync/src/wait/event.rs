@@ -128,7 +128,7 @@ impl Event {
         let parker = Parker::current();
         let mut stay = Stay {
             event: self,
-            ticket: None,
+            key: None,
         };
         loop {
             stay.enter(Notify::Thread(parker.unparker()));
@@ -151,7 +151,7 @@ impl Event {
         WaitWhile {
             stay: Stay {
                 event: self,
-                ticket: None,
+                key: None,
             },
             condition,
         }
@@ -194,9 +194,9 @@ impl Event {
     /// inflight_sync::wait::Event::new().leave(&mut None);
     /// ```
     pub fn leave(&self, place: &mut Option<WaiterKey>) {
-        let Some(ticket) = place.take() else { return };
+        let Some(key) = place.take() else { return };
         let mut list = self.list.lock();
-        let left = list.remove(ticket);
+        let left = list.remove(key);
         self.waiters.store(list.len(), Ordering::Relaxed);
         drop(list);
         drop(left);
@@ -206,7 +206,7 @@ impl Event {
     fn enter(&self, place: &mut Option<WaiterKey>, notify: Notify) {
         let mut list = self.list.lock();
         let replaced = match *place {
-            Some(ticket) => list.replace(ticket, notify),
+            Some(key) => list.replace(key, notify),
             None => Err(notify),
         };
         let outdated = replaced.map_err(|notify| *place = Some(list.push_back(notify)));
@@ -223,18 +223,18 @@ impl Event {
 #[derive(Debug)]
 struct Stay<'a> {
     event: &'a Event,
-    ticket: Option<WaiterKey>,
+    key: Option<WaiterKey>,
 }
 
 impl Stay<'_> {
     fn enter(&mut self, notify: Notify) {
-        self.event.enter(&mut self.ticket, notify);
+        self.event.enter(&mut self.key, notify);
     }
 }
 
 impl Drop for Stay<'_> {
     fn drop(&mut self) {
-        self.event.leave(&mut self.ticket);
+        self.event.leave(&mut self.key);
     }
 }
 
@@ -266,6 +266,6 @@ impl<F: FnMut() -> bool + Unpin> Future for WaitWhile<'_, F> {
         let this = self.get_mut();
         let stay = &mut this.stay;
         stay.event
-            .poll_while(&mut stay.ticket, cx, &mut this.condition)
+            .poll_while(&mut stay.key, cx, &mut this.condition)
     }
 }

@@ -7,16 +7,16 @@
 use super::Notify;
 const NIL: u32 = u32::MAX;
 
-/// Names one stay of one waiter in a [`WaitList`]. A ticket of a waiter that has left matches
+/// Names one stay of one waiter in a [`WaitList`]. A key of a waiter that has left matches
 /// nothing.
 ///
 /// ```
 /// # use inflight_sync::{Parker, wait::{Notify, WaitList}};
 /// let mut list = WaitList::new();
-/// let ticket = list.push_back(Notify::Thread(Parker::current().unparker()));
-/// assert!(list.contains(ticket));
+/// let key = list.push_back(Notify::Thread(Parker::current().unparker()));
+/// assert!(list.contains(key));
 /// let _ = list.pop_front();
-/// assert!(!list.contains(ticket));
+/// assert!(!list.contains(key));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaiterKey {
@@ -158,14 +158,14 @@ impl WaitList {
     /// ```
     /// # use inflight_sync::{Parker, wait::{Notify, WaitList}};
     /// let mut list = WaitList::new();
-    /// let ticket = list.push_back(Notify::Thread(Parker::current().unparker()));
-    /// assert!(list.contains(ticket));
+    /// let key = list.push_back(Notify::Thread(Parker::current().unparker()));
+    /// assert!(list.contains(key));
     /// ```
     #[must_use]
-    pub fn contains(&self, ticket: WaiterKey) -> bool {
+    pub fn contains(&self, key: WaiterKey) -> bool {
         self.slots
-            .get(ticket.index as usize)
-            .is_some_and(|s| s.serial == ticket.serial && s.notify.is_some())
+            .get(key.index as usize)
+            .is_some_and(|s| s.serial == key.serial && s.notify.is_some())
     }
 
     /// Exchanges how a waiter is told. The old way comes back, or the new one if the waiter has
@@ -183,16 +183,16 @@ impl WaitList {
     /// # use std::task::Waker;
     /// let task = || Notify::Task(Waker::noop().clone());
     /// let mut list = WaitList::new();
-    /// let ticket = list.push_back(task());
-    /// assert!(list.replace(ticket, task()).is_ok());
+    /// let key = list.push_back(task());
+    /// assert!(list.replace(key, task()).is_ok());
     /// let _ = list.pop_front();
-    /// assert!(list.replace(ticket, task()).is_err());
+    /// assert!(list.replace(key, task()).is_err());
     /// ```
-    pub fn replace(&mut self, ticket: WaiterKey, notify: Notify) -> Result<Notify, Notify> {
-        if !self.contains(ticket) {
+    pub fn replace(&mut self, key: WaiterKey, notify: Notify) -> Result<Notify, Notify> {
+        if !self.contains(key) {
             return Err(notify);
         }
-        let old = self.slots[ticket.index as usize].notify.replace(notify);
+        let old = self.slots[key.index as usize].notify.replace(notify);
         Ok(old.expect("a waiter in the list has a way to be told"))
     }
 
@@ -203,14 +203,14 @@ impl WaitList {
     /// ```
     /// # use inflight_sync::{Parker, wait::{Notify, WaitList}};
     /// let mut list = WaitList::new();
-    /// let ticket = list.push_back(Notify::Thread(Parker::current().unparker()));
-    /// assert!(list.remove(ticket).is_some());
-    /// assert!(list.remove(ticket).is_none());
+    /// let key = list.push_back(Notify::Thread(Parker::current().unparker()));
+    /// assert!(list.remove(key).is_some());
+    /// assert!(list.remove(key).is_none());
     /// ```
     #[must_use = "drop it after the lock is let go"]
-    pub fn remove(&mut self, ticket: WaiterKey) -> Option<Notify> {
-        if self.contains(ticket) {
-            self.unlink(ticket.index)
+    pub fn remove(&mut self, key: WaiterKey) -> Option<Notify> {
+        if self.contains(key) {
+            self.unlink(key.index)
         } else {
             None
         }
@@ -330,32 +330,32 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 8 } else { 256 }))]
 
-        /// Against a plain vector of numbers, with every ticket ever handed out kept for reuse.
+        /// Against a plain vector of numbers, with every key ever handed out kept for reuse.
         #[test]
         fn behaves_like_a_vector(ops in proptest::collection::vec(op(), 0..200)) {
             let seen = Arc::new(AtomicUsize::new(0));
             let mut list = WaitList::new();
             let mut oracle: Vec<usize> = Vec::new();
-            let mut tickets: Vec<WaiterKey> = Vec::new();
+            let mut keys: Vec<WaiterKey> = Vec::new();
             for op in ops {
                 match op {
                     Op::Push => {
-                        let n = tickets.len();
+                        let n = keys.len();
                         let waker = Arc::new(Numbered(n, seen.clone())).into();
-                        tickets.push(list.push_back(Notify::Task(waker)));
+                        keys.push(list.push_back(Notify::Task(waker)));
                         oracle.push(n);
                     }
                     Op::Pop => {
                         let expected = (!oracle.is_empty()).then(|| oracle.remove(0));
                         prop_assert_eq!(list.pop_front().map(|n| number_of(n, &seen)), expected);
                     }
-                    Op::Remove(n) if n < tickets.len() => {
+                    Op::Remove(n) if n < keys.len() => {
                         let at = oracle.iter().position(|&m| m == n);
-                        prop_assert_eq!(list.remove(tickets[n]).is_some(), at.is_some());
+                        prop_assert_eq!(list.remove(keys[n]).is_some(), at.is_some());
                         at.map(|at| oracle.remove(at));
                     }
-                    Op::Contains(n) if n < tickets.len() => {
-                        prop_assert_eq!(list.contains(tickets[n]), oracle.contains(&n));
+                    Op::Contains(n) if n < keys.len() => {
+                        prop_assert_eq!(list.contains(keys[n]), oracle.contains(&n));
                     }
                     Op::Remove(_) | Op::Contains(_) => {}
                 }

@@ -77,35 +77,35 @@ impl Notify {
 /// parker.park();
 /// ```
 pub fn notify_each(waiters: impl IntoIterator<Item = Notify>) {
-    let mut teller = Teller::default();
-    teller.tell(waiters);
-    teller.finish();
+    let mut wakers = Wakers::default();
+    wakers.tell(waiters);
+    wakers.finish();
 }
 
 /// Wakes several groups of waiters, and keeps a waker's panic until all groups are told.
 ///
 /// ```
-/// use inflight_sync::{Parker, wait::{Notify, Teller}};
+/// use inflight_sync::{Parker, wait::{Notify, Wakers}};
 /// let parker = Parker::current();
-/// let mut teller = Teller::default();
-/// teller.tell([Notify::Thread(parker.unparker())]);
-/// teller.tell([]);
-/// teller.finish();
+/// let mut wakers = Wakers::default();
+/// wakers.tell([Notify::Thread(parker.unparker())]);
+/// wakers.tell([]);
+/// wakers.finish();
 /// parker.park();
 /// ```
 #[derive(Default)]
 #[must_use = "`finish` passes a waker's panic on"]
-pub struct Teller {
+pub struct Wakers {
     first_panic: Option<Box<dyn Any + Send>>,
 }
 
-impl Teller {
+impl Wakers {
     /// Wakes each of the waiters.
     ///
     /// ```
-    /// let mut teller = inflight_sync::wait::Teller::default();
-    /// teller.tell([]);
-    /// teller.finish();
+    /// let mut wakers = inflight_sync::wait::Wakers::default();
+    /// wakers.tell([]);
+    /// wakers.finish();
     /// ```
     pub fn tell(&mut self, waiters: impl IntoIterator<Item = Notify>) {
         for waiter in waiters {
@@ -123,7 +123,7 @@ impl Teller {
     /// With the first panic of a waker; not while the thread is unwinding already.
     ///
     /// ```
-    /// inflight_sync::wait::Teller::default().finish();
+    /// inflight_sync::wait::Wakers::default().finish();
     /// ```
     pub fn finish(self) {
         if let Some(panic) = self.first_panic.filter(|_| !thread::panicking()) {
@@ -132,9 +132,9 @@ impl Teller {
     }
 }
 
-impl fmt::Debug for Teller {
+impl fmt::Debug for Wakers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Teller")
+        f.debug_struct("Wakers")
             .field("panicked", &self.first_panic.is_some())
             .finish()
     }

@@ -69,12 +69,12 @@ impl Phase {
 
 /// The value of a state word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct State {
+pub(crate) struct SlotState {
     pub(crate) generation: Generation,
     pub(crate) phase: Phase,
 }
 
-impl State {
+impl SlotState {
     const fn pack(self) -> u64 {
         (self.generation.bits() << PHASE_BITS) | self.phase as u64
     }
@@ -123,7 +123,7 @@ pub(crate) struct Record {
 
 impl Record {
     pub(super) fn new(generation: Generation) -> Self {
-        let state = State {
+        let state = SlotState {
             generation,
             phase: Phase::Absent,
         };
@@ -139,9 +139,9 @@ impl Record {
     /// it before the bit.
     pub(super) fn present(&self) {
         // Relaxed: before that nobody else writes.
-        let state = State {
+        let state = SlotState {
             phase: Phase::Idle,
-            ..State::unpack(self.state.load(Ordering::Relaxed))
+            ..SlotState::unpack(self.state.load(Ordering::Relaxed))
         };
         // Relaxed: the bit hands the slot to its first owner.
         self.state.store(state.pack(), Ordering::Relaxed);
@@ -150,15 +150,15 @@ impl Record {
     /// Whether the payload is still to be made.
     pub(crate) fn is_absent(&self) -> bool {
         // Relaxed: the maker is alone with the slot, and for others it is a hint.
-        State::unpack(self.state.load(Ordering::Relaxed)).phase == Phase::Absent
+        SlotState::unpack(self.state.load(Ordering::Relaxed)).phase == Phase::Absent
     }
 
     /// The state as an observer sees it.
     #[inline]
-    pub(crate) fn observe(&self) -> State {
+    pub(crate) fn observe(&self) -> SlotState {
         // Ordering: pairs with S1 in `issue`, so that the observer sees the time stamp of this
         // issue or of a later one, never of an earlier one.
-        State::unpack(self.state.load(Ordering::Acquire))
+        SlotState::unpack(self.state.load(Ordering::Acquire))
     }
 
     pub(crate) fn issued_at(&self) -> Instant {
@@ -210,17 +210,17 @@ impl Record {
     #[inline]
     pub(crate) fn is_owned(&self) -> bool {
         // Relaxed: see `owned`.
-        State::unpack(self.state.load(Ordering::Relaxed))
+        SlotState::unpack(self.state.load(Ordering::Relaxed))
             .phase
             .has_owner()
     }
 
     /// The state as its owner sees it.
     #[inline]
-    fn owned(&self) -> State {
+    fn owned(&self) -> SlotState {
         // Relaxed: only the owner writes in these phases, and it became the owner by an acquiring
         // step (taking the bit, S2 or S4).
-        let state = State::unpack(self.state.load(Ordering::Relaxed));
+        let state = SlotState::unpack(self.state.load(Ordering::Relaxed));
         debug_assert!(state.phase.has_owner(), "only its owner ends an ownership");
         state
     }
@@ -235,7 +235,7 @@ impl Record {
 
     /// The state whose generation the next token names.
     #[inline]
-    pub(crate) fn next_issue(&self) -> State {
+    pub(crate) fn next_issue(&self) -> SlotState {
         let state = self.owned();
         if state.phase.is_fresh() {
             state
@@ -259,7 +259,7 @@ impl Record {
     /// Whether S7 came, for the owner.
     pub(crate) fn is_reported(&self) -> bool {
         // Relaxed: it says nothing about anything else.
-        State::unpack(self.state.load(Ordering::Relaxed)).phase == Phase::Reported
+        SlotState::unpack(self.state.load(Ordering::Relaxed)).phase == Phase::Reported
     }
 
     /// S7. Whether this call was the one that says so.
@@ -315,13 +315,13 @@ impl Record {
 
     /// One compare-exchange; the state found instead if it failed.
     #[inline]
-    fn change(&self, generation: Generation, from: Phase, to: Phase) -> Result<(), State> {
-        let from = State {
+    fn change(&self, generation: Generation, from: Phase, to: Phase) -> Result<(), SlotState> {
+        let from = SlotState {
             generation,
             phase: from,
         }
         .pack();
-        let to = State {
+        let to = SlotState {
             generation,
             phase: to,
         }
@@ -331,14 +331,14 @@ impl Record {
         let changed = self
             .state
             .compare_exchange(from, to, Ordering::Acquire, Ordering::Relaxed);
-        changed.map(drop).map_err(State::unpack)
+        changed.map(drop).map_err(SlotState::unpack)
     }
 
     /// S5. Called by the owner, before it gives the bit back.
     #[inline]
     pub(crate) fn retire(&self) {
         let owned = self.owned();
-        let state = State {
+        let state = SlotState {
             generation: owned.generation.next(),
             phase: match owned.phase {
                 Phase::Handled => Phase::Forgiven,
@@ -366,11 +366,11 @@ impl Record {
             return false;
         }
         // Relaxed: the exchange looks again.
-        let found = State::unpack(self.state.load(Ordering::Relaxed));
+        let found = SlotState::unpack(self.state.load(Ordering::Relaxed));
         if !found.phase.is_fresh() {
             return false;
         }
-        let absent = State {
+        let absent = SlotState {
             phase: Phase::Absent,
             ..found
         };
@@ -402,7 +402,7 @@ mod tests {
         let first = Generation::from_bits(1);
         assert_eq!(
             record.observe(),
-            State {
+            SlotState {
                 generation: first,
                 phase: Phase::Idle
             }
@@ -486,11 +486,11 @@ mod tests {
         ];
         for phase in phases {
             for bits in [1, 2, (1 << 34) - 2] {
-                let state = State {
+                let state = SlotState {
                     generation: Generation::from_bits(bits),
                     phase,
                 };
-                assert_eq!(State::unpack(state.pack()), state);
+                assert_eq!(SlotState::unpack(state.pack()), state);
             }
         }
     }

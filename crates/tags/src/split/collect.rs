@@ -1,6 +1,6 @@
 //! What a split collects for its next pieces, where it stands in line, and how it gives both up.
 
-use super::{At, Split, Step};
+use super::{Split, SplitAt, SplitStep};
 use crate::admission::Admission;
 use crate::bitmaps::{TagMap, TagMapId};
 use crate::error::AllocError;
@@ -11,14 +11,14 @@ const PARTS: usize = 4;
 
 impl<T: Send + 'static> Split<T> {
     /// One try, and what to wait for if it failed.
-    pub(super) fn step(&mut self, waits: bool) -> Step<T> {
+    pub(super) fn step(&mut self, waits: bool) -> SplitStep<T> {
         if self.remaining == 0 {
-            return Step::Done(Ok(None));
+            return SplitStep::Done(Ok(None));
         }
         loop {
             if let Err(error) = self.queue.check(self.options) {
                 self.give_back();
-                return Step::Done(Err(error));
+                return SplitStep::Done(Err(error));
             }
             if !waits && self.collected.is_empty() && self.target_in_line().is_some() {
                 // A queue that is closed: the set is closed.
@@ -27,8 +27,8 @@ impl<T: Send + 'static> Split<T> {
             if let Some(why) = self.queue.bitmaps().gate().state().refuses() {
                 self.give_back();
                 return match why {
-                    AllocError::Closed => Step::Done(Err(why)),
-                    _ => Step::WaitForThaw(why),
+                    AllocError::Closed => SplitStep::Done(Err(why)),
+                    _ => SplitStep::WaitForThaw(why),
                 };
             }
             if let Some(step) = self.collect(waits) {
@@ -42,7 +42,7 @@ impl<T: Send + 'static> Split<T> {
                 if self.remaining == 0 {
                     self.leave();
                 }
-                return Step::Done(Ok(Some(tag)));
+                return SplitStep::Done(Ok(Some(tag)));
             }
             // Refused: what has changed is seen above.
             self.give_back();
@@ -50,7 +50,7 @@ impl<T: Send + 'static> Split<T> {
     }
 
     /// Collects at least one bit, or says what to wait for.
-    pub(super) fn collect(&mut self, waits: bool) -> Option<Step<T>> {
+    pub(super) fn collect(&mut self, waits: bool) -> Option<SplitStep<T>> {
         if self.collected.is_empty() {
             // One that has its place in a line stays there; else the thread may have moved.
             let in_line = self.target_in_line();
@@ -60,7 +60,7 @@ impl<T: Send + 'static> Split<T> {
                 Some(bits) => self.keep(target, bits),
                 None => match self.overcommit(target) {
                     Some(target) => self.from = target,
-                    None => return Some(Step::WaitForBits(target, request)),
+                    None => return Some(SplitStep::WaitForBits(target, request)),
                 },
             }
         }
@@ -144,24 +144,24 @@ impl<T: Send + 'static> Split<T> {
     /// Where it has its place in line, if it has one.
     pub(super) const fn target_in_line(&self) -> Option<TagMapId> {
         match &self.at {
-            At::Waits(wait) | At::Rests(wait) => Some(wait.target()),
-            At::Nowhere | At::Thaw(_) => None,
+            SplitAt::Waits(wait) | SplitAt::Rests(wait) => Some(wait.target()),
+            SplitAt::Nowhere | SplitAt::Thaw(_) => None,
         }
     }
 
     /// Gives up its place.
     pub(super) fn leave(&mut self) {
         let bitmaps = self.queue.bitmaps();
-        match std::mem::replace(&mut self.at, At::Nowhere) {
-            At::Nowhere => {}
-            At::Thaw(mut place) => bitmaps.gate().leave_thaw(&mut place),
-            At::Waits(mut wait) | At::Rests(mut wait) => wait.end(bitmaps),
+        match std::mem::replace(&mut self.at, SplitAt::Nowhere) {
+            SplitAt::Nowhere => {}
+            SplitAt::Thaw(mut place) => bitmaps.gate().leave_thaw(&mut place),
+            SplitAt::Waits(mut wait) | SplitAt::Rests(mut wait) => wait.end(bitmaps),
         }
     }
 
     /// Ends a wait that has not ended.
     pub(super) fn stop_waiting(&mut self) {
-        if matches!(self.at, At::Waits(_) | At::Thaw(_)) {
+        if matches!(self.at, SplitAt::Waits(_) | SplitAt::Thaw(_)) {
             self.leave();
         }
         self.end_wait();
@@ -173,8 +173,8 @@ impl<T: Send + 'static> Split<T> {
         // Also if a waker panics.
         let (bitmaps, bits) = (self.queue.bitmaps(), std::mem::take(&mut self.collected));
         let _bits = bitmaps.several_in_hand(self.from, bits);
-        match std::mem::replace(&mut self.at, At::Nowhere) {
-            At::Rests(mut wait) => wait.end(bitmaps),
+        match std::mem::replace(&mut self.at, SplitAt::Nowhere) {
+            SplitAt::Rests(mut wait) => wait.end(bitmaps),
             at => self.at = at,
         }
     }

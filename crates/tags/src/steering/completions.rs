@@ -36,18 +36,18 @@ use std::fmt;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Completions<T: Send + 'static> {
-    inner: Arc<Inner<T>>,
+    inner: Arc<CompletionsInner<T>>,
 }
 
-struct Inner<T: Send + 'static> {
+struct CompletionsInner<T: Send + 'static> {
     set: TagSet<T>,
     router: Router<Tag<T>>,
 }
 
 impl<T: Send + 'static> Completions<T> {
     pub(super) fn new(set: TagSet<T>, router: Router<Tag<T>>) -> Self {
-        let inner = Arc::new(Inner { set, router });
-        let follower: Weak<Inner<T>> = Arc::downgrade(&inner);
+        let inner = Arc::new(CompletionsInner { set, router });
+        let follower: Weak<CompletionsInner<T>> = Arc::downgrade(&inner);
         inner.set.shared.add_follower(follower);
         Self { inner }
     }
@@ -319,7 +319,7 @@ impl<T: Send + 'static> Completions<T> {
     }
 }
 
-impl<T: Send + 'static> Follow for Inner<T> {
+impl<T: Send + 'static> Follow for CompletionsInner<T> {
     fn refresh(&self, topology: &Topology) -> Leftover {
         self.router.refresh(topology)
     }

@@ -9,10 +9,10 @@ use inflight_sync::Mutex;
 const ENOUGH_TO_LOOK: usize = if cfg!(loom) { 1 } else { 16 };
 
 #[derive(Debug)]
-pub(crate) struct TenantIds(Mutex<State>);
+pub(crate) struct TenantIds(Mutex<IdTable>);
 
 #[derive(Debug, Default)]
-struct State {
+struct IdTable {
     /// How many have ever been taken.
     len: u32,
     free: Vec<TenantId>,

@@ -45,7 +45,7 @@ impl Account {
 
 /// What is changed with the lock only.
 #[derive(Debug)]
-struct Marks {
+struct IdleLook {
     /// When idle tenants were looked for last.
     looked_at: Instant,
 }
@@ -68,7 +68,7 @@ pub(crate) struct ShareAccounts {
     accounts: Grown<Account>,
     /// Whose account a bit is on: its class + 1, or 0. Written by the bit's owner.
     owners: Box<[AtomicU32]>,
-    marks: Mutex<Marks>,
+    marks: Mutex<IdleLook>,
 }
 
 impl ShareAccounts {
@@ -86,7 +86,7 @@ impl ShareAccounts {
             limited: AtomicBool::new(false),
             accounts: Grown::new(),
             owners: (0..owners).map(|_| AtomicU32::new(0)).collect(),
-            marks: Mutex::new(Marks {
+            marks: Mutex::new(IdleLook {
                 looked_at: Instant::from_nanos(0),
             }),
         }
@@ -314,7 +314,7 @@ impl ShareAccounts {
 #[derive(Debug)]
 pub(crate) struct Shares(pub(crate) Arc<ShareAccounts>);
 
-impl inflight_sbitmap::tenancy::Shares for Shares {
+impl inflight_sbitmap::tenancy::ShareLimiter for Shares {
     fn may_take(&self, class: Class) -> bool {
         self.0.may_take(class)
     }

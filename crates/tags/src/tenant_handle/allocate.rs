@@ -1,6 +1,6 @@
 //! The ways to allocate: at once, as a future, with the thread asleep; one tag, or several.
 
-use super::{Step, Tenant};
+use super::{AllocStep, Tenant};
 use crate::alloc::{Alloc, AllocOwned};
 use crate::error::AllocError;
 use crate::options::AllocOptions;
@@ -69,9 +69,9 @@ impl<T: Send + 'static> Tenant<T> {
     #[inline(never)]
     fn try_alloc_slow(&self, options: AllocOptions) -> Result<Tag<T>, AllocError> {
         match self.step(options, false) {
-            Step::Done(result) => result,
-            Step::WaitForThaw(why) => Err(self.refuse(why)),
-            Step::WaitForBit(_) => Err(self.refuse(AllocError::Exhausted)),
+            AllocStep::Done(result) => result,
+            AllocStep::WaitForThaw(why) => Err(self.refuse(why)),
+            AllocStep::WaitForBit(_) => Err(self.refuse(AllocError::Exhausted)),
         }
     }
 
@@ -339,12 +339,12 @@ impl<T: Send + 'static> Tenant<T> {
         let mut asked = false;
         loop {
             let in_time = match self.step(options, true) {
-                Step::Done(result) => return result,
-                Step::WaitForThaw(_) => {
+                AllocStep::Done(result) => return result,
+                AllocStep::WaitForThaw(_) => {
                     self.begin_wait(since);
                     self.bitmaps().gate().wait_thaw(until)
                 }
-                Step::WaitForBit(target) => {
+                AllocStep::WaitForBit(target) => {
                     if self.before_wait(target, &mut asked) {
                         continue;
                     }
