@@ -315,7 +315,6 @@ impl<T: Send + 'static> TagSet<T> {
     /// drop(late.expect("the set is open").redeem()?);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[must_use]
     pub fn expired_owned(&self) -> ExpiredOwned<T> {
         ExpiredOwned::new(self.clone())
     }

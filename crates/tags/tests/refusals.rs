@@ -2,9 +2,10 @@
 #![cfg(not(any(loom, shuttle)))]
 
 use inflight_tags::{
-    Admission, AllocError, AllocOptions, BuildError, Engine, HwQueueOptions, RedeemError,
-    ResizeError, TagSet, TenantError,
+    Admission, AllocError, AllocOptions, BuildError, DrainError, Engine, HwQueueOptions,
+    RedeemError, ResizeError, Tag, TagSet, TenantError, Topology,
 };
+use std::time::Duration;
 
 #[test]
 fn numbers_that_contradict_each_other() {
@@ -72,4 +73,30 @@ fn every_error_says_what_it_got() {
     for token in [0, u64::MAX] {
         assert_eq!(set.redeem(token).unwrap_err(), RedeemError::NoToken);
     }
+    let refused = set.hw_queues().try_drain(5).unwrap_err();
+    assert_eq!(refused, DrainError::NoSuchHwQueue { hw_queue: 5 });
+    let machine = Topology::synthetic("core:2").unwrap();
+    let set = TagSet::builder().hw_queues(2).topology(&machine);
+    let set = set.build(|_, _| ()).unwrap();
+    let second = AllocOptions::new().hw_queue(1);
+    let _held = set.add_tenant("sda").unwrap().try_alloc_with(second);
+    set.cpus().offline(1);
+    let in_use = set.hw_queues().try_drain(1).unwrap_err();
+    assert_eq!(in_use, DrainError::InUse { hw_queue: 1 });
+    let late = set.hw_queues().drain_timeout(1, Duration::ZERO);
+    let late = late.unwrap_err();
+    assert_eq!(late, DrainError::TimedOut { hw_queue: 1 });
+    for refused in [in_use, late] {
+        assert!(refused.to_string().contains("queue 1"), "{refused}");
+    }
+}
+
+/// A tag or why there is none comes back in two registers: errors hold what their caller does not
+/// know, and not the token or the duration that it has passed.
+#[test]
+fn a_result_is_as_small_as_a_tag() {
+    let tag = size_of::<Tag<()>>();
+    assert_eq!(tag, 2 * size_of::<usize>());
+    assert_eq!(size_of::<Result<Tag<()>, RedeemError>>(), tag);
+    assert_eq!(size_of::<Result<Tag<()>, AllocError>>(), tag);
 }
