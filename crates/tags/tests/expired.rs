@@ -1,0 +1,74 @@
+//! Waiting for requests whose time is up, as tasks.
+#![cfg(not(any(loom, shuttle)))]
+
+use inflight_sync::{block_on, thread};
+use inflight_tags::{Clock, ExpiredOwned, TagSet};
+use std::collections::BTreeSet;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Two tasks wait and each late request goes to one of them. They end when the set is closed and
+/// its last tag is freed.
+#[test]
+fn each_late_request_goes_to_one_task() {
+    let set = TagSet::builder().depth(8).timeout(Duration::from_millis(1));
+    let set: TagSet<()> = set.build(|_, _| ()).unwrap();
+    let dev = set.add_tenant("sda").unwrap();
+    let tokens: BTreeSet<u64> = dev
+        .try_alloc_batch(8)
+        .into_iter()
+        .map(|tag| tag.into_token())
+        .collect();
+    let tasks: Vec<_> = (0..2)
+        .map(|_| {
+            let mut timeouts = set.expired_owned();
+            thread::spawn(move || {
+                let mut told = Vec::new();
+                block_on(async {
+                    while let Some(late) = poll_fn(|cx| timeouts.poll_expired(cx)).await {
+                        told.extend(late.token());
+                        drop(late.redeem().unwrap());
+                    }
+                });
+                let again = block_on(poll_fn(|cx| timeouts.poll_expired(cx)));
+                assert!(again.is_none(), "it has ended");
+                told
+            })
+        })
+        .collect();
+    set.close();
+    let told: Vec<u64> = tasks.into_iter().flat_map(|t| t.join().unwrap()).collect();
+    assert_eq!(told.len(), 8);
+    assert_eq!(BTreeSet::from_iter(told), tokens);
+}
+
+/// However many tasks wait, one thread of the set's sleeps for them.
+#[test]
+fn tasks_that_wait_share_one_thread() {
+    let clock = Clock::manual();
+    let set = TagSet::builder().depth(8).clock(clock.clone());
+    let set: TagSet<()> = set.build(|_, _| ()).unwrap();
+    let mut cx = Context::from_waker(Waker::noop());
+    let mut owned: Vec<ExpiredOwned<()>> = (0..8).map(|_| set.expired_owned()).collect();
+    for timeouts in &mut owned {
+        assert!(timeouts.poll_expired(&mut cx).is_pending());
+    }
+    let mut borrowed = pin!(set.expired());
+    assert!(borrowed.as_mut().poll(&mut cx).is_pending());
+    while clock.sleepers() == 0 {
+        thread::yield_now();
+    }
+    assert_eq!(clock.sleepers(), 1);
+    let _token = set
+        .add_tenant("sda")
+        .unwrap()
+        .try_alloc()
+        .unwrap()
+        .into_token();
+    clock.advance(30 * SECOND);
+    assert!(borrowed.as_mut().poll(&mut cx).is_ready());
+}
