@@ -109,7 +109,8 @@ pub trait Tenancy: sealed::Sealed {
     /// `try_get` for a class that may take one, also while others wait that cannot be served: their
     /// classes may not, or the one before them has not fetched its part.
     ///
-    /// A large request does not pass one of its class. The caller tells the [`ShareLimiter`] of the bit.
+    /// A large request does not pass one of its class. The caller tells the [`ShareLimiter`] of the
+    /// bit.
     #[must_use = "a bit that is dropped is never given back"]
     fn try_get_past(&self, class: Class, large: bool) -> Option<usize>;
 

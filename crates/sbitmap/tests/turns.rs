@@ -390,9 +390,9 @@ fn stop_cycles() {
 
 /// Counts the bits that others get between the moment a wait has begun, which is the return of the
 /// first poll, and its grant. A task waits, threads that take turns pass it; the bound of `Fair` is
-/// `(p + w) * k`, that of `Fifo` is `p`, and one for each thread past its check. The count may be late
-/// by another one for each thread, which counts after it got. What others get before the first poll
-/// has returned is not bounded, and not counted.
+/// `(p + w) * k`, that of `Fifo` is `p`, and one for each thread past its check. The count may be
+/// late by another one for each thread, which counts after it got. What others get before the first
+/// poll has returned is not bounded, and not counted.
 #[test]
 fn overtaking_is_bounded() {
     const THREADS: usize = 6;
