@@ -1,4 +1,14 @@
 //! One thread that sleeps for all tasks that wait for a time.
+//!
+//! ```text
+//! task:   T1 lock, its waker in the map   T2 unlock; the first of all: unpark the thread
+//! thread: R1 lock, take who is due        R2 unlock, wake them; none: park until the next is due
+//! drop:   D1 lock, ended, take all        D2 unlock, unpark the thread, wake them
+//! ```
+//!
+//! R1 sees who came before it. Who comes after R1 and is the first unparks the thread, whose park
+//! then ends at once, also if it has yet to begin. Who is not the first need not: the thread looks
+//! again when the first is due, which is earlier. The models are in `tests/loom_timer.rs`.
 
 use super::{Clock, Instant};
 use crate::{Arc, Mutex, Parker, Unparker, thread};
