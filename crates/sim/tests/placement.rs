@@ -27,7 +27,8 @@ fn all_goals_hold_with_every_seed() {
         (&[1, 50, 99], usize::MAX)
     };
     for &seed in seeds {
-        let seeds = [seed, 3];
+        // With 32 clients the mean of three runs is off by up to 2 %.
+        let seeds = [seed, 8];
         let table = Table::run(
             &Which::ALL,
             |clients| clients <= most,
@@ -37,7 +38,7 @@ fn all_goals_hold_with_every_seed() {
         );
         let table = table.with_controls(&controls(), [seed, 1], || ());
         let goals = table.goals();
-        assert_eq!(goals.len(), 12, "all of them are looked at");
+        assert_eq!(goals.len(), 13, "all of them are looked at");
         assert!(goals.iter().all(|goal| goal.holds), "{goals:#?}\n{table}");
     }
 }
@@ -139,9 +140,12 @@ fn a_drawing_has_both_curves_of_each_table() {
         || (),
     );
     let drawing = plot(&table).unwrap();
+    let texts: Vec<_> = drawing.lines().map(str::trim).collect();
+    let count = |text: &str| texts.iter().filter(|line| **line == text).count();
     for table in Which::ALL {
-        for kind in ["published", "simulated"] {
-            assert!(drawing.contains(&format!("{}, {kind}", table.name())));
-        }
+        assert_eq!(count(table.name()), 1, "{}", table.name());
+    }
+    for kind in ["published", "simulated"] {
+        assert_eq!(count(kind), Which::ALL.len(), "{kind}");
     }
 }
