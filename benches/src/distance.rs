@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::hint::spin_loop;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Barrier, Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
 
@@ -108,10 +108,13 @@ pub fn probe() -> f64 {
         }
     };
     let last = TRIPS * (LOOKS as u64 + 1);
+    // Why: a thread that is not pinned yet may wait for the CPU on which the other one would spin.
+    let both = Barrier::new(2);
     thread::scope(|scope| {
         scope.spawn(|| {
             pin(1);
             let _ = become_realtime();
+            both.wait();
             for trip in 1..=last {
                 await_value(&THERE, trip);
                 BACK.store(trip, Ordering::Relaxed);
@@ -120,6 +123,7 @@ pub fn probe() -> f64 {
         let here = scope.spawn(|| {
             pin(0);
             let _ = become_realtime();
+            both.wait();
             let mut looks = Vec::with_capacity(LOOKS);
             for first in (1..=last).step_by(TRIPS as usize) {
                 let start = Instant::now();
