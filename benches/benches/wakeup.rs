@@ -2,20 +2,7 @@
 
 use inflight_benches::machine::Machine;
 use inflight_benches::rounds::{median, rotate};
-use inflight_benches::wakeup::{Load, Outcome, contenders, run};
-use std::time::Duration;
-
-/// Message threads, workers of each, what an answer computes, and how long a message thread sleeps
-/// before it sends again, in us.
-const LOADS: [(usize, usize, u64, u64); 7] = [
-    (1, 1, 5, 0),
-    (1, 4, 5, 0),
-    (2, 2, 5, 0),
-    (2, 8, 5, 0),
-    (2, 16, 20, 0),
-    (1, 4, 5, 200),
-    (2, 8, 20, 1000),
-];
+use inflight_benches::wakeup::{LOADS, Outcome, contenders, run};
 
 fn main() {
     let args: Vec<String> = std::env::args().collect();
@@ -24,14 +11,8 @@ fn main() {
     println!("{}", Machine::prepare());
     println!("{rounds} rounds of {messages} messages, by turns; medians over the rounds, in us");
     let contenders = contenders();
-    for (messengers, workers, compute, pause) in LOADS {
-        let load = Load {
-            messengers,
-            workers,
-            compute: Duration::from_micros(compute),
-            pause: Duration::from_micros(pause),
-        };
-        println!("\n{messengers} x {workers}, {compute} us each, pause {pause} us");
+    for load in LOADS {
+        println!("\n{load}");
         let samples = rotate(contenders.len(), rounds, |i| {
             run(&*contenders[i].target, load, messages)
         });

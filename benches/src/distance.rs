@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::hint::spin_loop;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Barrier, Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
 
@@ -84,9 +85,12 @@ impl fmt::Display for State {
 pub fn probe() -> f64 {
     static THERE: CachePadded<AtomicU64> = CachePadded::new(AtomicU64::new(0));
     static BACK: CachePadded<AtomicU64> = CachePadded::new(AtomicU64::new(0));
+    static ONE: Mutex<()> = Mutex::new(());
     if crate::machine::cpus() < 2 {
         return f64::NAN;
     }
+    // The lines are one probe's at a time. A panic of another one leaves nothing behind.
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     // Relaxed, as all here: the lines travel, nothing is handed over.
     THERE.store(0, Ordering::Relaxed);
     BACK.store(0, Ordering::Relaxed);
@@ -104,10 +108,13 @@ pub fn probe() -> f64 {
         }
     };
     let last = TRIPS * (LOOKS as u64 + 1);
+    // Why: a thread that is not pinned yet may wait for the CPU on which the other one would spin.
+    let both = Barrier::new(2);
     thread::scope(|scope| {
         scope.spawn(|| {
             pin(1);
             let _ = become_realtime();
+            both.wait();
             for trip in 1..=last {
                 await_value(&THERE, trip);
                 BACK.store(trip, Ordering::Relaxed);
@@ -116,6 +123,7 @@ pub fn probe() -> f64 {
         let here = scope.spawn(|| {
             pin(0);
             let _ = become_realtime();
+            both.wait();
             let mut looks = Vec::with_capacity(LOOKS);
             for first in (1..=last).step_by(TRIPS as usize) {
                 let start = Instant::now();

@@ -33,6 +33,44 @@ pub struct Load {
     pub pause: Duration,
 }
 
+/// The loads of the tables.
+pub const LOADS: [Load; 7] = [
+    Load::new(1, 1, 5, 0),
+    Load::new(1, 4, 5, 0),
+    Load::new(2, 2, 5, 0),
+    Load::new(2, 8, 5, 0),
+    Load::new(2, 16, 20, 0),
+    Load::new(1, 4, 5, 200),
+    Load::new(2, 8, 20, 1000),
+];
+
+impl Load {
+    /// Times in us.
+    const fn new(messengers: usize, workers: usize, compute: u64, pause: u64) -> Self {
+        Self {
+            messengers,
+            workers,
+            compute: Duration::from_micros(compute),
+            pause: Duration::from_micros(pause),
+        }
+    }
+}
+
+impl fmt::Display for Load {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (messengers, workers) = (self.messengers, self.workers);
+        write!(
+            f,
+            "{messengers} x {workers}, {} us",
+            self.compute.as_micros()
+        )?;
+        if !self.pause.is_zero() {
+            write!(f, ", pause {} us", self.pause.as_micros())?;
+        }
+        Ok(())
+    }
+}
+
 /// What one contender gave.
 #[derive(Clone, Copy, Debug)]
 pub struct Outcome {
@@ -93,7 +131,7 @@ impl Worker {
 }
 
 /// Wakes workers.
-pub trait Target: fmt::Debug + Sync {
+pub trait Target: fmt::Debug + Send + Sync {
     /// For a message thread, whose workers those are. They are gone when it is dropped.
     fn messenger(&self, workers: &[Arc<Worker>]) -> Box<dyn Messenger + '_>;
 }

@@ -140,7 +140,7 @@ fn queues_and_pools() {
     }
     assert_eq!(
         figures.len(),
-        15 + 3 + 5 + 1,
+        16 + 3 + 5 + 1,
         "two queues of one name are one line: {figures:#?}"
     );
     drop(closed);

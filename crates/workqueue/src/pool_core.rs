@@ -34,7 +34,7 @@ const SLICE_NS: u64 = 20_000;
 
 /// So much listed work makes it worthwhile to bring a further worker, in ns: about what waking one
 /// on another CPU costs.
-pub(crate) const WAKE_NS: u64 = 20_000;
+pub(crate) const WAKE_NS: u64 = 8_000;
 
 /// What a queue of entries needs to know of one.
 pub trait PoolItem: Copy {

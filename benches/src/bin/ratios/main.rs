@@ -14,7 +14,7 @@ use cell::{Cell, Plan};
 use clap::Parser;
 use inflight_benches::machine::Machine;
 use inflight_benches::phase::Phase;
-use pools::{cancel, latency, long, memory, shared, small};
+use pools::{cancel, latency, long, memory, shared, small, wakeup};
 use report::{Report, Row};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -36,7 +36,8 @@ struct Cli {
     json: bool,
     /// Only this section or group of sections (repeatable). ids: pair, churn, try-lock, two, ring,
     /// mask, demand, scarce, tasks. tags: token, tenants, iter, freeze. workqueue: spawn,
-    /// producers, empty, wait, chain, fanout, ping, queues, mixed, burst, cancel, flush, memory
+    /// producers, empty, wait, chain, fanout, ping, wakeup, queues, mixed, burst, cancel, flush,
+    /// memory
     #[arg(long, value_name = "NAME", value_parser = names())]
     only: Vec<String>,
     /// Only the rows of the workqueue's sections with this in their name
@@ -89,6 +90,7 @@ const GROUPS: [(&str, &[(&str, Section)]); 3] = [
             ("chain", small::chain),
             ("fanout", long::fanout),
             ("ping", latency::ping),
+            ("wakeup", wakeup::wakeup),
             ("queues", shared::queues),
             ("mixed", long::mixed),
             ("burst", long::burst),

@@ -122,9 +122,9 @@ fn a_batch_leaves_half_to_others_who_are_worth_waking() {
         (100, 1_000, 20),
         (30, 1_000, 15),
         (31, 1_000, 16),
-        (20, 1_000, 10),
-        // Less than 20 us: nobody comes for it.
-        (19, 1_000, 19),
+        (8, 1_000, 4),
+        // Less than 8 us: nobody comes for it.
+        (7, 1_000, 7),
         (2, 10_000, 1),
         (1, 30_000, 1),
     ] {
@@ -195,8 +195,8 @@ fn who_lingers_has_the_first_entry() {
 fn who_is_brought() {
     let (mut core, pwq, worker) = pool(4, Limit::None);
     assert_eq!(core.need_worker(true), WakeAction::None, "for nothing");
-    // Somebody runs, and it is little: 19 us.
-    push(&mut core, pwq, 19);
+    // Somebody runs, and it is little: 7 us.
+    push(&mut core, pwq, 7);
     assert_eq!(core.need_worker(false), WakeAction::None);
     push(&mut core, pwq, 1);
     let brought = core.need_worker(false);
@@ -230,11 +230,11 @@ fn the_first_push_wakes_a_worker_and_the_next_ones_nobody() {
     core.workers.park(worker, 1);
     push(&mut core, pwq, 1);
     assert_eq!(core.need_worker(false), WakeAction::Wake(worker));
-    for _ in 0..18 {
+    for _ in 0..6 {
         push(&mut core, pwq, 1);
         assert_eq!(core.need_worker(false), WakeAction::None);
     }
-    // 20 us of it are worth another one.
+    // 8 us of it are worth another one.
     push(&mut core, pwq, 1);
     assert_eq!(core.need_worker(false), WakeAction::Wake(other));
 }

@@ -85,7 +85,7 @@ fn bad_input_ends_in_one_clear_line() {
         ),
         ("--rw", "one of read, write, "),
         ("--verify md5", "one of none, crc32c, sha256, sha512"),
-        ("--rw write --rwmixread 70", "--rwmixread is for"),
+        ("--rw write --rwmixread 70", "is for --rw randrw and rw"),
         (
             "--iodpeth 4",
             "'--iodpeth' found; did you mean '--iodepth'?",

@@ -6,6 +6,7 @@ pub(crate) mod long;
 pub(crate) mod memory;
 pub(crate) mod shared;
 pub(crate) mod small;
+pub(crate) mod wakeup;
 
 use crate::cell::{At, Cell, Figure, Plan};
 use crate::report::{Goal, MOVED, Row, Side};
