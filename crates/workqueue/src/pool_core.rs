@@ -23,11 +23,9 @@ mod workers;
 mod worklist;
 
 pub(crate) use pwq_state::PwqState;
+use pwq_state::Worklist;
+pub use pwq_state::{PoolItem, PwqIndex};
 pub use workers::{ASLEEP, BLOCKED, INTENSIVE, WakeAction, WorkerId, WorkerPhase, Workers};
-use worklist::Worklist;
-
-/// A pwq of one pool.
-pub type PwqIndex = u32;
 
 /// What a batch may last, in ns.
 const SLICE_NS: u64 = 20_000;
@@ -35,16 +33,6 @@ const SLICE_NS: u64 = 20_000;
 /// So much listed work makes it worthwhile to bring a further worker, in ns: about what waking one
 /// on another CPU costs.
 pub(crate) const WAKE_NS: u64 = 20_000;
-
-/// What a queue of entries needs to know of one.
-pub trait PoolItem: Copy {
-    /// The flush colour it is counted under.
-    fn colour(&self) -> u8;
-    /// It is counted under that colour.
-    fn set_colour(&mut self, colour: u8);
-    /// It stands there in the FIFO of its pwq.
-    fn set_position(&self, position: u32);
-}
 
 /// What is left to do when the lock has been released.
 #[derive(Clone, Debug)]
@@ -123,6 +111,7 @@ impl<T: PoolItem> PoolCore<T> {
     pub(crate) fn remove_pwq(&mut self, index: PwqIndex) {
         let pwq = self.pwqs[index as usize].take().expect("it is there");
         debug_assert_eq!(pwq.colours.in_flight(), 0, "it is idle");
+        debug_assert!(!pwq.listed, "it has no entries");
         if let (true, Limit::Shared(nr_active)) = (pwq.pending, &pwq.limit) {
             // If it is not there any more, whoever carries its slot finds no pwq and passes it on.
             let _ = nr_active.forget(pwq.id);
@@ -371,7 +360,9 @@ impl<T: PoolItem> PoolCore<T> {
             }
             stays
         });
-        self.workers.get_mut(worker).held = held;
+        let worker = self.workers.get_mut(worker);
+        debug_assert!(worker.held.is_empty(), "giving a slot back takes none");
+        worker.held = held;
     }
 
     /// The slot of that pwq, if the batch holds one, is somebody else's from now on.

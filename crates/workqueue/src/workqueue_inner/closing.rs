@@ -1,15 +1,14 @@
 //! What a queue takes: its birth, freeze, drain and end.
 
-use super::{ActiveLimit, Control, Flags, WorkqueueInner};
+use super::{ActiveLimit, Control, Flags, QueueHost, WorkqueueInner};
 use crate::attrs::{Kind, Mode};
 use crate::error::AttrsError;
-use crate::future::Unfinished;
+use crate::mayday_list::MaydayList;
 use crate::nr_active::NrActive;
 use crate::panics;
 use crate::pool_attrs::{PodMap, Settings};
 use crate::pwq::{DESTROYED, DRAINING, RETIRED, SHUT_DOWN};
-use crate::rescuer::Rescuer;
-use crate::system_inner::SystemInner;
+use crate::unfinished::Unfinished;
 use crate::worker_pool::{Later, WorkerPool};
 use inflight_sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use inflight_sync::wait::Event;
@@ -22,8 +21,8 @@ impl WorkqueueInner {
         kind: &Kind,
         flags: Flags,
         limit: ActiveLimit,
-        rescuer: Option<Arc<Rescuer>>,
-        system: &Arc<SystemInner>,
+        rescuer: Option<Arc<MaydayList<WorkerPool>>>,
+        host: Arc<dyn QueueHost>,
         settings: &Settings,
     ) -> Arc<Self> {
         let (mode, attrs) = (kind.mode(), kind.attrs());
@@ -56,11 +55,12 @@ impl WorkqueueInner {
             control.apply_limit();
         }
         Arc::new(Self {
+            shared: host.shared().clone(),
             name,
             mode,
             flags,
-            system: system.clone(),
-            number: system.shared().metering.number(),
+            number: host.shared().metering.number(),
+            host,
             by_cpu: (0..cpus).map(|_| AtomicPtr::new(ptr::null_mut())).collect(),
             control: Mutex::new(control),
             busy: AtomicUsize::new(0),
@@ -131,7 +131,7 @@ impl WorkqueueInner {
             self.shared().apart(move || this.finish_destroy());
         }
         if shut_down {
-            self.system.queue_is_idle();
+            self.host.queue_is_idle();
         }
     }
 

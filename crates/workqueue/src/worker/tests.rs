@@ -1,0 +1,71 @@
+//! Sections in which a worker does not count as running end with their items.
+
+use crate::{Work, WorkqueueSystem};
+use inflight_sync::atomic::{AtomicUsize, Ordering};
+use inflight_sync::wait::Event;
+use inflight_sync::{Arc, thread};
+use inflight_topology::Topology;
+
+/// A number that threads wait for.
+#[derive(Clone, Default)]
+struct Level(Arc<(AtomicUsize, Event)>);
+
+impl Level {
+    fn raise(&self) {
+        // Ordering: Release, pairs with the Acquire in `wait`.
+        self.0.0.fetch_add(1, Ordering::Release);
+        self.0.1.notify_all();
+    }
+
+    fn wait(&self, at_least: usize) {
+        // Ordering: Acquire, pairs with the Release in `raise`.
+        let below = || self.0.0.load(Ordering::Acquire) < at_least;
+        self.0.1.wait_while(below);
+    }
+}
+
+/// A function that is known to sleep runs inside a section. Its entry is drawn and parked while the
+/// item runs elsewhere, and put back by a run that is inside a section itself: neither worker stays
+/// in one, or the next item that sleeps there would let nobody else run.
+#[test]
+fn a_known_sleeper_that_is_parked_leaves_no_section_open() {
+    let builder = WorkqueueSystem::builder().sampling(false);
+    let topology = Topology::synthetic("core:2").unwrap();
+    let sys = builder.topology(topology).build().unwrap();
+    let wq = sys.workqueue("sleepers").bound().build().unwrap();
+    let [begun, open] = [(); 2].map(|()| Level::default());
+    let work = Work::new({
+        let (begun, open) = (begun.clone(), open.clone());
+        move || {
+            begun.raise();
+            open.wait(1);
+        }
+    });
+    let item = work.item.ptr();
+    // SAFETY: the handle keeps the item alive.
+    let function = unsafe { item.function() }.key();
+    let known_blockers = &wq.inner().shared().known_blockers;
+    (0..2).for_each(|_| known_blockers.found_asleep(function));
+    assert!(known_blockers.knows(function));
+    assert!(wq.queue_on(0, &work).unwrap().is_queued());
+    begun.wait(1);
+    assert!(wq.queue_on(1, &work).unwrap().is_queued());
+    // The worker that runs this has drawn the other before.
+    wq.spawn_on(1, || ()).wait().unwrap();
+    assert!(work.is_pending());
+    open.raise();
+    begun.wait(2);
+    work.flush_blocking().unwrap();
+    for cpu in 0..2 {
+        let nested = wq.spawn_on(cpu, {
+            let wq = wq.clone();
+            move || wq.spawn_on(cpu, || ()).wait().unwrap()
+        });
+        let mut looks = 0;
+        while !nested.is_finished() {
+            looks += 1;
+            assert!(looks < 20_000_000, "nobody runs beside who sleeps on {cpu}");
+            thread::yield_now();
+        }
+    }
+}
