@@ -463,8 +463,21 @@ impl<T: PoolItem> PoolCore<T> {
     /// Whether that is somebody.
     #[inline]
     pub(crate) fn needs_worker(&self, now: bool) -> bool {
-        let waits = self.listed > self.workers.nr_takers() && !self.workers.are_enough();
-        waits && (now || self.workers.nr_running() == 0 || self.is_worth_a_wake())
+        let takers = self.workers.nr_takers();
+        let waits = self.listed > takers && !self.workers.are_enough();
+        let asks = waits && (now || self.workers.nr_running() == 0 || self.is_worth_a_wake());
+        asks && self.is_ready_for_more_than(takers)
+    }
+
+    /// Whether more entries could run now than so many: those that wait behind a limit bring
+    /// nobody. Looks at no more pwqs than that, as each of them has an entry and a slot.
+    #[inline(never)]
+    fn is_ready_for_more_than(&self, takers: usize) -> bool {
+        let mut ready = 0;
+        self.ready_by_pwq().any(|entries| {
+            ready += entries;
+            ready > takers
+        })
     }
 
     /// Whether listed work waits for workers that run.
@@ -473,13 +486,15 @@ impl<T: PoolItem> PoolCore<T> {
         self.first_listed().is_some()
     }
 
-    /// Entries that workers could run now, if there were enough: no more of a pwq than it has
-    /// slots.
+    /// Entries that workers could run now, if there were enough.
     pub(crate) fn ready(&self) -> usize {
+        self.ready_by_pwq().sum()
+    }
+
+    /// The same of each listed pwq: no more than it has slots.
+    fn ready_by_pwq(&self) -> impl Iterator<Item = usize> {
         let listed = self.worklist().map(|index| self.pwq(index));
-        listed
-            .map(|pwq| pwq.fifo.len().min(1 + pwq.free_slots()))
-            .sum()
+        listed.map(|pwq| pwq.fifo.len().min(1 + pwq.free_slots()))
     }
 
     /// Entries that could be taken.

@@ -425,6 +425,7 @@ fn what_is_called_describes_the_item_that_calls() {
         .unwrap();
     assert_eq!(item.as_deref(), Some("caller"));
     assert!(dump.contains(" runs bound: caller (from inside)"), "{dump}");
+    wq.flush_blocking().unwrap();
     let (item, dump) = called.call_blocking(describe).unwrap();
     assert_eq!(item, None, "this thread runs no item");
     assert!(!dump.contains("from inside"), "{dump}");

@@ -17,10 +17,34 @@ impl Level {
         self.0.1.notify_all();
     }
 
-    fn wait(&self, at_least: usize) {
+    fn get(&self) -> usize {
         // Ordering: Acquire, pairs with the Release in `raise`.
-        let below = || self.0.0.load(Ordering::Acquire) < at_least;
-        self.0.1.wait_while(below);
+        self.0.0.load(Ordering::Acquire)
+    }
+
+    fn wait(&self, at_least: usize) {
+        self.0.1.wait_while(|| self.get() < at_least);
+    }
+}
+
+/// It never comes: far more looks than it can take.
+fn until(is_so: impl Fn() -> bool, what: &str) {
+    let mut looks = 0;
+    while !is_so() {
+        looks += 1;
+        assert!(looks < 20_000_000, "{what}");
+        thread::yield_now();
+    }
+}
+
+/// A test that has failed does not wait for what does not come.
+struct Rigged(WorkqueueSystem);
+
+impl Drop for Rigged {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            std::mem::forget(self.0.clone());
+        }
     }
 }
 
@@ -31,8 +55,8 @@ impl Level {
 fn a_known_sleeper_that_is_parked_leaves_no_section_open() {
     let builder = WorkqueueSystem::builder().sampling(false);
     let topology = Topology::synthetic("core:2").unwrap();
-    let sys = builder.topology(topology).build().unwrap();
-    let wq = sys.workqueue("sleepers").bound().build().unwrap();
+    let sys = Rigged(builder.topology(topology).build().unwrap());
+    let wq = sys.0.workqueue("sleepers").bound().build().unwrap();
     let [begun, open] = [(); 2].map(|()| Level::default());
     let work = Work::new({
         let (begun, open) = (begun.clone(), open.clone());
@@ -48,24 +72,25 @@ fn a_known_sleeper_that_is_parked_leaves_no_section_open() {
     (0..2).for_each(|_| known_blockers.found_asleep(function));
     assert!(known_blockers.knows(function));
     assert!(wq.queue_on(0, &work).unwrap().is_queued());
-    begun.wait(1);
+    until(|| begun.get() == 1, "it does not begin");
     assert!(wq.queue_on(1, &work).unwrap().is_queued());
     // The worker that runs this has drawn the other before.
-    wq.spawn_on(1, || ()).wait().unwrap();
+    let behind = wq.spawn_on(1, || ());
+    until(
+        || behind.is_finished(),
+        "what is behind a parked entry waits",
+    );
     assert!(work.is_pending());
     open.raise();
-    begun.wait(2);
-    work.flush_blocking().unwrap();
+    until(
+        || begun.get() == 2 && !work.is_running(),
+        "it does not go on",
+    );
     for cpu in 0..2 {
         let nested = wq.spawn_on(cpu, {
             let wq = wq.clone();
             move || wq.spawn_on(cpu, || ()).wait().unwrap()
         });
-        let mut looks = 0;
-        while !nested.is_finished() {
-            looks += 1;
-            assert!(looks < 20_000_000, "nobody runs beside who sleeps on {cpu}");
-            thread::yield_now();
-        }
+        until(|| nested.is_finished(), "nobody runs beside who sleeps");
     }
 }
