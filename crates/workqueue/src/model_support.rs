@@ -4,7 +4,7 @@
 use crate::batch::Entry;
 use crate::current::Context;
 use crate::item::ItemPtr;
-use crate::pwq::{Batch, Pwq, Taken};
+use crate::pwq::{Batch, Taken};
 use crate::worker;
 use crate::worker_pool::{WorkerPool, WorkerShared};
 use crate::workqueue::Workqueue;

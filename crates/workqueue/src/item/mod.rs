@@ -357,7 +357,7 @@ mod tests {
     use crate::panics::caught;
     use std::ops::ControlFlow;
 
-    struct Nothing;
+    pub(super) struct Nothing;
 
     impl Run for Nothing {
         fn function() -> &'static str {

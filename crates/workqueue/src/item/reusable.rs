@@ -304,19 +304,8 @@ impl Drop for ReusableRef {
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
+    use super::super::tests::Nothing;
     use super::*;
-
-    struct Nothing;
-
-    impl Run for Nothing {
-        fn function() -> &'static str {
-            "nothing"
-        }
-
-        fn run(&self) -> ControlFlow<()> {
-            ControlFlow::Break(())
-        }
-    }
 
     /// A row of runs goes on while nobody wants anything of the item but its handles.
     #[test]

@@ -177,33 +177,6 @@ impl WorkqueueInner {
         }
     }
 
-    /// *drain* begins: only the queue's own items may queue. Ends with
-    /// [`end_drain`](WorkqueueInner::end_drain).
-    pub(crate) fn begin_drain(self: &Arc<Self>) {
-        self.change(|control| control.draining += 1);
-    }
-
-    pub(crate) fn end_drain(self: &Arc<Self>) {
-        self.change(|control| control.draining -= 1);
-    }
-
-    /// The queue takes nothing more, but from its own items until it is empty. Ends with
-    /// [`end_destroy`](WorkqueueInner::end_destroy).
-    pub(crate) fn begin_destroy(self: &Arc<Self>) {
-        self.change(|control| {
-            control.destroyed = true;
-            control.destroying += 1;
-        });
-    }
-
-    /// One waits no more. If the queue is not empty, the last item finds nobody who waits.
-    pub(crate) fn end_destroy(&self) {
-        self.control.lock().destroying -= 1;
-        if self.is_idle() {
-            self.finish_destroy();
-        }
-    }
-
     /// It is empty, and takes nothing more.
     fn finish_destroy(&self) {
         self.unfinished.end(crate::error::QueueError::Destroyed);
@@ -259,6 +232,46 @@ impl WorkqueueInner {
             return Err(AttrsError::NotUnbound);
         }
         Ok(())
+    }
+}
+
+/// *drain*: while it lives only the queue's own items may queue.
+pub(crate) struct Drain(Arc<WorkqueueInner>);
+
+impl Drain {
+    pub(crate) fn begin(wq: &Arc<WorkqueueInner>) -> Self {
+        wq.change(|control| control.draining += 1);
+        Self(wq.clone())
+    }
+}
+
+impl Drop for Drain {
+    fn drop(&mut self) {
+        self.0.change(|control| control.draining -= 1);
+    }
+}
+
+/// The queue takes nothing more, but from its own items until it is empty. While this lives
+/// somebody waits for that, and ends the futures then.
+pub(crate) struct Destroy(Arc<WorkqueueInner>);
+
+impl Destroy {
+    pub(crate) fn begin(wq: &Arc<WorkqueueInner>) -> Self {
+        wq.change(|control| {
+            control.destroyed = true;
+            control.destroying += 1;
+        });
+        Self(wq.clone())
+    }
+}
+
+impl Drop for Destroy {
+    /// If the queue is not empty, the last item finds nobody who waits.
+    fn drop(&mut self) {
+        self.0.control.lock().destroying -= 1;
+        if self.0.is_idle() {
+            self.0.finish_destroy();
+        }
     }
 }
 

@@ -9,7 +9,7 @@ mod queue_report;
 mod queueing;
 
 pub(crate) use apply_attrs::ChangeRefused;
-pub(crate) use flush::{Destroy, Drain};
+pub(crate) use closing::{Destroy, Drain};
 pub(crate) use queueing::Origin;
 
 use crate::attrs::{Attrs, Kind, Mode};
