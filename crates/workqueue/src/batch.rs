@@ -14,7 +14,6 @@
 
 use crate::item::ItemPtr;
 use crate::item::word::Seq;
-use crate::pwq::Pwq;
 use inflight_sync::asym::AsymFence;
 use inflight_sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use inflight_sync::cell::UnsafeCell;
@@ -39,30 +38,38 @@ pub(crate) struct Entry {
     pub(crate) counted: bool,
 }
 
-/// An entry of a batch.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Taken {
+/// An entry of a batch, taken from a pwq, of which a batch knows nothing.
+#[derive(Debug)]
+pub(crate) struct Taken<P> {
     pub(crate) entry: Entry,
     /// It lives as long as the entry, or another one of the batch and this pwq, is in flight.
-    pub(crate) pwq: NonNull<Pwq>,
+    pub(crate) pwq: NonNull<P>,
 }
 
-pub(crate) struct Batch {
+impl<P> Clone for Taken<P> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<P> Copy for Taken<P> {}
+
+pub(crate) struct Batch<P> {
     next: AtomicU32,
     end: AtomicU32,
     recalled: AtomicBool,
     skipped: AtomicU64,
     fence: AsymFence,
-    entries: [UnsafeCell<Option<Taken>>; RING as usize],
+    entries: [UnsafeCell<Option<Taken<P>>>; RING as usize],
 }
 
 // SAFETY: see the table: the entries are handed from the owner to others by `next` and `end`, and
 // by the lock.
-unsafe impl Sync for Batch {}
+unsafe impl<P: Sync> Sync for Batch<P> {}
 // SAFETY: as above; what an entry points to may be used by any thread.
-unsafe impl Send for Batch {}
+unsafe impl<P: Sync> Send for Batch<P> {}
 
-impl Batch {
+impl<P> Batch<P> {
     pub(crate) fn new(fence: AsymFence) -> Self {
         Self {
             next: AtomicU32::new(0),
@@ -74,13 +81,13 @@ impl Batch {
         }
     }
 
-    fn place(&self, i: u32) -> &UnsafeCell<Option<Taken>> {
+    fn place(&self, i: u32) -> &UnsafeCell<Option<Taken<P>>> {
         &self.entries[(i % RING) as usize]
     }
 
     /// An entry that has been appended and not been settled. Owner, or under the lock.
     #[inline]
-    pub(crate) fn get(&self, i: u32) -> Taken {
+    pub(crate) fn get(&self, i: u32) -> Taken<P> {
         // SAFETY: below `end` nothing is written.
         let taken = self.place(i).with(|p| unsafe { *p });
         taken.expect("an entry below the end")
@@ -140,7 +147,7 @@ impl Batch {
     /// Owner: adds one entry. `settled` is the first that is still in use; `false` if there is no
     /// room.
     #[inline]
-    pub(crate) fn append(&self, settled: u32, taken: Taken) -> bool {
+    pub(crate) fn append(&self, settled: u32, taken: Taken<P>) -> bool {
         let end = self.end.load(Ordering::Relaxed);
         if end.wrapping_sub(settled) >= RING {
             return false;
@@ -159,7 +166,7 @@ impl Batch {
     /// Owner, whose batch has been settled: so many entries at most, [`BATCH_MAX`] of them, added
     /// together when this is finished.
     #[inline]
-    pub(crate) fn fill(&self) -> Fill<'_> {
+    pub(crate) fn fill(&self) -> Fill<'_, P> {
         // Relaxed, here and in `finish`: its own.
         let end = self.end.load(Ordering::Relaxed);
         Fill {
@@ -204,30 +211,29 @@ impl Batch {
 }
 
 /// A pwq and a flush colour, which entries have in common.
-pub(crate) type PwqColour = (NonNull<Pwq>, u8);
+pub(crate) type PwqColour<P> = (NonNull<P>, u8);
 
 /// Entries on their way into a batch.
-pub(crate) struct Fill<'a> {
-    batch: &'a Batch,
+pub(crate) struct Fill<'a, P> {
+    batch: &'a Batch<P>,
     end: u32,
     /// What the first of them has.
-    first: Option<PwqColour>,
+    first: Option<PwqColour<P>>,
     /// And the others.
     alike: bool,
 }
 
 /// What has been taken.
-#[derive(Clone, Copy)]
-pub(crate) struct Filled {
+pub(crate) struct BatchTaken<P> {
     pub(crate) entries: usize,
     /// What all of them have, if it is the same.
-    pub(crate) common: Option<PwqColour>,
+    pub(crate) common: Option<PwqColour<P>>,
 }
 
-impl Fill<'_> {
+impl<P> Fill<'_, P> {
     /// Entries of a pwq. There is room: what was in these places has been settled.
     #[inline]
-    pub(crate) fn extend(&mut self, pwq: NonNull<Pwq>, places: &[Option<Entry>]) {
+    pub(crate) fn extend(&mut self, pwq: NonNull<P>, places: &[Option<Entry>]) {
         let mut entries = places.iter().flatten().peekable();
         let Some(first) = entries.peek() else {
             return;
@@ -247,7 +253,7 @@ impl Fill<'_> {
     }
 
     #[inline]
-    pub(crate) fn finish(self) -> Filled {
+    pub(crate) fn finish(self) -> BatchTaken<P> {
         let Self { batch, end, .. } = self;
         let entries = end.wrapping_sub(batch.end.load(Ordering::Relaxed));
         debug_assert!(entries <= BATCH_MAX, "a batch fits into the ring");
@@ -255,7 +261,7 @@ impl Fill<'_> {
         batch.skipped.store(0, Ordering::Relaxed);
         // Ordering: Release, pairs with the Acquire in `end`.
         batch.end.store(end, Ordering::Release);
-        Filled {
+        BatchTaken {
             entries: entries as usize,
             common: self.first.filter(|_| self.alike),
         }

@@ -12,7 +12,8 @@ use crate::pool_attrs::{Cpus, PoolAttrs};
 use crate::pool_core::{ASLEEP, WakeAction, WorkerId, WorkerPhase};
 use crate::system_inner::SystemInner;
 use crate::worker;
-use crate::worker_pool::{PoolState, Settlement, WorkerPool, WorkerShared};
+use crate::worker_pool::{BhNotify, PollerState, PoolState, Settlement, WorkerPool, WorkerShared};
+use crate::workqueue_inner::QueueHost;
 use inflight_sync::{Arc, MutexGuard, Parker, cpu};
 use std::fmt;
 use std::time::Duration;
@@ -97,29 +98,11 @@ struct Polling {
     shared: Arc<WorkerShared>,
 }
 
-/// Tells a poller to come.
-pub(crate) type Notify = Arc<dyn Fn() + Send + Sync>;
-
-/// What a pool knows of its poller.
-pub(crate) struct PollerState {
-    me: WorkerId,
-    notify: Notify,
-    /// It has been called and has not come: the number of the call.
-    called: Option<u64>,
-    calls: u64,
-    /// It was called and has not come in time.
-    late: bool,
-    /// The system ends: it is not called any more.
-    relieved: bool,
-    /// Somebody will ask whether it has come.
-    expected: bool,
-}
-
 impl BhPoller {
     pub(crate) fn new(
         system: &Arc<SystemInner>,
         cpu: usize,
-        notify: Notify,
+        notify: BhNotify,
     ) -> Result<Self, PollerError> {
         let shared = system.shared();
         if !shared.has_cpu(cpu) {
@@ -129,7 +112,7 @@ impl BhPoller {
             return Err(PollerError::ShutDown);
         }
         // Who polls can be late.
-        let started = shared.timers.start(shared);
+        let started = shared.start_timer();
         started.map_err(|e| PollerError::NoTimer(e.kind()))?;
         let mut poller = Self {
             cpu,
@@ -141,7 +124,7 @@ impl BhPoller {
                 nice,
                 bh: true,
             });
-            let shared = WorkerShared::new(shared);
+            let shared = WorkerShared::new(shared, None);
             // Who has the first has both.
             let me = pool.register_poller(notify.clone(), &shared);
             let me = me.ok_or(PollerError::Taken(cpu))?;
@@ -299,7 +282,7 @@ impl PoolState {
 
 impl WorkerPool {
     /// The pool's poller, unless it has one.
-    fn register_poller(&self, notify: Notify, shared: &Arc<WorkerShared>) -> Option<WorkerId> {
+    fn register_poller(&self, notify: BhNotify, shared: &Arc<WorkerShared>) -> Option<WorkerId> {
         let mut state = self.lock();
         if state.poller.is_some() {
             return None;
@@ -397,8 +380,7 @@ impl WorkerPool {
     fn expect(&self, call: u64) {
         let at = self.shared().clock.now() + BH_PATIENCE;
         let pool = self.arc();
-        let timers = &self.shared().timers;
-        let planned = timers.set_duty(self.shared(), at, move || pool.call_is_over(call));
+        let planned = self.shared().set_duty(at, move || pool.call_is_over(call));
         if !planned {
             // Nobody would ask: it has no time at all.
             self.call_is_over(call);

@@ -5,8 +5,9 @@ use crate::error::SystemError;
 use crate::hog::{Hog, Hogs, OnHog};
 use crate::known_blockers::KnownBlockers;
 use crate::pool_attrs::Settings;
+use crate::proc;
 use crate::reporter::Reporter;
-use crate::sampler::{self, Sampling};
+use crate::sampler::Sampling;
 use crate::submitters::Submitters;
 use crate::system::WorkqueueSystem;
 use crate::system_inner::SystemInner;
@@ -20,7 +21,7 @@ use inflight_sync::atomic::AtomicUsize;
 use inflight_sync::fault::Faults;
 use inflight_sync::time::Clock;
 use inflight_sync::wait::Event;
-use inflight_sync::{Arc, Mutex, Versions};
+use inflight_sync::{Arc, Mutex, Versions, Weak};
 use inflight_topology::{Scope, Topology};
 use std::borrow::Borrow;
 use std::fmt;
@@ -337,7 +338,7 @@ impl SystemBuilder {
             on: if cfg!(loom) {
                 self.sampling == Some(true)
             } else {
-                sampler::proc::this_thread().is_some()
+                proc::this_thread().is_some()
                     && self.sampling.unwrap_or_else(|| !self.clock.is_manual())
             },
             intensive: self.intensive,
@@ -350,7 +351,7 @@ impl SystemBuilder {
         let last = topology.possible().union(topology.cpus()).last();
         let cpus = last.map_or(0, |last| last + 1);
         let unbound_cpus = Mutex::new(settings.unbound_cpus());
-        let shared = |system| SystemShared {
+        let shared = |system: Weak<SystemInner>| SystemShared {
             system,
             now: Versions::new(topology.clone()),
             unbound_cpus,

@@ -1,7 +1,6 @@
 //! What the workers of a pool run, for those who ask: stalls, hogs and the dump.
 
-use crate::current::with_running;
-use crate::sampler::proc;
+use crate::proc;
 use std::fmt;
 use std::time::Duration;
 
@@ -26,7 +25,7 @@ pub struct BusyWorker {
     pub queue: String,
     /// The item's name, by default the type of its function.
     pub item: String,
-    /// What the item has [said](set_worker_desc) that it does.
+    /// What the item has [said](crate::set_worker_desc) that it does.
     pub description: Option<String>,
     /// For how long at least the item has run. Nobody notes when an item begins: this is the time
     /// since the system has first looked at it, so it is zero at the first look.
@@ -67,14 +66,14 @@ impl fmt::Display for BusyWorker {
 /// What an item that has a name of its own, or describes itself, tells others while it runs. Those
 /// that do neither do not come here.
 #[derive(Default)]
-pub(crate) struct Told {
+pub(crate) struct WorkerDesc {
     /// The item's entry in the worker's batch. For all others the texts are as if empty.
     entry: Option<u32>,
     name: String,
     description: String,
 }
 
-impl Told {
+impl WorkerDesc {
     /// Of the item of that entry; what others have told goes.
     fn of(&mut self, entry: u32) -> &mut Self {
         if self.entry.replace(entry) != Some(entry) {
@@ -89,6 +88,10 @@ impl Told {
         name.clone_into(&mut self.of(entry).name);
     }
 
+    pub(crate) fn set_description(&mut self, entry: u32, description: &str) {
+        description.clone_into(&mut self.of(entry).description);
+    }
+
     pub(crate) fn name(&self, entry: u32) -> Option<String> {
         self.text(entry, &self.name)
     }
@@ -101,39 +104,4 @@ impl Told {
         let is_told = self.entry == Some(entry) && !text.is_empty();
         is_told.then(|| text.to_owned())
     }
-}
-
-/// A description is not longer, in bytes.
-const DESCRIPTION_LIMIT: usize = 128;
-
-/// Says what the calling item is about, as the kernel's function of this name does: which device,
-/// how far it has got. [Stalls](crate::Stall) and the [dump](crate::WorkqueueSystem::dump) tell it
-/// beside the item's name, until the item says something else or ends. They tell its first 128
-/// bytes.
-///
-/// To say it takes a lock of the worker's own, and memory for the text: it is not for each step of
-/// a loop. Items that say nothing pay nothing. On a thread that is no worker nothing is done.
-///
-/// ```
-/// use inflight_workqueue::{WorkqueueSystem, set_worker_desc};
-///
-/// let sys = WorkqueueSystem::builder().build()?;
-/// let wq = sys.workqueue("scrub").bound().build()?;
-/// let tool = sys.observer();
-/// let dump = wq.spawn(move || {
-///     set_worker_desc(format_args!("region {} of {}", 3, 8));
-///     tool.dump()
-/// });
-/// assert!(dump.wait()?.contains("(region 3 of 8)"));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-pub fn set_worker_desc(description: impl fmt::Display) {
-    with_running(|_, _, context| {
-        // Foreign code, so before the lock.
-        let text = description.to_string();
-        let is_end = |end: &usize| text.is_char_boundary(*end);
-        let end = (0..=text.len().min(DESCRIPTION_LIMIT)).rev().find(is_end);
-        let first = &text[..end.unwrap_or(0)];
-        context.tell(|told, entry| first.clone_into(&mut told.of(entry).description));
-    });
 }

@@ -5,10 +5,9 @@
 //! constant time, and no lock but that of one pool.
 
 use crate::batch::Entry;
-use crate::delayed_work::timer;
 use crate::error::{DisableError, WaitError};
 use crate::item::word::{self, PARKED, PENDING, RUNNING, Seq, TIMER};
-use crate::item::{Header, ItemPtr, ReusableRef, TaskHandle};
+use crate::item::{Header, ItemPtr, ReusableRef, TaskHandle, timer};
 use crate::pwq::{self, Pwq};
 use crate::trace::TraceStep;
 use crate::{current, error::JoinError};

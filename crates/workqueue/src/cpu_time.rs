@@ -5,9 +5,7 @@
 //! since it last read, and charges it to the queue whose item the worker runs, or has run last, as
 //! a kernel's ticks do. What is right on average is wrong for a single item.
 
-use crate::sampler::proc;
-use crate::worker_pool::WorkerPool;
-use crate::workqueue_inner::WorkqueueInner;
+use crate::proc;
 use inflight_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use inflight_sync::time::Clock;
 use inflight_sync::{Arc, Mutex, Weak};
@@ -20,13 +18,19 @@ pub(crate) const PERIOD: Duration = Duration::from_millis(10);
 /// Between two readings while those that run use none: they sleep without having said so.
 const SLOW: Duration = Duration::from_millis(100);
 
+/// What CPU time is charged to.
+pub(crate) trait Charge: Send + Sync {
+    /// Its items have used so much.
+    fn used_cpu(&self, used: Duration);
+}
+
 /// What the meters of a system share. Relaxed, here and below: statistics.
 #[derive(Default)]
 pub(crate) struct Metering {
     on: AtomicBool,
     next: AtomicU64,
     /// By number.
-    queues: Mutex<BTreeMap<u64, Weak<WorkqueueInner>>>,
+    queues: Mutex<BTreeMap<u64, Weak<dyn Charge>>>,
 }
 
 impl Metering {
@@ -47,13 +51,13 @@ impl Metering {
     }
 
     /// What items of that queue use is charged to it.
-    pub(crate) fn register(&self, queue: &Arc<WorkqueueInner>) {
+    pub(crate) fn register(&self, number: u64, queue: Weak<dyn Charge>) {
         let mut queues = self.queues.lock();
         queues.retain(|_, queue| queue.strong_count() > 0);
-        queues.insert(queue.number(), Arc::downgrade(queue));
+        queues.insert(number, queue);
     }
 
-    pub(crate) fn queue(&self, number: u64) -> Option<Arc<WorkqueueInner>> {
+    fn queue(&self, number: u64) -> Option<Arc<dyn Charge>> {
         self.queues.lock().get(&number)?.upgrade()
     }
 }
@@ -189,12 +193,15 @@ impl Meter {
 
     /// Reads what the workers have used and charges it. Returns when to read again, `None`
     /// if nobody runs.
-    pub(crate) fn read(&self, pool: &WorkerPool) -> Option<Duration> {
+    pub(crate) fn read(
+        &self,
+        metering: &Metering,
+        look: impl FnOnce(&mut Vec<Metered>),
+    ) -> Option<Duration> {
         self.disarm();
-        let metering = &pool.shared().metering;
         let mut readings = self.readings.lock();
         let mut workers = std::mem::take(&mut readings.metered);
-        pool.metered(&mut workers);
+        look(&mut workers);
         let mut before = std::mem::take(&mut readings.workers);
         let mut sum = Duration::ZERO;
         let mut charges = BTreeMap::<u64, Duration>::new();

@@ -4,13 +4,13 @@ mod blocking;
 
 pub use blocking::blocking;
 
-use crate::batch::{Entry, Taken};
-use crate::busy_worker::Told;
+use crate::batch::Entry;
+use crate::busy_worker::WorkerDesc;
 use crate::error::WaitError;
 use crate::item::ItemPtr;
 use crate::item::word::Seq;
 use crate::pool_core::WorkerId;
-use crate::pwq::Pwq;
+use crate::pwq::{Pwq, Taken};
 use crate::worker_pool::{WorkerPool, WorkerShared};
 use crate::workqueue_inner::{Count, WorkqueueInner};
 use inflight_sync::Arc;
@@ -184,7 +184,7 @@ impl Context {
     }
 
     /// What the item that runs tells others of itself, and its entry.
-    pub(crate) fn tell<R>(&self, tell: impl FnOnce(&mut Told, u32) -> R) -> Option<R> {
+    pub(crate) fn tell<R>(&self, tell: impl FnOnce(&mut WorkerDesc, u32) -> R) -> Option<R> {
         let entry = self.started.get()?;
         Some(tell(&mut self.shared.told.lock(), entry))
     }
@@ -365,11 +365,6 @@ fn refuse_sleep() {
         !may_not_sleep() || inflight_sync::thread::panicking(),
         "an item of a BH workqueue may not sleep"
     );
-}
-
-/// The item that the calling worker runs has a name of its own.
-pub(crate) fn tell_name(name: &str) {
-    with_running(|_, _, context| context.tell(|told, entry| told.set_name(entry, name)));
 }
 
 /// The item that the calling worker runs, with its pwq.

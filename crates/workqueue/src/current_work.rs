@@ -1,9 +1,10 @@
-//! What the calling worker runs, for those who ask.
+//! What the calling worker runs, for those who ask, and what it says of that.
 
 use crate::current;
 use crate::item::ReusableRef;
 use crate::work::Work;
 use crate::work_item::WorkItem;
+use crate::workqueue_inner::Count;
 use inflight_topology::current_cpu;
 use std::fmt;
 
@@ -62,7 +63,7 @@ pub fn current_item() -> Option<CurrentItem> {
         queue: pwq.wq().name().to_owned(),
         item: context.item_name(),
         pool: context.pool.attrs().name(context.pool.id()),
-        thread_name: context.shared.thread_name.clone(),
+        thread_name: context.shared.thread_name.as_deref().map(str::to_owned),
         cpu: current_cpu(),
         function: context.function_name(),
     })
@@ -102,4 +103,67 @@ pub fn current_work() -> Option<Work> {
             .map(|item| WorkItem { item })
     })
     .flatten()
+}
+
+/// A description is not longer, in bytes.
+const DESCRIPTION_LIMIT: usize = 128;
+
+/// Says what the calling item is about, as the kernel's function of this name does: which device,
+/// how far it has got. [Stalls](crate::Stall) and the [dump](crate::WorkqueueSystem::dump) tell it
+/// beside the item's name, until the item says something else or ends. They tell its first 128
+/// bytes.
+///
+/// To say it takes a lock of the worker's own, and memory for the text: it is not for each step of
+/// a loop. Items that say nothing pay nothing. On a thread that is no worker nothing is done; a
+/// function that [`call_blocking`](crate::Workqueue::call_blocking) runs on the thread of an item
+/// describes that item.
+///
+/// ```
+/// use inflight_workqueue::{WorkqueueSystem, set_worker_desc};
+///
+/// let sys = WorkqueueSystem::builder().build()?;
+/// let wq = sys.workqueue("scrub").bound().build()?;
+/// let tool = sys.observer();
+/// let dump = wq.spawn(move || {
+///     set_worker_desc(format_args!("region {} of {}", 3, 8));
+///     tool.dump()
+/// });
+/// assert!(dump.wait()?.contains("(region 3 of 8)"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn set_worker_desc(description: impl fmt::Display) {
+    current::with_running(|_, _, context| {
+        // Foreign code, so before the lock.
+        let text = description.to_string();
+        let is_end = |end: &usize| text.is_char_boundary(*end);
+        let end = (0..=text.len().min(DESCRIPTION_LIMIT)).rev().find(is_end);
+        let first = &text[..end.unwrap_or(0)];
+        context.tell(|desc, entry| desc.set_description(entry, first));
+    });
+}
+
+/// Says that the calling item gets on, though it takes long: the
+/// [watchdog](crate::SystemBuilder::watchdog) takes neither its pool nor its queue's limit for
+/// stalled for another threshold. Costs two additions; not for each step of a loop. On a thread
+/// that is no worker it does nothing.
+///
+/// ```
+/// use inflight_workqueue::{WorkqueueSystem, touch_watchdog};
+/// use std::time::Duration;
+///
+/// let builder = WorkqueueSystem::builder();
+/// let sys = builder.watchdog(Duration::from_secs(30), |stall| eprintln!("{stall}")).build()?;
+/// let wq = sys.workqueue("scrub").bound().build()?;
+/// let scrubbed = wq.spawn(|| {
+///     let regions = 0..8;
+///     regions.map(|region| { touch_watchdog(); region * 2 }).sum::<u32>()
+/// });
+/// assert_eq!(scrubbed.wait()?, 56);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn touch_watchdog() {
+    let _ = current::with_running(|_, pwq, context| {
+        context.pool.touch();
+        pwq.wq().counted(Count::Touched, 1);
+    });
 }

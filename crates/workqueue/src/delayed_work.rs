@@ -1,10 +1,10 @@
 //! A work item that is queued when its time has come, as its users see it.
 
-pub(crate) mod timer;
+mod delay;
 
 use crate::completion::{Wait, within};
 use crate::error::FlushError;
-use crate::item::ReusableRef;
+use crate::item::{ReusableRef, timer};
 use crate::work::Once;
 use crate::work_item::WorkItem;
 use inflight_sync::block_on;

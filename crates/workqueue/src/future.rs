@@ -13,6 +13,7 @@ use crate::error::{JoinError, PanicPayload, QueueError};
 use crate::item::{Name, ReusableRef, Run};
 use crate::join_handle::{FutureOutcome, JoinHandle};
 use crate::panics::{caught, contained};
+use crate::unfinished::Ends;
 use crate::workqueue::Workqueue;
 use crate::workqueue_inner::Origin;
 use inflight_sync::atomic::{AtomicUsize, Ordering};
@@ -254,11 +255,6 @@ impl<F: Future> Drop for Task<F> {
     }
 }
 
-/// A future that has not ended.
-trait Ends: Send + Sync {
-    fn end(&self, why: QueueError);
-}
-
 impl<F> Ends for Task<F>
 where
     F: Future + Send + 'static,
@@ -266,48 +262,6 @@ where
 {
     fn end(&self, why: QueueError) {
         Task::end(self, JoinError::Rejected(why));
-    }
-}
-
-/// The futures of a queue that have not ended: they end with it.
-#[derive(Default)]
-pub(crate) struct Unfinished(Mutex<Register>);
-
-#[derive(Default)]
-struct Register {
-    tasks: Vec<Weak<dyn Ends>>,
-    /// So many there were when those that have gone were last left out.
-    before: usize,
-    over: Option<QueueError>,
-}
-
-impl Unfinished {
-    fn add(&self, task: Weak<dyn Ends>) {
-        let mut register = self.0.lock();
-        if register.tasks.len() > 2 * register.before + 16 {
-            register.tasks.retain(|task| task.strong_count() > 0);
-            register.before = register.tasks.len();
-        }
-        register.tasks.push(task);
-    }
-
-    /// The queue takes nothing more, and nothing is in flight.
-    pub(crate) fn end(&self, why: QueueError) {
-        let tasks = {
-            let mut register = self.0.lock();
-            register.over = Some(why);
-            mem::take(&mut register.tasks)
-        };
-        for task in tasks {
-            if let Some(task) = task.upgrade() {
-                task.end(why);
-                contained(|| drop(task));
-            }
-        }
-    }
-
-    fn over(&self) -> Option<QueueError> {
-        self.0.lock().over
     }
 }
 

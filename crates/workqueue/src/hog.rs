@@ -1,8 +1,6 @@
 //! Functions that have been found to compute for long on a bound queue.
 
 use crate::busy_worker::BusyWorker;
-use crate::reporter::Reporter;
-use crate::system_shared::SystemShared;
 use inflight_sync::{Arc, Mutex};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -54,15 +52,15 @@ impl fmt::Display for Hog {
 
 pub(crate) type OnHog = Arc<dyn Fn(&Hog) + Send + Sync>;
 
-/// What has been found.
+/// The functions that have been found.
 #[derive(Default)]
-struct Found {
+struct HogTable {
     by_function: BTreeMap<usize, Hog>,
     /// How often functions were for which there was no room.
     others: u64,
 }
 
-impl Found {
+impl HogTable {
     /// A function has been found once more. `None` if there is no room for it.
     fn note(&mut self, function: usize, hog: Hog) -> Option<Hog> {
         let before = self.by_function.get(&function).map(|before| before.count);
@@ -78,7 +76,7 @@ impl Found {
 }
 
 pub(crate) struct Hogs {
-    found: Mutex<Found>,
+    by_function: Mutex<HogTable>,
     /// Who is told, and from which count on.
     on_hog: Option<(u64, OnHog)>,
 }
@@ -92,33 +90,35 @@ fn is_due(count: u64, first: u64) -> bool {
 impl Hogs {
     pub(crate) fn new(on_hog: Option<(u64, OnHog)>) -> Self {
         Self {
-            found: Mutex::default(),
+            by_function: Mutex::default(),
             on_hog,
         }
     }
 
-    /// A function has been found once more.
-    pub(crate) fn found(&self, shared: &Arc<SystemShared>, function: usize, hog: Hog) {
-        let now = self.found.lock().note(function, hog);
-        if let (Some(now), Some((first, on_hog))) = (now, &self.on_hog) {
-            if is_due(now.count, *first) {
-                let on_hog = on_hog.clone();
-                let reporter: &Reporter = &shared.reporter;
-                reporter.send(shared, move || on_hog(&now));
-            }
-        }
+    /// A function has been found once more. Returns the report that is due.
+    pub(crate) fn found(&self, function: usize, hog: Hog) -> Option<impl FnOnce() + Send + use<>> {
+        let now = self.by_function.lock().note(function, hog)?;
+        let (first, on_hog) = self.on_hog.as_ref()?;
+        let on_hog = on_hog.clone();
+        is_due(now.count, *first).then_some(move || on_hog(&now))
     }
 
     /// All of them, those found most often first.
     pub(crate) fn all(&self) -> Vec<Hog> {
-        let mut all: Vec<_> = self.found.lock().by_function.values().cloned().collect();
+        let mut all: Vec<_> = self
+            .by_function
+            .lock()
+            .by_function
+            .values()
+            .cloned()
+            .collect();
         all.sort_by_key(|hog| (std::cmp::Reverse(hog.count), hog.function));
         all
     }
 
     /// How often functions were found for which there was no room.
     pub(crate) fn others(&self) -> u64 {
-        self.found.lock().others
+        self.by_function.lock().others
     }
 }
 
@@ -129,7 +129,7 @@ mod tests {
     /// A program may have any number of functions, and names of items, the table has not.
     #[test]
     fn what_finds_no_room_is_counted() {
-        let mut found = Found::default();
+        let mut table = HogTable::default();
         let hog = |seconds| Hog {
             function: "f",
             count: 0,
@@ -137,14 +137,14 @@ mod tests {
             worker: BusyWorker::default(),
         };
         for function in 0..FUNCTIONS {
-            assert!(found.note(function, hog(1)).is_some());
+            assert!(table.note(function, hog(1)).is_some());
         }
         for function in [FUNCTIONS, FUNCTIONS + 1, FUNCTIONS] {
-            assert_eq!(found.note(function, hog(2)), None);
+            assert_eq!(table.note(function, hog(2)), None);
         }
-        let again = found.note(7, hog(3)).unwrap();
+        let again = table.note(7, hog(3)).unwrap();
         assert_eq!((again.used.as_secs(), again.count), (3, 2));
-        assert_eq!((found.by_function.len(), found.others), (FUNCTIONS, 3));
+        assert_eq!((table.by_function.len(), table.others), (FUNCTIONS, 3));
     }
 
     #[test]

@@ -99,6 +99,7 @@ mod hotplug;
 mod ordered;
 mod system_inner;
 mod system_shared;
+mod system_threads;
 mod workqueue_inner;
 
 // Items, pools and workers.
@@ -107,7 +108,9 @@ mod current;
 mod fifo;
 mod flush_colour;
 mod item;
+mod limits;
 mod load_hint;
+mod mayday_list;
 #[cfg(loom)]
 mod model_support;
 mod nr_active;
@@ -116,11 +119,13 @@ mod placement;
 mod pool_attrs;
 mod pool_core;
 mod pwq;
+mod queued;
 mod rescuer;
 mod steal;
 mod submitters;
 mod threads;
 mod timer_queue;
+mod unfinished;
 mod worker;
 mod worker_pool;
 
@@ -132,6 +137,7 @@ mod hog;
 mod known_blockers;
 #[cfg(feature = "metrics")]
 mod metrics;
+mod proc;
 mod reporter;
 mod sampler;
 mod trace;
@@ -141,10 +147,10 @@ mod watchdog;
 pub use attrs::{Attrs, Concurrency, Kind};
 pub use bh::{BH_BUDGET, BH_PATIENCE, BhPoller, Polled};
 pub use builder::SystemBuilder;
-pub use busy_worker::{BusyWorker, set_worker_desc};
+pub use busy_worker::BusyWorker;
 pub use completion::Wait;
 pub use current::blocking;
-pub use current_work::{CurrentItem, current_item, current_work};
+pub use current_work::{CurrentItem, current_item, current_work, set_worker_desc, touch_watchdog};
 pub use delayed_work::DelayedWork;
 pub use error::{
     AttrsError, BuildError, DisableError, EnableError, FlushError, JoinError, MaxActiveError,
@@ -155,13 +161,15 @@ pub use freeze::Frozen;
 pub use hog::Hog;
 pub use join_handle::JoinHandle;
 pub use leftover::Leftover;
+pub use limits::{DEFAULT_MAX_ACTIVE, MAX_ACTIVE_LIMIT, NAME_LIMIT};
+pub use queued::{Modified, Queued};
 pub use stats::WorkqueueStats;
 pub use system::WorkqueueSystem;
 pub use trace::{RecordedTrace, TraceEvent, TraceRecord, TraceStep};
-pub use watchdog::{Stall, touch_watchdog};
-pub use work::{Modified, Queued, Work};
+pub use watchdog::Stall;
+pub use work::Work;
 pub use work_item::WorkItem;
-pub use workqueue::{DEFAULT_MAX_ACTIVE, MAX_ACTIVE_LIMIT, NAME_LIMIT, Workqueue};
+pub use workqueue::Workqueue;
 pub use workqueue_inner::Share;
 pub use wq_builder::{WorkqueueBuilder, WorkqueueDraft};
 

@@ -1,9 +1,10 @@
 //! What models drive themselves. A *manual* pool has no worker: each thread of the model is one
 //! while it calls [`draw`](ManualPool::draw), on the paths of a rescuer and of a thief.
 
-use crate::batch::{Batch, Entry, Taken};
+use crate::batch::Entry;
 use crate::current::Context;
 use crate::item::ItemPtr;
+use crate::pwq::{Batch, Taken};
 use crate::worker;
 use crate::worker_pool::{WorkerPool, WorkerShared};
 use crate::workqueue::Workqueue;
@@ -45,7 +46,7 @@ impl ManualPool {
     #[allow(clippy::must_use_candidate, reason = "a model may not care")]
     pub fn draw(&self, most: usize) -> usize {
         let pool = &self.0;
-        let shared = WorkerShared::new(pool.shared());
+        let shared = WorkerShared::new(pool.shared(), None);
         let me = pool.attach(shared.clone());
         let context = Context::guest(pool.clone(), me, shared.clone(), None);
         let mut state = pool.lock();
@@ -64,7 +65,7 @@ impl ManualPool {
     #[allow(clippy::must_use_candidate, reason = "a model may not care")]
     pub fn steal(&self) -> bool {
         let pool = &self.0;
-        let shared = WorkerShared::new(pool.shared());
+        let shared = WorkerShared::new(pool.shared(), None);
         let me = pool.attach(shared.clone());
         let theft = pool.theft(&pool.lock());
         let stolen = theft.is_some_and(|theft| theft.steal(pool, me));

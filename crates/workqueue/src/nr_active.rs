@@ -7,12 +7,10 @@
 
 mod limit;
 
-pub use limit::Limit;
-
 use crate::trim::trim_ring;
-use inflight_sync::Mutex;
 use inflight_sync::asym::fence_after_rmw;
 use inflight_sync::atomic::{AtomicUsize, Ordering, fence};
+use inflight_sync::{Arc, Mutex};
 use std::collections::VecDeque;
 
 /// Names a pwq for those that have no pointer to it.
@@ -20,6 +18,22 @@ pub type PwqId = u32;
 
 /// So many pwqs wait again and again without an allocation.
 const ROOM: usize = 64;
+
+/// How many batches with entries of a pwq there may be at once.
+#[derive(Clone, Debug)]
+pub enum Limit {
+    /// Any number.
+    None,
+    /// The pwq has slots of its own.
+    Own {
+        /// So many.
+        max: usize,
+        /// In use.
+        used: usize,
+    },
+    /// It shares slots with others.
+    Shared(Arc<NrActive>),
+}
 
 /// A limit for the batches of several pwqs.
 #[derive(Debug)]

@@ -23,11 +23,9 @@ mod workers;
 mod worklist;
 
 pub(crate) use pwq_state::PwqState;
+use pwq_state::Worklist;
+pub use pwq_state::{PoolItem, PwqIndex};
 pub use workers::{ASLEEP, BLOCKED, INTENSIVE, WakeAction, WorkerId, WorkerPhase, Workers};
-use worklist::Worklist;
-
-/// A pwq of one pool.
-pub type PwqIndex = u32;
 
 /// What a batch may last, in ns.
 const SLICE_NS: u64 = 20_000;
@@ -35,16 +33,6 @@ const SLICE_NS: u64 = 20_000;
 /// So much listed work makes it worthwhile to bring a further worker, in ns: about what waking one
 /// on another CPU costs.
 pub(crate) const WAKE_NS: u64 = 8_000;
-
-/// What a queue of entries needs to know of one.
-pub trait PoolItem: Copy {
-    /// The flush colour it is counted under.
-    fn colour(&self) -> u8;
-    /// It is counted under that colour.
-    fn set_colour(&mut self, colour: u8);
-    /// It stands there in the FIFO of its pwq.
-    fn set_position(&self, position: u32);
-}
 
 /// What is left to do when the lock has been released.
 #[derive(Clone, Debug)]
@@ -123,6 +111,7 @@ impl<T: PoolItem> PoolCore<T> {
     pub(crate) fn remove_pwq(&mut self, index: PwqIndex) {
         let pwq = self.pwqs[index as usize].take().expect("it is there");
         debug_assert_eq!(pwq.colours.in_flight(), 0, "it is idle");
+        debug_assert!(!pwq.listed, "it has no entries");
         if let (true, Limit::Shared(nr_active)) = (pwq.pending, &pwq.limit) {
             // If it is not there any more, whoever carries its slot finds no pwq and passes it on.
             let _ = nr_active.forget(pwq.id);
@@ -371,7 +360,9 @@ impl<T: PoolItem> PoolCore<T> {
             }
             stays
         });
-        self.workers.get_mut(worker).held = held;
+        let worker = self.workers.get_mut(worker);
+        debug_assert!(worker.held.is_empty(), "giving a slot back takes none");
+        worker.held = held;
     }
 
     /// The slot of that pwq, if the batch holds one, is somebody else's from now on.
@@ -472,8 +463,21 @@ impl<T: PoolItem> PoolCore<T> {
     /// Whether that is somebody.
     #[inline]
     pub(crate) fn needs_worker(&self, now: bool) -> bool {
-        let waits = self.listed > self.workers.nr_takers() && !self.workers.are_enough();
-        waits && (now || self.workers.nr_running() == 0 || self.is_worth_a_wake())
+        let takers = self.workers.nr_takers();
+        let waits = self.listed > takers && !self.workers.are_enough();
+        let asks = waits && (now || self.workers.nr_running() == 0 || self.is_worth_a_wake());
+        asks && self.is_ready_for_more_than(takers)
+    }
+
+    /// Whether more entries could run now than so many: those that wait behind a limit bring
+    /// nobody. Looks at no more pwqs than that, as each of them has an entry and a slot.
+    #[inline(never)]
+    fn is_ready_for_more_than(&self, takers: usize) -> bool {
+        let mut ready = 0;
+        self.ready_by_pwq().any(|entries| {
+            ready += entries;
+            ready > takers
+        })
     }
 
     /// Whether listed work waits for workers that run.
@@ -482,13 +486,15 @@ impl<T: PoolItem> PoolCore<T> {
         self.first_listed().is_some()
     }
 
-    /// Entries that workers could run now, if there were enough: no more of a pwq than it has
-    /// slots.
+    /// Entries that workers could run now, if there were enough.
     pub(crate) fn ready(&self) -> usize {
+        self.ready_by_pwq().sum()
+    }
+
+    /// The same of each listed pwq: no more than it has slots.
+    fn ready_by_pwq(&self) -> impl Iterator<Item = usize> {
         let listed = self.worklist().map(|index| self.pwq(index));
-        listed
-            .map(|pwq| pwq.fifo.len().min(1 + pwq.free_slots()))
-            .sum()
+        listed.map(|pwq| pwq.fifo.len().min(1 + pwq.free_slots()))
     }
 
     /// Entries that could be taken.

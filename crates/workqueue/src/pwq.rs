@@ -1,7 +1,7 @@
 //! A pool_workqueue: the link of a workqueue and a pool. What its pool's lock guards of it is a
 //! [`PwqState`](crate::pool_core::PwqState); this is what others need.
 
-use crate::batch::Entry;
+use crate::batch::{self, Entry};
 use crate::completion::Completion;
 use crate::flush_colour::FlushNumber;
 use crate::nr_active::{Limit, NrActive, PwqId};
@@ -37,6 +37,10 @@ pub(crate) const NOT_OPEN: u8 = RETIRED | DRAINING | DESTROYED | SHUT_DOWN;
 
 /// All pwqs of the process, by the numbers that items bear.
 static PWQS: Registry<Pwq> = Registry::new(crate::item::word::PWQ_BITS);
+
+pub(crate) type Batch = batch::Batch<Pwq>;
+pub(crate) type Taken = batch::Taken<Pwq>;
+pub(crate) type BatchTaken = batch::BatchTaken<Pwq>;
 
 pub(crate) struct Pwq {
     id: PwqId,

@@ -1,17 +1,15 @@
 //! Tells users of what the system has found out, on a thread of its own: a slow callback holds up
 //! nothing but later reports, and destructors for which the timer has no time.
 
-use crate::panics::contained;
-use crate::system_shared::SystemShared;
-use crate::threads::End;
-use inflight_sync::{Arc, Mutex, Parker, Unparker};
+use inflight_sync::{Mutex, Unparker};
 use std::collections::VecDeque;
+use std::io;
 
 /// So many reports wait at most; what is more is dropped.
-const WAITING_MAX: usize = 1_024;
+pub(crate) const WAITING_MAX: usize = 1_024;
 
 /// One call of a user's function.
-type Report = Box<dyn FnOnce() + Send>;
+pub(crate) type Report = Box<dyn FnOnce() + Send>;
 
 #[derive(Default)]
 pub(crate) struct Reporter(Mutex<State>);
@@ -26,23 +24,20 @@ struct State {
 }
 
 impl Reporter {
-    /// The report is given soon, after those before it.
-    pub(crate) fn send(&self, shared: &Arc<SystemShared>, report: impl FnOnce() + Send + 'static) {
-        if self.push(shared, WAITING_MAX, report).is_err() {
-            self.0.lock().dropped += 1;
-        }
-    }
-
-    /// Gives it back if so many wait, or for want of a thread.
-    fn push<F>(&self, shared: &Arc<SystemShared>, most: usize, report: F) -> Result<(), F>
+    /// The report is given soon, after those before it. Gives it back if `most` wait, or for want
+    /// of a thread, which is started by `start` if it is not there.
+    pub(crate) fn push<F>(
+        &self,
+        most: usize,
+        report: F,
+        start: impl FnOnce() -> io::Result<()>,
+    ) -> Result<(), F>
     where
         F: FnOnce() + Send + 'static,
     {
         let mut state = self.0.lock();
         if !state.started && !state.stopped {
-            let me = shared.clone();
-            let started = shared.start_thread("inflight/report".to_owned(), move || run(&me));
-            state.started = started.is_ok();
+            state.started = start().is_ok();
         }
         if state.stopped || !state.started || state.waiting.len() >= most {
             return Err(report);
@@ -54,6 +49,18 @@ impl Reporter {
             thread.unpark();
         }
         Ok(())
+    }
+
+    /// A report has been dropped.
+    pub(crate) fn drop_one(&self) {
+        self.0.lock().dropped += 1;
+    }
+
+    /// For the thread, which sleeps there: the next report, and whether none comes after the last.
+    pub(crate) fn next(&self, thread: impl FnOnce() -> Unparker) -> (Option<Report>, bool) {
+        let mut state = self.0.lock();
+        state.thread.get_or_insert_with(thread);
+        (state.waiting.pop_front(), state.stopped)
     }
 
     /// The thread looks again: where it is to run has changed.
@@ -73,39 +80,5 @@ impl Reporter {
     pub(crate) fn stop(&self) {
         self.0.lock().stopped = true;
         self.poke();
-    }
-}
-
-impl SystemShared {
-    /// Does what may run destructors of users: as a report if this is the timer's thread, which may
-    /// not be held up. Here if there is no thread for that.
-    pub(crate) fn apart(self: &Arc<Self>, f: impl FnOnce() + Send + 'static) {
-        if !self.timers.is_own_thread() {
-            return f();
-        }
-        if let Err(f) = self.reporter.push(self, usize::MAX, f) {
-            f();
-        }
-    }
-}
-
-fn run(shared: &Arc<SystemShared>) -> End {
-    let parker = Parker::current();
-    let mut settled = None;
-    loop {
-        let refreshed = shared.refreshed();
-        if settled.replace(refreshed) != Some(refreshed) {
-            shared.settle_housekeeper(0);
-        }
-        let (report, stopped) = {
-            let mut state = shared.reporter.0.lock();
-            state.thread.get_or_insert_with(|| parker.unparker());
-            (state.waiting.pop_front(), state.stopped)
-        };
-        match report {
-            Some(report) => drop(contained(report)),
-            None if stopped => return End::WithSystem,
-            None => parker.park(),
-        }
     }
 }

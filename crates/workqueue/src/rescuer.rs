@@ -6,41 +6,22 @@
 
 use crate::attrs::HIGHPRI;
 use crate::current::Context;
+use crate::mayday_list::MaydayList;
 use crate::pool_core::WorkerId;
-use crate::sampler::proc;
+use crate::proc;
 use crate::submitters;
 use crate::system_shared::SystemShared;
-use crate::threads::End;
+use crate::threads::{self, End};
 use crate::worker;
 use crate::worker_pool::{Settlement, WorkerPool, WorkerShared};
 use crate::workqueue_inner::Count;
-use inflight_sync::atomic::{AtomicU64, Ordering};
-use inflight_sync::{Arc, Mutex, Parker, Unparker};
-use std::collections::VecDeque;
-use std::fmt;
+use inflight_sync::{Arc, Parker};
 use std::io;
 
 /// So many items it runs for one pool before it looks after the next.
 const BATCH: usize = 16;
 
-#[derive(Default)]
-pub(crate) struct Rescuer {
-    state: Mutex<State>,
-    /// Relaxed: a statistic.
-    maydays: AtomicU64,
-}
-
-#[derive(Default)]
-struct State {
-    /// Pools that have called, oldest call first, each once.
-    calls: VecDeque<Arc<WorkerPool>>,
-    /// Where the thread sleeps, once it has arrived.
-    thread: Option<Unparker>,
-    /// Its number, if threads have one.
-    number: Option<u32>,
-    /// The thread leaves when no call is left.
-    stopped: bool,
-}
+pub(crate) type Rescuer = MaydayList<WorkerPool>;
 
 impl Rescuer {
     /// A rescuer with its thread. `queue` names the thread; the rescuer does not hold it.
@@ -51,79 +32,28 @@ impl Rescuer {
         Ok(rescuer)
     }
 
-    /// *mayday*: an item of the queue waits in a pool that gets no threads.
-    pub(crate) fn call(&self, pool: &Arc<WorkerPool>) {
-        let thread = {
-            let mut state = self.state.lock();
-            if state.calls.iter().any(|p| Arc::ptr_eq(p, pool)) {
-                return;
-            }
-            state.calls.push_back(pool.clone());
-            state.thread.clone()
-        };
-        self.maydays.fetch_add(1, Ordering::Relaxed);
-        // A thread that has not arrived yet looks when it does.
-        if let Some(thread) = thread {
-            thread.unpark();
-        }
-    }
-
-    /// The queue is empty and takes nothing more: the thread may go.
-    pub(crate) fn stop(&self) {
-        self.state.lock().stopped = true;
-        self.poke();
-    }
-
-    /// The thread looks again: where it is to run may have changed.
-    pub(crate) fn poke(&self) {
-        let thread = self.state.lock().thread.clone();
-        if let Some(thread) = thread {
-            thread.unpark();
-        }
-    }
-
-    pub(crate) fn maydays(&self) -> u64 {
-        self.maydays.load(Ordering::Relaxed)
-    }
-
-    /// The number of its thread, if that has arrived.
-    pub(crate) fn thread(&self) -> Option<u32> {
-        self.state.lock().number
-    }
-
     /// The thread function.
     fn run(self: &Arc<Self>, shared: &Arc<SystemShared>) -> End {
         submitters::is_a_worker();
         let parker = Parker::current();
-        {
-            let mut state = self.state.lock();
-            state.thread = Some(parker.unparker());
-            state.number = proc::this_thread();
-        }
+        self.arrive(parker.unparker(), proc::this_thread());
         let mut settled = None;
         loop {
             let refreshed = shared.refreshed();
             if settled.replace(refreshed) != Some(refreshed) {
                 shared.settle_housekeeper(HIGHPRI);
             }
-            let next = {
-                let mut state = self.state.lock();
-                let next = state.calls.pop_front();
-                if next.is_none() && state.stopped {
-                    return End::Early;
-                }
-                next
-            };
-            match next {
-                Some(pool) => self.rescue(&pool),
-                None => parker.park(),
+            match self.next() {
+                (Some(pool), _) => self.rescue(&pool),
+                (None, true) => return End::Early,
+                (None, false) => parker.park(),
             }
         }
     }
 
     /// *rescue*: helps one pool. If it has not done with it, the pool's turn comes again.
     fn rescue(self: &Arc<Self>, pool: &Arc<WorkerPool>) {
-        let shared = WorkerShared::new(pool.shared());
+        let shared = WorkerShared::new(pool.shared(), threads::name());
         let me = pool.attach(shared.clone());
         let context = Context::guest(pool.clone(), me, shared.clone(), None);
         let pinned = pool.attach_rescuer();
@@ -158,13 +88,5 @@ impl Rescuer {
         pool.unlock(state, false);
         wq.counted(Count::Rescued, 1);
         true
-    }
-}
-
-impl fmt::Debug for Rescuer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Rescuer")
-            .field("calls", &self.state.lock().calls.len())
-            .finish_non_exhaustive()
     }
 }

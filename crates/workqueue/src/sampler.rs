@@ -5,8 +5,8 @@
 //! none has had to for some looks. What is looked at is the thread's state and the CPU time it has
 //! used, as `/proc` tells them. Where there is no `/proc`, nobody is looked at.
 
-use crate::worker_pool::WorkerPool;
-use inflight_sync::{Arc, Mutex};
+use crate::proc;
+use inflight_sync::Mutex;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -70,9 +70,21 @@ pub(crate) enum Verdict {
     Intensive(Duration),
 }
 
+/// A pool, as far as it is looked at.
+pub(crate) trait Sampled {
+    /// The workers that hold others back. `false`: nothing waits.
+    fn candidates(&self, candidates: &mut Vec<Candidate>) -> bool;
+
+    /// What was seen of workers in some turns. Returns whether any of it was news.
+    fn found(&self, verdicts: Vec<(usize, u32, Verdict)>) -> bool;
+
+    /// Nothing has had to wait for long. `false` if something waits now.
+    fn end_watch(&self) -> bool;
+}
+
 impl Sampler {
     /// One look at the pool. Returns when to look again, `None` if that is not needed.
-    pub(crate) fn look(&self, pool: &Arc<WorkerPool>, sampling: Sampling) -> Option<Duration> {
+    pub(crate) fn look(&self, pool: &impl Sampled, sampling: Sampling) -> Option<Duration> {
         let mut memory = self.0.lock();
         let mut candidates = std::mem::take(&mut memory.candidates);
         if !pool.candidates(&mut candidates) {
@@ -145,177 +157,5 @@ impl Watched {
         let now = self.files.cpu_time()?;
         let used = now.saturating_sub(*self.used.get_or_insert(now));
         (used >= intensive).then_some(Verdict::Intensive(used))
-    }
-}
-
-/// What the system tells of a thread.
-#[cfg(all(target_os = "linux", not(any(loom, shuttle, miri))))]
-pub(crate) mod proc {
-    use std::fs::File;
-    use std::os::unix::fs::FileExt;
-    use std::time::Duration;
-
-    /// The calling thread's number.
-    pub(crate) fn this_thread() -> Option<u32> {
-        u32::try_from(rustix::thread::gettid().as_raw_nonzero().get()).ok()
-    }
-
-    /// The CPU time the calling thread has used since it began.
-    pub(crate) fn used_here() -> Option<Duration> {
-        let used = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-        Duration::try_from(used).ok()
-    }
-
-    /// The CPU time of a thread, whoever asks. Kept open.
-    pub(crate) struct CpuClock(File);
-
-    impl CpuClock {
-        /// `None` if the thread has ended, or the kernel does not tell.
-        pub(crate) fn open(thread: u32) -> Option<Self> {
-            let file = File::open(format!("/proc/self/task/{thread}/schedstat"));
-            file.ok().map(Self)
-        }
-
-        /// What the thread has used since it began.
-        pub(crate) fn read(&self) -> Option<Duration> {
-            let mut text = [0; 64];
-            let read = self.0.read_at(&mut text, 0).ok()?;
-            let text = std::str::from_utf8(&text[..read]).ok()?;
-            let nanos = text.split_whitespace().next()?.parse().ok()?;
-            Some(Duration::from_nanos(nanos))
-        }
-    }
-
-    /// Kept open while the thread is watched.
-    pub(crate) struct Files {
-        thread: u32,
-        stat: File,
-        /// Opened when it is wanted; not on every kernel.
-        cpu: Option<CpuClock>,
-    }
-
-    impl Files {
-        pub(crate) fn open(thread: u32) -> Option<Self> {
-            let stat = File::open(format!("/proc/self/task/{thread}/stat"));
-            Some(Self {
-                thread,
-                stat: stat.ok()?,
-                cpu: None,
-            })
-        }
-
-        /// Whether the thread sleeps. In doubt it does not.
-        pub(crate) fn is_asleep(&self) -> bool {
-            let mut text = [0; 96];
-            let read = self.stat.read_at(&mut text, 0).unwrap_or(0);
-            matches!(state(&text[..read]), Some(b'S' | b'D'))
-        }
-
-        /// The CPU time the thread has used since it began.
-        pub(crate) fn cpu_time(&mut self) -> Option<Duration> {
-            if self.cpu.is_none() {
-                self.cpu = CpuClock::open(self.thread);
-            }
-            self.cpu.as_ref()?.read()
-        }
-    }
-
-    /// Where the kernel says that the thread is, if it says so.
-    pub(crate) fn stack(thread: u32) -> Option<String> {
-        let stack = std::fs::read_to_string(format!("/proc/self/task/{thread}/stack"));
-        stack.ok().filter(|stack| !stack.is_empty())
-    }
-
-    /// The state's character. It comes after the name, which may have blanks and parentheses.
-    pub(super) fn state(stat: &[u8]) -> Option<u8> {
-        let name_ends = stat.iter().rposition(|b| *b == b')')?;
-        stat.get(name_ends + 2).copied()
-    }
-}
-
-#[cfg(not(all(target_os = "linux", not(any(loom, shuttle, miri)))))]
-pub(crate) mod proc {
-    use std::time::Duration;
-
-    /// The calling thread's number: threads have none here.
-    pub(crate) fn this_thread() -> Option<u32> {
-        None
-    }
-
-    /// Nobody is found asleep here, so no function is known.
-    pub(crate) fn used_here() -> Option<Duration> {
-        None
-    }
-
-    pub(crate) fn stack(_thread: u32) -> Option<String> {
-        None
-    }
-
-    pub(crate) struct CpuClock;
-
-    impl CpuClock {
-        pub(crate) fn open(_thread: u32) -> Option<Self> {
-            None
-        }
-
-        pub(crate) fn read(&self) -> Option<Duration> {
-            None
-        }
-    }
-
-    pub(crate) struct Files;
-
-    impl Files {
-        pub(crate) fn open(_thread: u32) -> Option<Self> {
-            None
-        }
-
-        pub(crate) fn is_asleep(&self) -> bool {
-            false
-        }
-
-        pub(crate) fn cpu_time(&mut self) -> Option<Duration> {
-            None
-        }
-    }
-}
-
-#[cfg(all(test, target_os = "linux", not(any(loom, shuttle, miri))))]
-mod tests {
-    use super::proc::{Files, state, this_thread};
-    use inflight_sync::{Parker, thread};
-
-    #[test]
-    fn the_state_comes_after_any_name() {
-        assert_eq!(state(b"17 (a) S) (b) R 1 1"), Some(b'R'));
-        assert_eq!(state(b"17 (inflight/0:1) D 1"), Some(b'D'));
-        assert_eq!(state(b"17 (cut off"), None);
-    }
-
-    #[test]
-    fn a_sleeper_is_seen_asleep_and_a_runner_is_not() {
-        let me = Files::open(this_thread().unwrap()).unwrap();
-        assert!(!me.is_asleep(), "it looks at itself");
-        let (send, told) = (Parker::current().unparker(), Parker::current());
-        let slot = inflight_sync::Arc::new(inflight_sync::Mutex::new(None));
-        let sleeper = thread::spawn({
-            let slot = slot.clone();
-            move || {
-                let parker = Parker::current();
-                *slot.lock() = Some((this_thread().unwrap(), parker.unparker()));
-                send.unpark();
-                parker.park();
-            }
-        });
-        told.park();
-        let (number, wake) = slot.lock().clone().unwrap();
-        let mut files = Files::open(number).unwrap();
-        while !files.is_asleep() {
-            thread::yield_now();
-        }
-        let used = files.cpu_time();
-        wake.unpark();
-        sleeper.join().unwrap();
-        assert!(used.is_none_or(|used| used.as_secs() < 3600));
     }
 }

@@ -7,17 +7,29 @@ use crate::error::{AttrsError, BuildError, QueueError};
 use crate::leftover::Leftover;
 use crate::panics::dispose;
 use crate::pool_attrs::{PoolAttrs, Settings};
-use crate::system_queues::SystemQueues;
 use crate::system_shared::SystemShared;
+use crate::watchdog::Watch;
 use crate::worker_pool::{Later, Overloaded, Siblings, WorkerPool};
 use crate::workqueue::{WeakWorkqueue, Workqueue};
-use crate::workqueue_inner::{Refused, WorkqueueInner};
+use crate::workqueue_inner::{ChangeRefused, QueueHost, WorkqueueInner};
 use inflight_sync::thread::JoinHandle;
 use inflight_sync::time::Instant;
 use inflight_sync::wait::Event;
 use inflight_sync::{Arc, Mutex, Weak};
 use inflight_topology::CpuSet;
 use std::time::Duration;
+
+/// The handles that the system has on its queues.
+#[derive(Default)]
+pub(crate) struct SystemQueues(pub(crate) Mutex<[Option<Workqueue>; 7]>);
+
+impl SystemQueues {
+    /// The system ends.
+    pub(crate) fn clear(&self) {
+        let queues = std::mem::take(&mut *self.0.lock());
+        drop(queues);
+    }
+}
 
 pub(crate) struct SystemInner {
     shared: Arc<SystemShared>,
@@ -84,45 +96,6 @@ impl SystemInner {
         &self.shared
     }
 
-    /// The pool with such attributes, made if there is none.
-    pub(crate) fn pool(&self, attrs: &PoolAttrs) -> Arc<WorkerPool> {
-        let mut pools = self.pools.lock();
-        pools.all.retain(|(_, pool)| pool.strong_count() > 0);
-        let known = pools.all.iter().find(|(known, _)| known == attrs);
-        if let Some(pool) = known.and_then(|(_, pool)| pool.upgrade()) {
-            return pool;
-        }
-        let pool = WorkerPool::new(attrs.clone(), pools.made, &self.shared);
-        pools.made += 1;
-        pools.all.push((attrs.clone(), Arc::downgrade(&pool)));
-        if attrs.may_have_siblings() {
-            self.shared.submitters.tell(attrs.cpus(), pool.hint());
-            pools.newcomers.push(attrs.clone());
-        }
-        pool
-    }
-
-    /// Pools that have been made, and those that serve the same queues, learn of each other.
-    pub(crate) fn introduce_newcomers(&self, later: &mut Later) {
-        let mut pools = self.pools.lock();
-        let newcomers = std::mem::take(&mut pools.newcomers);
-        let is_one = |attrs: &PoolAttrs| {
-            let known = |new: &PoolAttrs| new == attrs || new.is_sibling_of(attrs);
-            newcomers.iter().any(known)
-        };
-        if newcomers.is_empty() {
-            return;
-        }
-        let all: Vec<_> = pools.all.iter().filter_map(|(_, p)| p.upgrade()).collect();
-        let machine = self.shared.machine();
-        for pool in all.iter().filter(|pool| is_one(pool.attrs())) {
-            let others = all.iter().filter(|p| p.attrs().is_sibling_of(pool.attrs()));
-            let others: Vec<_> = others.cloned().collect();
-            let siblings = Siblings::new(machine, pool, &others, &pools.overloaded);
-            pool.meet(siblings, later);
-        }
-    }
-
     /// Those that are in use, by their numbers.
     pub(crate) fn pools(&self) -> Vec<Arc<WorkerPool>> {
         let pools = self.pools.lock();
@@ -142,26 +115,18 @@ impl SystemInner {
         let waiting = pools.iter().filter_map(|pool| pool.waiting());
         let starved = queues.iter().filter_map(|queue| queue.starved());
         let places = waiting.chain(starved).collect();
-        self.shared.watchdog.look(&self.shared, places);
+        let shared = &self.shared;
+        let mut report = |report| shared.report(report);
+        shared
+            .watchdog
+            .look(shared.clock.now(), places, &mut report);
         self.arm_watchdog_for_items();
     }
 
     /// What comes later arms it itself.
     fn arm_watchdog_for_items(self: &Arc<Self>) {
         if self.queues().iter().any(|queue| queue.items() > 0) {
-            self.arm_watchdog();
-        }
-    }
-
-    pub(crate) fn arm_watchdog(self: &Arc<Self>) {
-        let shared = &self.shared;
-        let Some(at) = shared.watchdog.arm(&shared.clock) else {
-            return;
-        };
-        let system = self.clone();
-        let planned = shared.timers.set_duty(shared, at, move || system.watch(at));
-        if !planned {
-            shared.watchdog.disarm(at); // The next item tries again.
+            self.clone().arm_watchdog();
         }
     }
 
@@ -202,31 +167,6 @@ impl SystemInner {
         self.settings.lock().clone()
     }
 
-    /// Returns whether they are changed: not if the queue has others than `expected`.
-    pub(crate) fn set_attrs(
-        &self,
-        queue: &Arc<WorkqueueInner>,
-        attrs: Attrs,
-        expected: Option<&Attrs>,
-    ) -> Result<bool, AttrsError> {
-        queue.check_unbound()?;
-        let mut later = Later::default();
-        let settings = self.settings.lock();
-        if self.is_stopped() {
-            return Err(AttrsError::ShutDown);
-        }
-        attrs.check()?;
-        if expected.is_some_and(|expected| *expected != queue.attrs()) {
-            return Ok(false);
-        }
-        let prepared = queue.prepare(attrs, &settings, &mut later);
-        let prepared = prepared.map_err(|refused| self.refused(refused))?;
-        if let Some(prepared) = prepared {
-            prepared.commit(&mut later);
-        }
-        Ok(true)
-    }
-
     pub(crate) fn set_unbound_cpumask(&self, cpus: &CpuSet) -> Result<(), AttrsError> {
         self.reconfigure(|settings| {
             if cpus.is_disjoint(settings.topology.allowed()) {
@@ -237,11 +177,11 @@ impl SystemInner {
         })
     }
 
-    pub(crate) fn refused(&self, refused: Refused) -> AttrsError {
+    pub(crate) fn refused(&self, refused: ChangeRefused) -> AttrsError {
         match refused {
-            Refused::NoWorker(e) => AttrsError::NoWorker(e.kind()),
-            Refused::Queue(QueueError::TooManyQueues) => AttrsError::TooManyQueues,
-            Refused::Queue(_) => AttrsError::ShutDown,
+            ChangeRefused::NoWorker(e) => AttrsError::NoWorker(e.kind()),
+            ChangeRefused::Queue(QueueError::TooManyQueues) => AttrsError::TooManyQueues,
+            ChangeRefused::Queue(_) => AttrsError::ShutDown,
         }
     }
 
@@ -265,7 +205,8 @@ impl SystemInner {
             registry.shut
         };
         if !shut {
-            self.shared.metering.register(queue);
+            let charged: Weak<WorkqueueInner> = Arc::downgrade(queue);
+            self.shared.metering.register(queue.number(), charged);
         }
         drop(settings);
         if shut {
@@ -292,40 +233,6 @@ impl SystemInner {
     /// The end has begun.
     pub(crate) fn is_shut(&self) -> bool {
         self.registry.lock().shut
-    }
-
-    /// A closed queue has become idle; if all are, the workers go.
-    ///
-    /// Not before all queues are closed: one that is not could be idle now and take an item later,
-    /// for which no worker would be left. Closed queues stay idle, so of those that end the last
-    /// items, the last one to look finds all idle.
-    pub(crate) fn queue_is_idle(&self) {
-        let queues = {
-            let registry = self.registry.lock();
-            if !registry.closed {
-                return; // Who closes the last queue looks afterwards.
-            }
-            registry.queues()
-        };
-        if !queues.iter().all(|queue| queue.is_idle()) {
-            return;
-        }
-        self.shared.threads.lock().stopped = true;
-        if std::mem::replace(&mut self.registry.lock().stopped, true) {
-            return;
-        }
-        for queue in &queues {
-            queue.unfinished.end(QueueError::ShutDown);
-            queue.dismiss_rescuer();
-        }
-        let pools: Vec<_> = {
-            let pools = self.pools.lock();
-            pools.all.iter().filter_map(|(_, p)| p.upgrade()).collect()
-        };
-        pools.iter().for_each(|pool| pool.stop());
-        self.shared.timers.stop();
-        self.shared.reporter.stop();
-        self.stopped.done();
     }
 
     /// Whether the caller is one of the system's threads, or its call is one of the items: the
@@ -378,5 +285,123 @@ impl SystemInner {
             (items > 0).then(|| (queue.name().to_owned(), items))
         });
         Leftover::new(queues.collect(), own_worker)
+    }
+}
+
+impl Watch for SystemInner {
+    fn arm_watchdog(self: Arc<Self>) {
+        let shared = &self.shared;
+        let Some(at) = shared.watchdog.arm(&shared.clock) else {
+            return;
+        };
+        let system = self.clone();
+        let planned = shared.set_duty(at, move || system.watch(at));
+        if !planned {
+            shared.watchdog.disarm(at); // The next item tries again.
+        }
+    }
+}
+
+impl QueueHost for SystemInner {
+    fn shared(&self) -> &Arc<SystemShared> {
+        &self.shared
+    }
+
+    /// The pool with such attributes, made if there is none.
+    fn pool(&self, attrs: &PoolAttrs) -> Arc<WorkerPool> {
+        let mut pools = self.pools.lock();
+        pools.all.retain(|(_, pool)| pool.strong_count() > 0);
+        let known = pools.all.iter().find(|(known, _)| known == attrs);
+        if let Some(pool) = known.and_then(|(_, pool)| pool.upgrade()) {
+            return pool;
+        }
+        let pool = WorkerPool::new(attrs.clone(), pools.made, &self.shared);
+        pools.made += 1;
+        pools.all.push((attrs.clone(), Arc::downgrade(&pool)));
+        if attrs.may_have_siblings() {
+            self.shared.submitters.tell(attrs.cpus(), pool.hint());
+            pools.newcomers.push(attrs.clone());
+        }
+        pool
+    }
+
+    /// Pools that have been made, and those that serve the same queues, learn of each other.
+    fn introduce_newcomers(&self, later: &mut Later) {
+        let mut pools = self.pools.lock();
+        let newcomers = std::mem::take(&mut pools.newcomers);
+        let is_one = |attrs: &PoolAttrs| {
+            let known = |new: &PoolAttrs| new == attrs || new.is_sibling_of(attrs);
+            newcomers.iter().any(known)
+        };
+        if newcomers.is_empty() {
+            return;
+        }
+        let all: Vec<_> = pools.all.iter().filter_map(|(_, p)| p.upgrade()).collect();
+        let machine = self.shared.machine();
+        for pool in all.iter().filter(|pool| is_one(pool.attrs())) {
+            let others = all.iter().filter(|p| p.attrs().is_sibling_of(pool.attrs()));
+            let others: Vec<_> = others.cloned().collect();
+            let siblings = Siblings::new(machine, pool, &others, &pools.overloaded);
+            pool.meet(siblings, later);
+        }
+    }
+
+    /// A closed queue has become idle; if all are, the workers go.
+    ///
+    /// Not before all queues are closed: one that is not could be idle now and take an item later,
+    /// for which no worker would be left. Closed queues stay idle, so of those that end the last
+    /// items, the last one to look finds all idle.
+    fn queue_is_idle(&self) {
+        let queues = {
+            let registry = self.registry.lock();
+            if !registry.closed {
+                return; // Who closes the last queue looks afterwards.
+            }
+            registry.queues()
+        };
+        if !queues.iter().all(|queue| queue.is_idle()) {
+            return;
+        }
+        self.shared.threads.lock().stopped = true;
+        if std::mem::replace(&mut self.registry.lock().stopped, true) {
+            return;
+        }
+        for queue in &queues {
+            queue.unfinished.end(QueueError::ShutDown);
+            queue.dismiss_rescuer();
+        }
+        let pools: Vec<_> = {
+            let pools = self.pools.lock();
+            pools.all.iter().filter_map(|(_, p)| p.upgrade()).collect()
+        };
+        pools.iter().for_each(|pool| pool.stop());
+        self.shared.timers.stop();
+        self.shared.reporter.stop();
+        self.stopped.done();
+    }
+
+    /// Returns whether they are changed: not if the queue has others than `expected`.
+    fn set_attrs(
+        &self,
+        queue: &Arc<WorkqueueInner>,
+        attrs: Attrs,
+        expected: Option<&Attrs>,
+    ) -> Result<bool, AttrsError> {
+        queue.check_unbound()?;
+        let mut later = Later::default();
+        let settings = self.settings.lock();
+        if self.is_stopped() {
+            return Err(AttrsError::ShutDown);
+        }
+        attrs.check()?;
+        if expected.is_some_and(|expected| *expected != queue.attrs()) {
+            return Ok(false);
+        }
+        let prepared = queue.prepare(attrs, &settings, &mut later);
+        let prepared = prepared.map_err(|refused| self.refused(refused))?;
+        if let Some(prepared) = prepared {
+            prepared.commit(&mut later);
+        }
+        Ok(true)
     }
 }

@@ -1,22 +1,13 @@
 //! The queues that every system has, made when they are first asked for.
 
-use crate::attrs::Attrs;
+use crate::attrs::{Attrs, Kind};
+use crate::limits::{DEFAULT_MAX_ACTIVE, MAX_ACTIVE_LIMIT};
 use crate::system::WorkqueueSystem;
-use crate::workqueue::{MAX_ACTIVE_LIMIT, Workqueue};
+use crate::system_inner::SystemInner;
+use crate::workqueue::Workqueue;
+use crate::workqueue_inner::{ActiveLimit, Flags, Share, WorkqueueInner};
 use crate::wq_builder::WorkqueueBuilder;
-use inflight_sync::Mutex;
-
-/// The handles that the system has on its queues.
-#[derive(Default)]
-pub(crate) struct SystemQueues(Mutex<[Option<Workqueue>; 7]>);
-
-impl SystemQueues {
-    /// The system ends.
-    pub(crate) fn clear(&self) {
-        let queues = std::mem::take(&mut *self.0.lock());
-        drop(queues);
-    }
-}
+use inflight_sync::Arc;
 
 /// Which of them.
 #[derive(Clone, Copy)]
@@ -56,6 +47,20 @@ impl Which {
     }
 }
 
+/// A queue of a system that has been shut down: it takes nothing.
+fn closed(name: &str, system: &Arc<SystemInner>) -> Workqueue {
+    let limit = ActiveLimit {
+        max_active: DEFAULT_MAX_ACTIVE,
+        share: Share::Lend,
+        min_active: None,
+    };
+    let (kind, flags) = (Kind::Bound, Flags::default());
+    let (name, settings) = (name.to_owned(), system.settings());
+    let inner = WorkqueueInner::new(name, &kind, flags, limit, None, system.clone(), &settings);
+    inner.shut_down();
+    Workqueue::new(inner)
+}
+
 /// Queues for everybody, as Linux has them: for items that are short, few, and wait for nothing
 /// that is queued here too. An engine whose items may be as many as a limit, that flushes or
 /// drains, or on whose progress others depend, makes queues of its own.
@@ -71,7 +76,7 @@ impl WorkqueueSystem {
         // A system that has been shut down makes no more queues; one that refuses stands for them.
         match which.describe(self).build() {
             Ok(made) => queues[which as usize].insert(made).clone(),
-            Err(_) => Workqueue::closed(which.name(), self.inner()),
+            Err(_) => closed(which.name(), self.inner()),
         }
     }
 

@@ -6,11 +6,10 @@ use crate::known_blockers::KnownBlockers;
 use crate::reporter::Reporter;
 use crate::sampler::Sampling;
 use crate::submitters::Submitters;
-use crate::system_inner::SystemInner;
 use crate::threads::Threads;
 use crate::timer_queue::TimerQueue;
 use crate::trace::Tracing;
-use crate::watchdog::Watchdog;
+use crate::watchdog::{Watch, Watchdog};
 use inflight_sync::asym::AsymFence;
 use inflight_sync::atomic::AtomicUsize;
 use inflight_sync::fault::Faults;
@@ -24,7 +23,7 @@ use std::time::Duration;
 /// What every pool of a system shares.
 pub(crate) struct SystemShared {
     /// Whose it is.
-    pub(crate) system: Weak<SystemInner>,
+    pub(crate) system: Weak<dyn Watch>,
     /// The machine as it was when the system was made.
     pub(crate) topology: Topology,
     /// And as it is now.

@@ -7,10 +7,8 @@
 //! the system ends.
 
 use crate::panics::contained;
-use crate::system_shared::SystemShared;
-use crate::threads::End;
 use inflight_sync::time::Instant;
-use inflight_sync::{Arc, Mutex, Parker, Unparker};
+use inflight_sync::{Mutex, Unparker};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io;
@@ -71,24 +69,23 @@ pub(crate) enum NotSet {
 }
 
 impl TimerQueue {
-    /// Starts the thread, unless it is there. In a model there is none: nothing happens by itself.
-    pub(crate) fn start(&self, shared: &Arc<SystemShared>) -> io::Result<()> {
-        let mut state = self.state.lock();
-        state.start(shared)
+    /// Starts the thread by `start`, unless it is there.
+    pub(crate) fn start(&self, start: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        self.state.lock().start(start)
     }
 
-    /// Sets a job. The thread is started if it is not there.
+    /// Sets a job. The thread is started by `start` if it is not there.
     pub(crate) fn set(
         &self,
-        shared: &Arc<SystemShared>,
         at: Instant,
         job: Job,
+        start: impl FnOnce() -> io::Result<()>,
     ) -> Result<TimerKey, NotSet> {
         let mut state = self.state.lock();
         if state.stopped || (state.closed && matches!(job, Job::Delayed(_))) {
             return Err(NotSet::Closed);
         }
-        let started = state.start(shared);
+        let started = state.start(start);
         started.map_err(|e| NotSet::NoThread(e.kind()))?;
         let id = state.next_id;
         let key = TimerKey { at, id };
@@ -104,19 +101,15 @@ impl TimerQueue {
         Ok(key)
     }
 
-    /// Sets a duty. `false` if it will not be done.
-    pub(crate) fn set_duty(
-        &self,
-        shared: &Arc<SystemShared>,
-        at: Instant,
-        duty: impl FnOnce() + Send + 'static,
-    ) -> bool {
-        self.set(shared, at, Job::Duty(Box::new(duty))).is_ok()
-    }
-
     /// Takes a job back, unless the thread has begun it.
     pub(crate) fn remove(&self, key: TimerKey) -> Option<Job> {
         self.state.lock().jobs.remove(&key)
+    }
+
+    /// The calling thread is that of the timer queue, and sleeps there.
+    pub(crate) fn arrive(&self, thread: Unparker) {
+        IS_TIMER.with(|is_timer| is_timer.set(true));
+        self.state.lock().thread = Some(thread);
     }
 
     /// Whether the calling thread is that of the timer queue.
@@ -167,7 +160,7 @@ impl TimerQueue {
     }
 
     /// Takes what is due; else says until when to sleep. `None` if the thread is to leave.
-    fn due(&self, now: Instant) -> Option<Due> {
+    pub(crate) fn due(&self, now: Instant) -> Option<Due> {
         let mut state = self.state.lock();
         if state.stopped {
             return None;
@@ -181,43 +174,18 @@ impl TimerQueue {
 }
 
 impl State {
-    fn start(&mut self, shared: &Arc<SystemShared>) -> io::Result<()> {
+    fn start(&mut self, start: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         if !self.started {
-            let me = shared.clone();
-            shared.start_thread("inflight/timer".to_owned(), move || run(&me))?;
+            start()?;
             self.started = true;
         }
         Ok(())
     }
 }
 
-enum Due {
+/// What there is to do.
+pub(crate) enum Due {
     Now(Job),
     At(Instant),
     Nothing,
-}
-
-/// The thread function.
-fn run(shared: &Arc<SystemShared>) -> End {
-    IS_TIMER.with(|is_timer| is_timer.set(true));
-    let parker = Parker::current();
-    shared.timers.state.lock().thread = Some(parker.unparker());
-    let mut settled = None;
-    while let Some(due) = shared.timers.due(shared.clock.now()) {
-        let refreshed = shared.refreshed();
-        if settled.replace(refreshed) != Some(refreshed) {
-            shared.settle_housekeeper(0);
-        }
-        match due {
-            // Dropping an item that nobody else has runs foreign code.
-            Due::Now(job) => drop(contained(|| match job {
-                Job::Delayed(delayed) => delayed.expire(),
-                Job::Duty(duty) => duty(),
-            })),
-            // Woken or in time, it looks again.
-            Due::At(at) => drop(parker.park_until(&shared.clock, at)),
-            Due::Nothing => parker.park(),
-        }
-    }
-    End::WithSystem
 }

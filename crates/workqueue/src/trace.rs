@@ -1,10 +1,8 @@
 //! What happens to items, told to whoever wants to know.
 
-use crate::panics::contained;
-use crate::system_shared::SystemShared;
 use inflight_sync::atomic::{AtomicBool, Ordering};
 use inflight_sync::time::Instant;
-use inflight_sync::{Arc, Mutex, cpu};
+use inflight_sync::{Arc, Mutex};
 use std::collections::VecDeque;
 use std::fmt;
 
@@ -127,7 +125,7 @@ pub(crate) type Tracer = Arc<dyn Fn(&TraceEvent<'_>) + Send + Sync>;
 
 /// Who wants to know.
 pub(crate) struct Tracing {
-    tracer: Option<Tracer>,
+    pub(crate) tracer: Option<Tracer>,
     recording: AtomicBool,
     recorded: Mutex<RecordedTrace>,
 }
@@ -172,7 +170,7 @@ impl Tracing {
         std::mem::take(&mut *self.recorded.lock())
     }
 
-    fn push(&self, now: Instant, event: &TraceEvent<'_>) {
+    pub(crate) fn push(&self, now: Instant, event: &TraceEvent<'_>) {
         let record = TraceRecord {
             at_ns: now.as_nanos(),
             queue: event.queue.to_owned(),
@@ -189,49 +187,8 @@ impl Tracing {
     }
 }
 
-impl SystemShared {
-    /// Tells of a step that is taken on this CPU. No lock may be held: who is told is foreign.
-    pub(crate) fn trace(self: &Arc<Self>, queue: &str, item: &str, step: TraceStep) {
-        self.trace_on(queue, item, step, cpu::current());
-    }
-
-    /// The same, with the CPU that it is about.
-    pub(crate) fn trace_on(self: &Arc<Self>, queue: &str, item: &str, step: TraceStep, cpu: usize) {
-        let event = TraceEvent {
-            queue,
-            item,
-            step,
-            cpu,
-        };
-        if self.tracing.is_recording() {
-            self.tracing.push(self.clock.now(), &event);
-        }
-        let Some(tracer) = &self.tracing.tracer else {
-            return emit(&event);
-        };
-        if !self.timers.is_own_thread() {
-            emit(&event);
-            contained(|| tracer(&event));
-            return;
-        }
-        // The timer thread waits for nobody.
-        let tracer = tracer.clone();
-        let (queue, item) = (queue.to_owned(), item.to_owned());
-        self.reporter.send(self, move || {
-            let event = TraceEvent {
-                queue: &queue,
-                item: &item,
-                step,
-                cpu,
-            };
-            emit(&event);
-            tracer(&event);
-        });
-    }
-}
-
 /// The event of the `tracing` crate.
-fn emit(event: &TraceEvent<'_>) {
+pub(crate) fn emit(event: &TraceEvent<'_>) {
     #[cfg(feature = "tracing")]
     {
         let TraceEvent {

@@ -1,9 +1,7 @@
 //! Notices when nothing moves.
 
 use crate::busy_worker::BusyWorker;
-use crate::current::with_running;
-use crate::system_shared::SystemShared;
-use crate::workqueue_inner::Count;
+use crate::reporter::Report;
 use inflight_sync::atomic::{AtomicU64, Ordering};
 use inflight_sync::time::{Clock, Instant};
 use inflight_sync::{Arc, Mutex};
@@ -58,14 +56,14 @@ pub(crate) type OnStall = Arc<dyn Fn(&Stall) + Send + Sync>;
 
 /// What tells a place from others: queues may have the same name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum PlaceId {
+pub(crate) enum StallSite {
     Pool(usize),
     Queue(u64),
 }
 
 /// A place with something that waits, at one moment.
 pub(crate) struct Waiting {
-    pub(crate) id: PlaceId,
+    pub(crate) id: StallSite,
     pub(crate) place: String,
     /// Changes when something moves.
     pub(crate) progress: u64,
@@ -89,7 +87,7 @@ pub(crate) struct Watchdog {
 struct Seen {
     at: Instant,
     /// Progress of places with something that waits, and when it was first seen so.
-    places: BTreeMap<PlaceId, (u64, Instant)>,
+    places: BTreeMap<StallSite, (u64, Instant)>,
     /// Those that have not moved.
     stalls: Vec<Stall>,
 }
@@ -155,11 +153,10 @@ impl Watchdog {
     }
 
     /// Compares what waits now with what waited before, and reports what has not moved.
-    pub(crate) fn look(&self, shared: &Arc<SystemShared>, places: Vec<Waiting>) {
+    pub(crate) fn look(&self, now: Instant, places: Vec<Waiting>, report: &mut dyn FnMut(Report)) {
         let Some(threshold) = self.threshold() else {
             return;
         };
-        let now = shared.clock.now();
         let mut seen = self.seen.lock();
         let before = std::mem::take(&mut *seen).places;
         seen.at = now;
@@ -181,10 +178,10 @@ impl Watchdog {
             };
             if let Some(on_stall) = self.on_stall.clone() {
                 let (mut running, stall) = (place.running, stall.clone());
-                shared.reporter.send(shared, move || {
+                report(Box::new(move || {
                     running.iter_mut().for_each(BusyWorker::read_stack);
                     on_stall(&Stall { running, ..stall });
-                });
+                }));
             }
             seen.stalls.push(stall);
         }
@@ -197,28 +194,8 @@ impl Watchdog {
     }
 }
 
-/// Says that the calling item gets on, though it takes long: the
-/// [watchdog](crate::SystemBuilder::watchdog) takes neither its pool nor its queue's limit for
-/// stalled for another threshold. Costs two additions; not for each step of a loop. On a thread
-/// that is no worker it does nothing.
-///
-/// ```
-/// use inflight_workqueue::{WorkqueueSystem, touch_watchdog};
-/// use std::time::Duration;
-///
-/// let builder = WorkqueueSystem::builder();
-/// let sys = builder.watchdog(Duration::from_secs(30), |stall| eprintln!("{stall}")).build()?;
-/// let wq = sys.workqueue("scrub").bound().build()?;
-/// let scrubbed = wq.spawn(|| {
-///     let regions = 0..8;
-///     regions.map(|region| { touch_watchdog(); region * 2 }).sum::<u32>()
-/// });
-/// assert_eq!(scrubbed.wait()?, 56);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-pub fn touch_watchdog() {
-    let _ = with_running(|_, pwq, context| {
-        context.pool.touch();
-        pwq.wq().counted(Count::Touched, 1);
-    });
+/// Who plans the looks of a system.
+pub(crate) trait Watch: Send + Sync {
+    /// Something waits or has begun: a look is planned, unless one is.
+    fn arm_watchdog(self: Arc<Self>);
 }

@@ -1,13 +1,14 @@
 //! A worker thread: takes batches, runs their items, waits for more.
 
-use crate::batch::{Entry, Filled, Taken};
+use crate::batch::Entry;
+use crate::busy_worker::WorkerDesc;
 use crate::current::{self, Context};
 use crate::item::{ItemPtr, Parked, Ran, ReusableRef, RunScope, Runner, Step, Trace};
 use crate::pool_core::{WorkerId, WorkerPhase};
-use crate::pwq::Pwq;
-use crate::sampler::proc;
+use crate::proc;
+use crate::pwq::{BatchTaken, Pwq, Taken};
 use crate::submitters;
-use crate::threads::End;
+use crate::threads::{self, End};
 use crate::trace::TraceStep;
 use crate::worker_pool::{PoolState, Settlement, WorkerPool, WorkerShared};
 use crate::workqueue_inner::Count;
@@ -41,7 +42,7 @@ pub(crate) fn run(pool: &Arc<WorkerPool>, me: WorkerId) -> End {
     submitters::is_a_worker();
     pool.settle_worker();
     let parker = Parker::current();
-    let shared = WorkerShared::new(pool.shared());
+    let shared = WorkerShared::new(pool.shared(), threads::name());
     let context = Context::new(pool.clone(), me, shared.clone());
     let installed = current::install(context.clone());
     let mut refreshed = pool.shared().refreshed();
@@ -177,7 +178,7 @@ impl<'a> Worker<'a> {
     }
 
     /// Runs what has been taken, and measures how long that takes.
-    fn run_taken(&mut self, state: MutexGuard<'_, PoolState>, taken: Filled) {
+    fn run_taken(&mut self, state: MutexGuard<'_, PoolState>, taken: BatchTaken) {
         let service_ns = state.core.service_ns();
         let dry = !state.core.has_waiting() && Pace::is_short(taken.entries, service_ns);
         let batch = &self.context.shared.batch;
@@ -203,7 +204,7 @@ impl<'a> Worker<'a> {
         } else {
             run_batch(&self.context);
         }
-        self.settlement.count_all(batch, begin, taken);
+        self.settlement.count_all(batch, begin, &taken);
         if dry && !self.context.take_pushed() {
             self.pace.pause(taken.entries);
         }
@@ -389,6 +390,11 @@ impl Runner for ItemRunner<'_> {
         self.pwq.count_reruns(times);
     }
 
+    fn tell_name(&self, name: &str) {
+        let tell = |desc: &mut WorkerDesc, entry| desc.set_name(entry, name);
+        self.context.tell(tell);
+    }
+
     fn requeue(&self, item: ItemPtr) {
         // SAFETY: only reusable items ask for that, and the calling thread runs it.
         let item = unsafe { ReusableRef::of_running(item) };
@@ -415,3 +421,6 @@ pub(crate) fn run_as_guest(context: &Rc<Context>) -> u32 {
     drop(installed);
     ran
 }
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests;

@@ -3,10 +3,11 @@
 use crate::attrs::Kind;
 use crate::delayed_work::DelayedWork;
 use crate::error::{BuildError, EnableError, QueueError};
+use crate::limits::NAME_LIMIT;
+use crate::queued::{Modified, Queued};
 use crate::stats::WorkqueueStats;
-use crate::system_inner::SystemInner;
-use crate::work::{Modified, Queued, Work};
-use crate::workqueue_inner::{ActiveLimit, Flags, Share, WorkqueueInner};
+use crate::work::Work;
+use crate::workqueue_inner::WorkqueueInner;
 use inflight_sync::{Arc, Weak, cpu};
 use inflight_topology::Scope;
 use inflight_topology::wake::ShardLoad;
@@ -17,27 +18,6 @@ mod settings;
 mod waits;
 
 pub(crate) use settings::{NO_LIMIT, checked_max_active};
-
-/// The largest `max_active`.
-///
-/// ```
-/// assert_eq!(inflight_workqueue::MAX_ACTIVE_LIMIT, 2048);
-/// ```
-pub const MAX_ACTIVE_LIMIT: usize = 2048;
-
-/// `max_active` of a workqueue that was not told otherwise.
-///
-/// ```
-/// assert_eq!(inflight_workqueue::DEFAULT_MAX_ACTIVE, 1024);
-/// ```
-pub const DEFAULT_MAX_ACTIVE: usize = MAX_ACTIVE_LIMIT / 2;
-
-/// The longest name of a workqueue, in bytes.
-///
-/// ```
-/// assert_eq!(inflight_workqueue::NAME_LIMIT, 31);
-/// ```
-pub const NAME_LIMIT: usize = 31;
 
 /// A workqueue: items go in here, and workers that it shares with other queues run them.
 ///
@@ -68,8 +48,14 @@ pub struct Workqueue {
 }
 
 /// The queue leaves its pools when the last handle has gone and nothing is in flight.
-struct Handle {
+pub(crate) struct Handle {
     inner: Arc<WorkqueueInner>,
+}
+
+impl Handle {
+    pub(crate) fn inner(&self) -> &Arc<WorkqueueInner> {
+        &self.inner
+    }
 }
 
 impl Drop for Handle {
@@ -103,18 +89,9 @@ impl Workqueue {
         WeakWorkqueue(Arc::downgrade(&self.handle))
     }
 
-    /// A queue of a system that has been shut down: it takes nothing.
-    pub(crate) fn closed(name: &str, system: &Arc<SystemInner>) -> Self {
-        let limit = ActiveLimit {
-            max_active: DEFAULT_MAX_ACTIVE,
-            share: Share::Lend,
-            min_active: None,
-        };
-        let (kind, flags) = (Kind::Bound, Flags::default());
-        let (name, settings) = (name.to_owned(), system.settings());
-        let inner = WorkqueueInner::new(name, &kind, flags, limit, None, system, &settings);
-        inner.shut_down();
-        Self::new(inner)
+    /// For a timer, which keeps the handle.
+    pub(crate) fn timed(&self) -> Arc<Handle> {
+        self.handle.clone()
     }
 
     #[inline]

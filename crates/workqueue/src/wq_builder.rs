@@ -2,10 +2,11 @@
 
 use crate::attrs::{Attrs, Kind};
 use crate::error::BuildError;
+use crate::limits::DEFAULT_MAX_ACTIVE;
 use crate::rescuer::Rescuer;
 use crate::system_inner::SystemInner;
 use crate::system_shared::SystemShared;
-use crate::workqueue::{DEFAULT_MAX_ACTIVE, NO_LIMIT, Workqueue, checked_max_active, checked_name};
+use crate::workqueue::{NO_LIMIT, Workqueue, checked_max_active, checked_name};
 use crate::workqueue_inner::{ActiveLimit, Flags, Share, WorkqueueInner};
 use inflight_sync::Arc;
 use inflight_topology::wake::WakeRules;
@@ -352,7 +353,7 @@ impl WorkqueueBuilder {
         let rescuer = rescuer.transpose()?;
         let flags = self.flags;
         system.register(|settings| {
-            WorkqueueInner::new(name, &kind, flags, limit, rescuer, &system, settings)
+            WorkqueueInner::new(name, &kind, flags, limit, rescuer, system.clone(), settings)
         })
     }
 }
@@ -363,6 +364,6 @@ fn rescuer_of(queue: &str, shared: &Arc<SystemShared>) -> Result<Arc<Rescuer>, B
     if shared.threads.lock().stopped {
         return Err(BuildError::ShutDown);
     }
-    shared.timers.start(shared).map_err(refused)?;
+    shared.start_timer().map_err(refused)?;
     Rescuer::start(queue, shared).map_err(refused)
 }

@@ -10,6 +10,7 @@ use inflight_sync::{Arc, Mutex, cpu};
 use inflight_workqueue::{
     Attrs, AttrsError, BH_PATIENCE, BhPoller, BuildError, DelayedWork, JoinError, Kind,
     MaxActiveError, Polled, PollerError, Queued, Work, Workqueue, WorkqueueSystem, blocking,
+    current_item,
 };
 use std::time::Duration;
 use support::{Inside, Level, Log, builder, system};
@@ -484,4 +485,17 @@ fn nothing_is_lost_between_pollers_and_threads() {
         let mine = order.iter().filter(|(s, _)| *s == submitter);
         assert!(mine.map(|(_, n)| *n).eq(0..EACH), "each once, in order");
     }
+}
+
+/// Not that of the worker on which it was made.
+#[test]
+fn a_poller_has_no_thread_name() {
+    let (sys, _) = still();
+    let maker = sys.workqueue("maker").bound().build().unwrap();
+    let own = sys.clone();
+    let made = maker.spawn(move || own.bh_poller(0, || ()).unwrap());
+    let mut poller = made.wait().unwrap();
+    let told = done(&sys).spawn_on(0, || current_item().unwrap().thread_name);
+    while poller.poll(10).more {}
+    assert_eq!(told.wait().unwrap(), None);
 }

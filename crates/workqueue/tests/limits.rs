@@ -527,13 +527,21 @@ fn lending_stays_exact_while_pools_change() {
         }
         wq.flush_blocking().unwrap();
         assert!(inside.most() <= max, "{} of {max}", inside.most());
-        let ends: Vec<_> = (0..2 * max).map(|n| waiting(&wq, n % 4).0).collect();
-        // A slot may still be on its way: all of them come, and no other.
+        let (begun, ends) = (Level::new(), Level::new());
+        for n in 0..2 * max {
+            let (begun, ends) = (begun.clone(), ends.clone());
+            drop(wq.spawn_on(n % 4, move || {
+                begun.raise();
+                ends.wait(1);
+            }));
+        }
+        // A slot may still be on its way: all come, each to an item that runs, and no other.
+        let runs = || begun.get();
+        until(|| runs() >= max, || format!("{} run of {max}", runs()));
         become_inactive(&wq, max);
-        let active = wq.stats().active;
-        ends.iter().for_each(Level::raise);
+        assert_eq!((runs(), wq.stats().active), (max, max));
+        ends.raise();
         wq.flush_blocking().unwrap();
-        assert_eq!(active, max);
         assert_eq!((wq.stats().active, wq.stats().inactive), (0, 0));
     }
 }

@@ -404,6 +404,33 @@ fn an_item_describes_itself_while_it_runs() {
     assert!(!dump.contains(&cut), "{dump}");
 }
 
+/// A function that is called runs on its caller's thread, which runs an item.
+#[test]
+fn what_is_called_describes_the_item_that_calls() {
+    let sys = one_cpu().build().unwrap();
+    let wq = bound(&sys);
+    let called = sys.workqueue("called").unbound(Attrs::new());
+    let called = called.build().unwrap();
+    let observer = sys.observer();
+    let describe = move || {
+        set_worker_desc("from inside");
+        (current_item().map(|item| item.item), observer.dump())
+    };
+    let (item, dump) = wq
+        .spawn_named("caller", {
+            let (called, describe) = (called.clone(), describe.clone());
+            move || called.call_blocking(describe).unwrap()
+        })
+        .wait()
+        .unwrap();
+    assert_eq!(item.as_deref(), Some("caller"));
+    assert!(dump.contains(" runs bound: caller (from inside)"), "{dump}");
+    wq.flush_blocking().unwrap();
+    let (item, dump) = called.call_blocking(describe).unwrap();
+    assert_eq!(item, None, "this thread runs no item");
+    assert!(!dump.contains("from inside"), "{dump}");
+}
+
 /// Who asks is told what the dump tells.
 #[test]
 fn an_item_knows_its_name_and_its_worker() {

@@ -1,11 +1,14 @@
 //! How a spawned function has ended if it has no result.
 
 use super::{QueueError, WaitError};
-use crate::item::Name;
 use crate::panics::message;
 use inflight_sync::Mutex;
 use std::any::Any;
+use std::borrow::Cow;
 use std::fmt;
+
+/// What an item is called: the type of its function, unless the user has said otherwise.
+pub(crate) type Name = Cow<'static, str>;
 
 /// Why a spawned function gave no result.
 ///

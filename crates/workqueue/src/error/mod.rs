@@ -3,9 +3,11 @@
 mod join;
 mod wait;
 
+pub(crate) use join::Name;
 pub use join::{JoinError, PanicPayload, Rejected};
 pub use wait::{DisableError, EnableError, FlushError, NotDisabled, WaitError};
 
+use crate::limits::{MAX_ACTIVE_LIMIT, NAME_LIMIT};
 use inflight_topology::DiscoverError;
 use std::io;
 
@@ -63,7 +65,7 @@ pub enum QueueError {
 #[non_exhaustive]
 pub enum MaxActiveError {
     /// It is above [`MAX_ACTIVE_LIMIT`](crate::MAX_ACTIVE_LIMIT).
-    #[error("max_active is 1 to {limit}, not {asked}", limit = crate::MAX_ACTIVE_LIMIT)]
+    #[error("max_active is 1 to {limit}, not {asked}", limit = MAX_ACTIVE_LIMIT)]
     OutOfRange {
         /// What was asked for.
         asked: usize,
@@ -120,7 +122,7 @@ pub enum BuildError {
     #[error("a workqueue's name has no control characters")]
     ControlCharacter,
     /// The name has more than 31 bytes.
-    #[error("a workqueue's name has at most {limit} bytes, not {bytes}", limit = crate::NAME_LIMIT)]
+    #[error("a workqueue's name has at most {NAME_LIMIT} bytes, not {bytes}")]
     NameTooLong {
         /// How many it has.
         bytes: usize,

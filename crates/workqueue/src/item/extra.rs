@@ -1,7 +1,7 @@
 //! What few reusable items need: made when it is.
 
 use super::Header;
-use crate::delayed_work::timer::Armed;
+use super::timer::Armed;
 use inflight_sync::Mutex;
 use inflight_sync::atomic::Ordering;
 use inflight_sync::wait::Event;

@@ -12,24 +12,23 @@ mod non_reentrant;
 mod reusable;
 mod state;
 mod task;
+pub(crate) mod timer;
 pub(crate) mod word;
 
 pub(crate) use non_reentrant::{Claim, Parked};
 pub(crate) use reusable::{ReusableRef, Run};
 pub(crate) use task::{Job, Named, NewTask, TaskHandle};
 
+pub(crate) use crate::error::Name;
+
 use crate::error::JoinError;
 use crate::panics::contained;
 use inflight_sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
-use std::borrow::Cow;
 use std::ptr::NonNull;
 use word::Seq;
 
 /// So many handles an item may have, with a margin for threads that pass it at once.
 const MAX_REFS: u32 = u32::MAX / 2;
-
-/// What an item is called: the type of its function, unless the user has said otherwise.
-pub(crate) type Name = Cow<'static, str>;
 
 /// What every item begins with: 32 bytes, so that a closure of 32 bytes makes it one cache line.
 pub(crate) struct Header {
@@ -180,6 +179,9 @@ pub(crate) trait Runner {
     /// It has run so many times more than once.
     fn has_rerun(&self, times: u32);
 
+    /// The item has a name of its own.
+    fn tell_name(&self, name: &str);
+
     /// Queues an item that wants to run again, and runs at the moment.
     fn requeue(&self, item: ItemPtr);
 
@@ -250,8 +252,8 @@ impl Header {
 }
 
 impl ItemPtr {
-    /// For a model of what does not look at items.
-    #[cfg(loom)]
+    /// For a model, or a test, of what does not look at items.
+    #[cfg(any(loom, test))]
     pub(crate) const fn dangling() -> Self {
         Self(NonNull::dangling())
     }
@@ -355,7 +357,7 @@ mod tests {
     use crate::panics::caught;
     use std::ops::ControlFlow;
 
-    struct Nothing;
+    pub(super) struct Nothing;
 
     impl Run for Nothing {
         fn function() -> &'static str {

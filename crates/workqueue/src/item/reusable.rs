@@ -3,7 +3,6 @@
 use super::extra::{Extra, State};
 use super::word::*;
 use super::{Claim, Header, ItemPtr, Ran, RunScope, Step, VTable};
-use crate::current;
 use crate::error::{DisableError, NotDisabled};
 use crate::panics::{caught, dispose, message, notify_all};
 use inflight_sync::atomic::{AtomicU32, Ordering};
@@ -93,7 +92,7 @@ impl<R: Run> Reusable<R> {
         // for this run too.
         this.head.running.store(seq, Ordering::Release);
         if let Some(name) = this.run.own_name() {
-            current::tell_name(name);
+            scope.runner.tell_name(name);
         }
         scope.tell(item, Step::Started);
         let mut again = 0;
@@ -305,19 +304,8 @@ impl Drop for ReusableRef {
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
+    use super::super::tests::Nothing;
     use super::*;
-
-    struct Nothing;
-
-    impl Run for Nothing {
-        fn function() -> &'static str {
-            "nothing"
-        }
-
-        fn run(&self) -> ControlFlow<()> {
-            ControlFlow::Break(())
-        }
-    }
 
     /// A row of runs goes on while nobody wants anything of the item but its handles.
     #[test]

@@ -2,7 +2,7 @@
 
 use super::Header;
 use super::word::*;
-use crate::work::Queued;
+use crate::queued::Queued;
 use inflight_sync::atomic::Ordering;
 
 impl Header {

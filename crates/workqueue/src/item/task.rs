@@ -5,7 +5,6 @@
 
 use super::word::*;
 use super::{Claim, Header, ItemPtr, Name, Ran, RunScope, Runner, Step, VTable};
-use crate::current;
 use crate::error::{JoinError, PanicPayload};
 use crate::panics::{Payload, caught, contained, dispose, message};
 use inflight_sync::atomic::Ordering;
@@ -28,8 +27,8 @@ pub(crate) trait Job<T>: Send {
     /// The type of the function that its user has given.
     fn function() -> &'static str;
 
-    /// The result; or the name and what a panic has thrown.
-    fn run(self) -> Result<T, (Name, Payload)>;
+    /// The result; or the name and what a panic has thrown. `tell` is told a name of its own.
+    fn run(self, tell: impl FnOnce(&str)) -> Result<T, (Name, Payload)>;
 }
 
 impl<T, F: FnOnce() -> T + Send> Job<T> for F {
@@ -42,7 +41,7 @@ impl<T, F: FnOnce() -> T + Send> Job<T> for F {
     }
 
     #[inline]
-    fn run(self) -> Result<T, (Name, Payload)> {
+    fn run(self, _tell: impl FnOnce(&str)) -> Result<T, (Name, Payload)> {
         caught(self).map_err(|payload| (type_name::<F>().into(), payload))
     }
 }
@@ -62,8 +61,8 @@ impl<T, F: FnOnce() -> T + Send> Job<T> for Named<F> {
         type_name::<F>()
     }
 
-    fn run(self) -> Result<T, (Name, Payload)> {
-        current::tell_name(&self.name);
+    fn run(self, tell: impl FnOnce(&str)) -> Result<T, (Name, Payload)> {
+        tell(&self.name);
         caught(self.f).map_err(|payload| (self.name, payload))
     }
 }
@@ -297,10 +296,11 @@ where
 
     #[inline]
     fn outcome(f: F, runner: &dyn Runner) -> Outcome<T> {
-        f.run().map_err(|(item, payload)| {
-            runner.panicked(&item, message(&payload).as_deref());
-            Box::new(JoinError::Panicked(PanicPayload::new(item, payload)))
-        })
+        f.run(|name| runner.tell_name(name))
+            .map_err(|(item, payload)| {
+                runner.panicked(&item, message(&payload).as_deref());
+                Box::new(JoinError::Panicked(PanicPayload::new(item, payload)))
+            })
     }
 
     /// Publishes the result.

@@ -1,25 +1,8 @@
 //! Whether a pwq may run more, or its entries wait: `max_active` of the pwq, or of all that share
 //! it.
 
-use super::NrActive;
+use super::Limit;
 use crate::pool_core::{PoolItem, PwqState};
-use inflight_sync::Arc;
-
-/// How many batches with entries of a pwq there may be at once.
-#[derive(Clone, Debug)]
-pub enum Limit {
-    /// Any number.
-    None,
-    /// The pwq has slots of its own.
-    Own {
-        /// So many.
-        max: usize,
-        /// In use.
-        used: usize,
-    },
-    /// It shares slots with others.
-    Shared(Arc<NrActive>),
-}
 
 impl<T: PoolItem> PwqState<T> {
     pub(crate) fn is_limited(&self) -> bool {

@@ -1,10 +1,55 @@
 //! A pwq of the core: its FIFO, its limit, and the reasons not to take from it.
 
-use super::PoolItem;
-use super::worklist::Links;
 use crate::fifo::Fifo;
 use crate::flush_colour::FlushColours;
 use crate::nr_active::{Limit, PwqId};
+
+/// A pwq of one pool.
+pub type PwqIndex = u32;
+
+/// What a queue of entries needs to know of one.
+pub trait PoolItem: Copy {
+    /// The flush colour it is counted under.
+    fn colour(&self) -> u8;
+    /// It is counted under that colour.
+    fn set_colour(&mut self, colour: u8);
+    /// It stands there in the FIFO of its pwq.
+    fn set_position(&self, position: u32);
+}
+
+/// No pwq.
+pub(super) const NONE: PwqIndex = PwqIndex::MAX;
+
+#[derive(Debug)]
+pub(super) struct Worklist {
+    pub(super) first: PwqIndex,
+    pub(super) last: PwqIndex,
+}
+
+impl Worklist {
+    pub(super) fn new() -> Self {
+        Self {
+            first: NONE,
+            last: NONE,
+        }
+    }
+}
+
+/// The neighbours of a pwq that is on the worklist.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Links {
+    pub(super) before: PwqIndex,
+    pub(super) after: PwqIndex,
+}
+
+impl Links {
+    pub(super) const fn new() -> Self {
+        Self {
+            before: NONE,
+            after: NONE,
+        }
+    }
+}
 
 /// What went through a pwq.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -105,6 +105,58 @@ fn a_batch_lasts_20_us() {
     }
 }
 
+/// Who is brought while so many entries are pushed into each pwq, in all, and after each of them
+/// has begun an item and sleeps in it.
+fn brought(core: &mut PoolCore<Entry<'static>>, pwqs: &[PwqIndex]) -> usize {
+    let mut coming = Vec::new();
+    for _ in 0..100 {
+        for pwq in pwqs {
+            core.push(*pwq, PLAIN);
+            coming.extend(created(core.need_worker(true)));
+        }
+    }
+    let mut all = 0;
+    while let Some(worker) = coming.pop() {
+        all += 1;
+        core.workers.arrive(worker);
+        takes(core, worker);
+        coming.extend(created(core.need_worker(false)));
+        core.workers.set_flag(worker, BLOCKED, true);
+        coming.extend(created(core.need_worker(true)));
+    }
+    all
+}
+
+fn created(action: WakeAction) -> Option<WorkerId> {
+    match action {
+        WakeAction::Create(worker) => Some(worker),
+        _ => None,
+    }
+}
+
+/// Entries that wait behind a limit bring nobody, however many they are.
+#[test]
+fn as_many_workers_come_as_may_run() {
+    for (max, pwqs) in [(1, 1), (3, 1), (1, 5), (2, 7)] {
+        let mut core = PoolCore::new(128);
+        let limit = Limit::Own { max, used: 0 };
+        let pwqs: Vec<_> = (0..pwqs)
+            .map(|id| core.add_pwq(id, limit.clone(), false))
+            .collect();
+        assert_eq!(brought(&mut core, &pwqs), max * pwqs.len());
+        let nr_active = Arc::new(NrActive::new(max));
+        let mut core = PoolCore::new(128);
+        let limit = Limit::Shared(nr_active);
+        let pwqs: Vec<_> = (0..pwqs.len() as PwqId)
+            .map(|id| core.add_pwq(id, limit.clone(), false))
+            .collect();
+        assert_eq!(brought(&mut core, &pwqs), max);
+    }
+    let mut core = PoolCore::new(16);
+    let pwq = core.add_pwq(0, Limit::None, false);
+    assert!(brought(&mut core, &[pwq]) >= 16, "nothing holds those back");
+}
+
 /// After an item that took a day, more is listed than there are ns to count it by.
 #[test]
 fn a_long_list_after_a_long_item() {

@@ -1,6 +1,6 @@
 //! The workers of a pool: who is idle, who counts as running, and whether one is woken or created.
 
-use super::PwqIndex;
+use super::pwq_state::PwqIndex;
 
 /// A worker of one pool.
 pub type WorkerId = usize;

@@ -2,41 +2,8 @@
 //! through the pwqs themselves, so that each goes off it in constant time, and none is allocated
 //! for.
 
-use super::{PoolCore, PwqIndex, PwqState};
-
-/// No pwq.
-const NONE: PwqIndex = PwqIndex::MAX;
-
-#[derive(Debug)]
-pub(super) struct Worklist {
-    first: PwqIndex,
-    last: PwqIndex,
-}
-
-impl Worklist {
-    pub(super) fn new() -> Self {
-        Self {
-            first: NONE,
-            last: NONE,
-        }
-    }
-}
-
-/// The neighbours of a pwq that is on the worklist.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Links {
-    before: PwqIndex,
-    after: PwqIndex,
-}
-
-impl Links {
-    pub(super) const fn new() -> Self {
-        Self {
-            before: NONE,
-            after: NONE,
-        }
-    }
-}
+use super::PoolCore;
+use super::pwq_state::{Links, NONE, PwqIndex, PwqState};
 
 fn links<T>(pwqs: &mut [Option<PwqState<T>>], index: PwqIndex) -> &mut Links {
     let pwq = pwqs[index as usize].as_mut().expect("it is there");

@@ -1,17 +1,17 @@
 //! Batches under the lock: taking, settling, recalling, putting back, parking.
 
 use super::{PoolState, WorkerPool};
-use crate::batch::{Batch, Entry, Filled, Taken, bit, bits};
+use crate::batch::{Entry, bit, bits};
 use crate::item::Parked;
 use crate::pool_core::{PwqIndex, WorkerId};
-use crate::pwq::Pwq;
+use crate::pwq::{Batch, BatchTaken, Pwq, Taken};
 use inflight_sync::{Arc, MutexGuard};
 use std::ptr::NonNull;
 
 impl PoolState {
     /// *take*: entries into the worker's batch, which is settled.
     #[inline]
-    pub(crate) fn take(&mut self, worker: WorkerId, batch: &Batch) -> Filled {
+    pub(crate) fn take(&mut self, worker: WorkerId, batch: &Batch) -> BatchTaken {
         let pwqs = &self.pwqs;
         let mut fill = batch.fill();
         self.core.take(worker, |index, places| {
@@ -40,12 +40,14 @@ impl PoolState {
         let among = bits(from, upto);
         let counted_later = me.counted_later & among;
         me.counted_later &= !among;
-        for_each_run(batch, from, upto, counted_later, |run| self.account(&run));
+        for_each_group(batch, from, upto, counted_later, |group| {
+            self.account(&group)
+        });
     }
 
     /// They have not been settled by others.
     #[inline]
-    fn account(&mut self, run: &Run) {
+    fn account(&mut self, run: &SettledTogether) {
         // SAFETY: an entry that has not been settled keeps it alive.
         let index = unsafe { run.pwq.as_ref() }.index();
         if run.appended > 0 {
@@ -204,7 +206,10 @@ impl PoolState {
         if me.settled != end {
             if (me.settled, end) == (settlement.from, settlement.upto) && me.counted_later == 0 {
                 me.settled = end;
-                settlement.runs.iter().for_each(|run| self.account(run));
+                settlement
+                    .groups
+                    .iter()
+                    .for_each(|group| self.account(group));
             } else {
                 self.settle(worker, batch, end);
             }
@@ -228,8 +233,8 @@ impl PoolState {
 }
 
 /// Entries of a batch that are settled together.
-#[derive(Clone, Copy)]
-struct Run {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct SettledTogether {
     /// It lives as long as they are not settled.
     pwq: NonNull<Pwq>,
     colour: u8,
@@ -247,23 +252,23 @@ struct Run {
 pub(crate) struct Settlement {
     from: u32,
     upto: u32,
-    runs: Vec<Run>,
+    groups: Vec<SettledTogether>,
 }
 
 impl Settlement {
     /// Owner, without the lock: it has run all that it had.
     #[inline]
-    pub(crate) fn count_all(&mut self, batch: &Batch, from: u32, taken: Filled) {
+    pub(crate) fn count_all(&mut self, batch: &Batch, from: u32, taken: &BatchTaken) {
         (self.from, self.upto) = (from, batch.end());
-        self.runs.clear();
+        self.groups.clear();
         let Some((pwq, colour)) = taken.common.filter(|_| batch.has_skipped_none()) else {
-            return for_each_run(batch, from, self.upto, 0, |run| self.runs.push(run));
+            return for_each_group(batch, from, self.upto, 0, |group| self.groups.push(group));
         };
         // What its items have appended has the same pwq and colour.
         let ran = self.upto.wrapping_sub(from) as usize;
         // It is less if the rest has been recalled.
         let counted = taken.entries.min(ran);
-        self.runs.push(Run {
+        self.groups.push(SettledTogether {
             pwq,
             colour,
             counted,
@@ -273,28 +278,28 @@ impl Settlement {
     }
 }
 
-/// The runs of these entries of a batch, one after another.
+/// The groups of these entries of a batch, one after another.
 #[inline]
-fn for_each_run(
+fn for_each_group(
     batch: &Batch,
     from: u32,
     upto: u32,
     counted_later: u64,
-    mut each: impl FnMut(Run),
+    mut each: impl FnMut(SettledTogether),
 ) {
-    let mut last: Option<Run> = None;
+    let mut last: Option<SettledTogether> = None;
     for i in 0..upto.wrapping_sub(from) {
         let i = from.wrapping_add(i);
         let Taken { entry, pwq } = batch.get(i);
         let counted = entry.counted || counted_later & bit(i) != 0;
         let ran = usize::from(!batch.is_skipped(i));
-        let same = |run: &&mut Run| (run.pwq, run.colour) == (pwq, entry.colour);
-        if let Some(run) = last.as_mut().filter(same) {
-            run.counted += usize::from(counted);
-            run.appended += usize::from(!counted);
-            run.ran += ran;
+        let same = |run: &&mut SettledTogether| (run.pwq, run.colour) == (pwq, entry.colour);
+        if let Some(group) = last.as_mut().filter(same) {
+            group.counted += usize::from(counted);
+            group.appended += usize::from(!counted);
+            group.ran += ran;
         } else {
-            let next = Run {
+            let next = SettledTogether {
                 pwq,
                 colour: entry.colour,
                 counted: usize::from(counted),
@@ -390,3 +395,6 @@ impl WorkerPool {
         }
     }
 }
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests;

@@ -3,7 +3,7 @@
 use super::{PoolState, Settlement, WorkerPool, WorkerShared, WorkerThread};
 use crate::pool_attrs::Cpus;
 use crate::pool_core::WorkerId;
-use crate::sampler;
+use crate::proc;
 use crate::worker;
 use inflight_sync::atomic::Ordering;
 use inflight_sync::{Arc, MutexGuard, Parker, Unparker};
@@ -36,7 +36,7 @@ impl WorkerPool {
     #[cold]
     pub(super) fn create_first(&self, rescued: bool) -> io::Result<()> {
         if !cfg!(loom) {
-            let timer = self.shared.timers.start(&self.shared);
+            let timer = self.shared.start_timer();
             if !rescued {
                 timer?;
             }
@@ -102,7 +102,7 @@ impl WorkerPool {
         state.threads[worker] = Some(WorkerThread {
             shared,
             unparker,
-            number: sampler::proc::this_thread(),
+            number: proc::this_thread(),
             woken_at: None,
             seen: None,
             runs_since: None,

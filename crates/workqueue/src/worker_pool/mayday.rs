@@ -1,6 +1,6 @@
 //! A pool that gets no threads: rescuers are called, and the timer asks again.
 
-use super::{PoolState, WorkerPool};
+use super::{Mayday, PoolState, WorkerPool};
 use crate::pool_core::WorkerId;
 use crate::rescuer::Rescuer;
 use inflight_sync::Arc;
@@ -16,16 +16,6 @@ const NEXT_MAYDAY: Duration = Duration::from_millis(100);
 /// After how long at most a thread is asked for again. The first time it is [`FIRST_MAYDAY`]; each
 /// refusal doubles it.
 const COOLDOWN: Duration = Duration::from_secs(1);
-
-/// A thread was refused.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Mayday {
-    /// Until then nobody asks for one.
-    cooldown: Instant,
-    lasts: Duration,
-    /// Rescuers have been called.
-    called: bool,
-}
 
 impl PoolState {
     /// Work is listed, and nobody is there or on the way to take it.
@@ -73,10 +63,7 @@ impl WorkerPool {
 
     fn plan_mayday(&self, at: Instant) {
         let pool = self.arc();
-        let planned = self
-            .shared
-            .timers
-            .set_duty(&self.shared, at, move || pool.mayday());
+        let planned = self.shared.set_duty(at, move || pool.mayday());
         if !planned {
             self.lock().mayday = None;
         }

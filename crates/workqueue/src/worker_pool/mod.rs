@@ -1,21 +1,26 @@
 //! A worker pool: the core behind its lock.
 
-use crate::batch::{Batch, Entry};
-use crate::busy_worker::Told;
+use crate::batch::Entry;
+use crate::busy_worker::WorkerDesc;
 use crate::cpu_time::{Charged, Meter};
+use crate::flush_colour::FlushNumber;
 use crate::item::{FunctionCell, ItemPtr};
 use crate::load_hint::{Lately, LoadHint};
+use crate::nr_active::{NrActive, PwqId};
 use crate::pool_attrs::PoolAttrs;
 use crate::pool_core::{PoolCore, PoolItem, PwqIndex, WorkerId};
-use crate::pwq::Pwq;
+use crate::pwq::{Batch, Pwq};
 use crate::sampler::Sampler;
+use crate::steal::StealPolicy;
 use crate::system_shared::SystemShared;
-use crate::threads;
 use crate::trim::trim_table;
+use inflight_sync::atomic::AtomicUsize;
 use inflight_sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use inflight_sync::time::Instant;
 use inflight_sync::{Arc, CachePadded, Mutex, MutexGuard, Unparker, Weak};
+use smallvec::SmallVec;
 use std::fmt;
+use std::time::Duration;
 
 mod affinity;
 mod batches;
@@ -28,10 +33,7 @@ mod wake;
 mod worker_sleeping;
 
 pub(crate) use batches::Settlement;
-pub(crate) use mayday::Mayday;
 pub(crate) use pool_report::PwqLevel;
-pub(crate) use siblings::{Overloaded, Siblings};
-pub(crate) use wake::Later;
 
 impl PoolItem for Entry {
     #[inline]
@@ -92,7 +94,7 @@ pub(crate) struct PoolState {
     /// foreign code.
     pub(crate) stale: Vec<ItemPtr>,
     /// Of a pool of BH items.
-    pub(crate) poller: Option<crate::bh::PollerState>,
+    pub(crate) poller: Option<PollerState>,
     pub(crate) core: PoolCore<Entry>,
     /// By the core's numbers.
     pwqs: Vec<Option<Arc<Pwq>>>,
@@ -129,6 +131,54 @@ pub(crate) struct WorkerThread {
     away: Option<Arc<WorkerShared>>,
 }
 
+/// How many pools of a system have waiting items that others might take. Relaxed: a hint. As long
+/// as there is none no worker looks at the others.
+#[derive(Debug, Default)]
+pub(crate) struct Overloaded(CachePadded<AtomicUsize>);
+
+/// A pool and those of its system that may help it and be helped.
+pub(crate) struct Siblings {
+    policy: StealPolicy,
+    /// Which of `all` the pool is itself.
+    me: usize,
+    /// In the order of their CPUs.
+    all: Vec<Sibling>,
+    overloaded: Arc<Overloaded>,
+}
+
+struct Sibling {
+    pool: Weak<WorkerPool>,
+    hint: Arc<LoadHint>,
+}
+
+/// A thread was refused.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mayday {
+    /// Until then nobody asks for one.
+    cooldown: Instant,
+    lasts: Duration,
+    /// Rescuers have been called.
+    called: bool,
+}
+
+/// Tells a poller to come.
+pub(crate) type BhNotify = Arc<dyn Fn() + Send + Sync>;
+
+/// What a pool knows of its poller.
+pub(crate) struct PollerState {
+    pub(crate) me: WorkerId,
+    pub(crate) notify: BhNotify,
+    /// It has been called and has not come: the number of the call.
+    pub(crate) called: Option<u64>,
+    pub(crate) calls: u64,
+    /// It was called and has not come in time.
+    pub(crate) late: bool,
+    /// The system ends: it is not called any more.
+    pub(crate) relieved: bool,
+    /// Somebody will ask whether it has come.
+    pub(crate) expected: bool,
+}
+
 /// What a worker shares with those who hold its pool's lock, and with the timer.
 pub(crate) struct WorkerShared {
     pub(crate) batch: Batch,
@@ -139,15 +189,49 @@ pub(crate) struct WorkerShared {
     /// The function that it runs, if it runs one.
     pub(crate) function: FunctionCell,
     /// What the item that it runs has told of itself.
-    pub(crate) told: Mutex<Told>,
+    pub(crate) told: Mutex<WorkerDesc>,
     /// Whose CPU time it uses.
     pub(crate) charged: Charged,
-    /// The name of its thread, if the system has started that.
-    pub(crate) thread_name: Option<String>,
+    /// The name of its thread; `None` of a poller, whoever polls.
+    pub(crate) thread_name: Option<Arc<str>>,
+}
+
+/// What is to be done when a pool's lock has been released.
+#[must_use]
+#[derive(Default)]
+pub(crate) struct AfterUnlock {
+    wake: Option<WorkerThread>,
+    create: Option<WorkerId>,
+    /// In most cases one or two, which need no memory of their own.
+    actions: SmallVec<[DeferredAction; 4]>,
+    watch: bool,
+    /// The siblings are to be looked at for help, and whether what waits is not left to those that
+    /// run.
+    help: Option<bool>,
+    poll: bool,
+    stale: Vec<ItemPtr>,
+}
+
+/// What the core has left to do.
+enum DeferredAction {
+    Grant(Arc<NrActive>, PwqId),
+    Flushed(Arc<Pwq>, FlushNumber),
+    Idle(Arc<Pwq>, bool),
+}
+
+/// What is done when the locks of queues' controls have been released, which what pools leave to do
+/// may want: when this is dropped.
+#[derive(Default)]
+pub(crate) struct Later {
+    pools: Vec<(Arc<WorkerPool>, AfterUnlock)>,
+    /// Slots that have become free, with who waits for them.
+    pub(crate) slots: Vec<(Arc<NrActive>, PwqId)>,
+    /// Pwqs that have been replaced.
+    pub(crate) retired: Vec<Arc<Pwq>>,
 }
 
 impl WorkerShared {
-    pub(crate) fn new(shared: &SystemShared) -> Arc<Self> {
+    pub(crate) fn new(shared: &SystemShared, thread_name: Option<Arc<str>>) -> Arc<Self> {
         Arc::new(Self {
             batch: Batch::new(shared.fence),
             woken: AtomicBool::new(false),
@@ -155,7 +239,7 @@ impl WorkerShared {
             function: FunctionCell::new(),
             told: Mutex::default(),
             charged: Charged::new(&shared.metering),
-            thread_name: threads::name(),
+            thread_name,
         })
     }
 

@@ -7,7 +7,7 @@ use crate::cpu_time::{self, Metered};
 use crate::item::Function;
 use crate::pool_core::{PwqIndex, WorkerId, WorkerPhase};
 use crate::pwq::Pwq;
-use crate::watchdog::{PlaceId, Waiting};
+use crate::watchdog::{StallSite, Waiting};
 use inflight_sync::Arc;
 use inflight_sync::atomic::Ordering;
 use inflight_sync::time::Instant;
@@ -133,8 +133,7 @@ impl PoolState {
             item: told.name(i).unwrap_or_else(|| function.to_owned()),
             description: told.description(i),
             running_for: since.map_or(Duration::ZERO, |(_, since)| now - since),
-            // Whoever polls.
-            thread_name: shared.thread_name.clone().filter(|_| !is_poller),
+            thread_name: shared.thread_name.as_deref().map(str::to_owned),
             thread: thread.number.filter(|_| !is_poller),
             stack: None,
         };
@@ -171,7 +170,7 @@ impl WorkerPool {
         // SAFETY: its entry is in the queue, and the lock is held.
         let item = unsafe { item.name() };
         Some(Waiting {
-            id: PlaceId::Pool(self.id),
+            id: StallSite::Pool(self.id),
             place: format!("pool {}", self.attrs.name(self.id)),
             // Relaxed: a later look sees it.
             progress: state.core.progress() + self.touched.load(Ordering::Relaxed),
@@ -230,10 +229,7 @@ impl WorkerPool {
     fn plan_reading(&self, later: Duration) {
         let at = self.shared.clock.now() + later;
         let pool = self.arc();
-        let planned = self
-            .shared
-            .timers
-            .set_duty(&self.shared, at, move || pool.read_meter());
+        let planned = self.shared.set_duty(at, move || pool.read_meter());
         if !planned {
             self.meter.disarm(); // Who is woken next tries again.
         }
@@ -241,7 +237,10 @@ impl WorkerPool {
 
     /// Charges what the workers have used, and looks again if somebody runs.
     pub(crate) fn read_meter(&self) {
-        if let Some(later) = self.meter.read(self) {
+        if let Some(later) = self
+            .meter
+            .read(&self.shared.metering, |workers| self.metered(workers))
+        {
             if self.meter.arm() {
                 self.plan_reading(later);
             }
@@ -304,7 +303,7 @@ mod tests {
         }
         let second = wq.spawn(|| ());
         let pool = wq.inner().pwq_of(0).unwrap().pool();
-        let shared = WorkerShared::new(pool.shared());
+        let shared = WorkerShared::new(pool.shared(), None);
         let mut state = pool.lock();
         let guest = state.core.workers.attach();
         let unparker = Parker::current().unparker();

@@ -1,39 +1,19 @@
 //! What the pools of a system know of each other, and how they help. The decisions are those of
 //! [`StealPolicy`](crate::steal::StealPolicy).
 
-use super::{Later, PoolState, WorkerPool, WorkerShared};
+use super::{Later, Overloaded, PoolState, Sibling, Siblings, WorkerPool, WorkerShared};
 use crate::current::Context;
-use crate::load_hint::LoadHint;
 use crate::pool_core::{INTENSIVE, WakeAction, WorkerId};
 use crate::steal::{Costs, Load, Pod, StealPolicy, WakeTarget};
+use crate::threads;
 use crate::worker;
 use crate::workqueue_inner::Count;
-use inflight_sync::atomic::{AtomicUsize, Ordering};
-use inflight_sync::{Arc, CachePadded, Parker, Weak};
+use inflight_sync::atomic::Ordering;
+use inflight_sync::{Arc, Parker};
 use inflight_topology::Topology;
-
-/// How many pools of a system have waiting items that others might take. Relaxed: a hint. As long
-/// as there is none no worker looks at the others.
-#[derive(Debug, Default)]
-pub(crate) struct Overloaded(CachePadded<AtomicUsize>);
 
 /// So many events pass after a search for help that has found nobody.
 const LOOK_LATER: u32 = 8;
-
-/// A pool and those of its system that may help it and be helped.
-pub(crate) struct Siblings {
-    policy: StealPolicy,
-    /// Which of `all` the pool is itself.
-    me: usize,
-    /// In the order of their CPUs.
-    all: Vec<Sibling>,
-    overloaded: Arc<Overloaded>,
-}
-
-struct Sibling {
-    pool: Weak<WorkerPool>,
-    hint: Arc<LoadHint>,
-}
 
 impl Siblings {
     /// `pool` among `others`.
@@ -258,7 +238,7 @@ impl Theft {
         if !state.core.has_waiting() || state.stopped {
             return false;
         }
-        let shared = WorkerShared::new(&victim.shared);
+        let shared = WorkerShared::new(&victim.shared, threads::name());
         let guest = state.core.workers.attach();
         let unparker = Parker::current().unparker();
         WorkerPool::register(&mut state, guest, shared.clone(), unparker);
@@ -290,6 +270,7 @@ impl Theft {
 mod tests {
     use super::*;
     use crate::{Attrs, JoinHandle, Workqueue, WorkqueueSystem, blocking};
+    use inflight_sync::atomic::AtomicUsize;
     use inflight_sync::time::Clock;
     use inflight_sync::{Mutex, thread};
     use inflight_topology::Scope;

@@ -1,37 +1,10 @@
 //! Who is woken when a pool's lock is released, and what else is done then without it.
 
-use super::{PoolState, WorkerPool, WorkerThread};
-use crate::flush_colour::FlushNumber;
-use crate::item::ItemPtr;
-use crate::nr_active::{NrActive, PwqId};
+use super::{AfterUnlock, DeferredAction, Later, PoolState, WorkerPool, WorkerThread};
 use crate::pool_core::{Deferred, PwqIndex, WakeAction, WorkerId};
-use crate::pwq::{self, Pwq};
+use crate::pwq;
+use inflight_sync::MutexGuard;
 use inflight_sync::atomic::Ordering;
-use inflight_sync::{Arc, MutexGuard};
-use smallvec::SmallVec;
-
-/// What is to be done when a pool's lock has been released.
-#[must_use]
-#[derive(Default)]
-pub(crate) struct AfterUnlock {
-    wake: Option<WorkerThread>,
-    create: Option<WorkerId>,
-    /// In most cases one or two, which need no memory of their own.
-    tasks: SmallVec<[Task; 4]>,
-    watch: bool,
-    /// The siblings are to be looked at for help, and whether what waits is not left to those that
-    /// run.
-    help: Option<bool>,
-    poll: bool,
-    stale: Vec<ItemPtr>,
-}
-
-/// What the core has left to do.
-enum Task {
-    Grant(Arc<NrActive>, PwqId),
-    Flushed(Arc<Pwq>, FlushNumber),
-    Idle(Arc<Pwq>, bool),
-}
 
 impl WorkerPool {
     /// Releases the lock after an event, and does what that asks for. `now`: what waits is not left
@@ -121,13 +94,13 @@ impl WorkerPool {
         }
         let pwqs = &state.pwqs;
         let pwq = |index: PwqIndex| pwqs[index as usize].clone().expect("it is there");
-        let task = |deferred| match deferred {
-            Deferred::Slot(nr_active, id) => Task::Grant(nr_active, id),
-            Deferred::Flushed(index, over) => Task::Flushed(pwq(index), over),
-            Deferred::Idle(index, counted) => Task::Idle(pwq(index), counted),
+        let to_do = |deferred| match deferred {
+            Deferred::Slot(nr_active, id) => DeferredAction::Grant(nr_active, id),
+            Deferred::Flushed(index, over) => DeferredAction::Flushed(pwq(index), over),
+            Deferred::Idle(index, counted) => DeferredAction::Idle(pwq(index), counted),
         };
         let mut after = AfterUnlock {
-            tasks: state.core.drain_deferred().map(task).collect(),
+            actions: state.core.drain_deferred().map(to_do).collect(),
             watch,
             help,
             stale: std::mem::take(&mut state.stale),
@@ -153,17 +126,6 @@ impl WorkerPool {
         thread.woken_at = matters.then(|| self.shared.clock.now());
         thread.clone()
     }
-}
-
-/// What is done when the locks of queues' controls have been released, which what pools leave to do
-/// may want: when this is dropped.
-#[derive(Default)]
-pub(crate) struct Later {
-    pools: Vec<(Arc<WorkerPool>, AfterUnlock)>,
-    /// Slots that have become free, with who waits for them.
-    pub(crate) slots: Vec<(Arc<NrActive>, PwqId)>,
-    /// Pwqs that have been replaced.
-    pub(crate) retired: Vec<Arc<Pwq>>,
 }
 
 impl Drop for Later {
@@ -203,11 +165,11 @@ impl AfterUnlock {
         if let Some(now) = self.help {
             pool.seek_help(now);
         }
-        for task in self.tasks {
-            match task {
-                Task::Grant(nr_active, id) => pwq::grant(&nr_active, id),
-                Task::Flushed(pwq, over) => pwq.flushed(over),
-                Task::Idle(pwq, counted) => pwq.became_idle(counted),
+        for action in self.actions {
+            match action {
+                DeferredAction::Grant(nr_active, id) => pwq::grant(&nr_active, id),
+                DeferredAction::Flushed(pwq, over) => pwq.flushed(over),
+                DeferredAction::Idle(pwq, counted) => pwq.became_idle(counted),
             }
         }
         if !self.stale.is_empty() {

@@ -5,7 +5,7 @@ use super::{PoolState, WorkerPool};
 use crate::current::{FOUND_ASLEEP, FOUND_INTENSIVE};
 use crate::hog::Hog;
 use crate::pool_core::{ASLEEP, INTENSIVE, WorkerId, WorkerPhase};
-use crate::sampler::{self, Candidate, Verdict};
+use crate::sampler::{self, Candidate, Sampled, Verdict};
 use inflight_sync::MutexGuard;
 use inflight_sync::atomic::Ordering;
 use std::time::Duration;
@@ -76,9 +76,7 @@ impl WorkerPool {
         }
         let at = self.shared.clock.now() + later;
         let pool = self.arc();
-        self.shared
-            .timers
-            .set_duty(&self.shared, at, move || pool.look())
+        self.shared.set_duty(at, move || pool.look())
     }
 
     fn look(&self) {
@@ -88,7 +86,7 @@ impl WorkerPool {
         state.note_running(now);
         state.recall_stuck();
         self.unlock(state, true);
-        if let Some(later) = self.sampler.look(&self.arc(), self.shared.sampling) {
+        if let Some(later) = self.sampler.look(self, self.shared.sampling) {
             self.plan_look(later);
         }
     }
@@ -114,36 +112,6 @@ impl WorkerPool {
         self.candidates(&mut seen);
         let seen = seen.into_iter();
         self.found(seen.map(|c| (c.worker, c.turn, verdict)).collect())
-    }
-
-    /// The workers that hold others back. `false`: nothing waits.
-    pub(crate) fn candidates(&self, candidates: &mut Vec<Candidate>) -> bool {
-        let state = self.lock();
-        if !state.waits() {
-            return false;
-        }
-        candidates.extend(state.core.workers.iter().filter_map(|(worker, w)| {
-            let thread = state.threads.get(worker)?.as_ref()?;
-            let runs = w.phase() == WorkerPhase::Active && w.may_hold_others_back();
-            let runs = runs && thread.running_as().function.get().is_some();
-            runs.then_some(Candidate {
-                worker,
-                turn: thread.running_as().batch.next(),
-                // In a model threads have no numbers, and nothing is read of them.
-                thread: thread.number.or(cfg!(loom).then_some(0))?,
-            })
-        }));
-        true
-    }
-
-    /// What was seen of workers in some turns. Returns whether any of it was news.
-    pub(crate) fn found(&self, verdicts: Vec<(WorkerId, u32, Verdict)>) -> bool {
-        let mut news = false;
-        for (worker, turn, verdict) in verdicts {
-            let state = self.lock();
-            news |= self.found_one(state, worker, turn, verdict);
-        }
-        news
     }
 
     fn found_one(
@@ -199,13 +167,44 @@ impl WorkerPool {
         }
         if let Some(mut hog) = hog {
             hog.worker.read_stack();
-            self.shared.hogs.found(&self.shared, function.key(), hog);
+            if let Some(report) = self.shared.hogs.found(function.key(), hog) {
+                self.shared.report(report);
+            }
         }
         true
     }
+}
 
-    /// Nothing has had to wait for long. `false` if something waits now.
-    pub(crate) fn end_watch(&self) -> bool {
+impl Sampled for WorkerPool {
+    fn candidates(&self, candidates: &mut Vec<Candidate>) -> bool {
+        let state = self.lock();
+        if !state.waits() {
+            return false;
+        }
+        candidates.extend(state.core.workers.iter().filter_map(|(worker, w)| {
+            let thread = state.threads.get(worker)?.as_ref()?;
+            let runs = w.phase() == WorkerPhase::Active && w.may_hold_others_back();
+            let runs = runs && thread.running_as().function.get().is_some();
+            runs.then_some(Candidate {
+                worker,
+                turn: thread.running_as().batch.next(),
+                // In a model threads have no numbers, and nothing is read of them.
+                thread: thread.number.or(cfg!(loom).then_some(0))?,
+            })
+        }));
+        true
+    }
+
+    fn found(&self, verdicts: Vec<(WorkerId, u32, Verdict)>) -> bool {
+        let mut news = false;
+        for (worker, turn, verdict) in verdicts {
+            let state = self.lock();
+            news |= self.found_one(state, worker, turn, verdict);
+        }
+        news
+    }
+
+    fn end_watch(&self) -> bool {
         let mut state = self.lock();
         // From now on nothing is appended to a batch either.
         state.recall_all(|_| true);

@@ -1,8 +1,9 @@
 //! What of a workqueue can be asked and changed while it is in use.
 
-use super::{DEFAULT_MAX_ACTIVE, MAX_ACTIVE_LIMIT, Workqueue};
+use super::Workqueue;
 use crate::attrs::{Attrs, Mode};
 use crate::error::{AttrsError, MaxActiveError, MinActiveError};
+use crate::limits::{DEFAULT_MAX_ACTIVE, MAX_ACTIVE_LIMIT};
 
 impl Workqueue {
     /// Whether it was made with [`highpri`](crate::WorkqueueBuilder::highpri).
@@ -136,7 +137,7 @@ impl Workqueue {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn set_attrs(&self, attrs: Attrs) -> Result<(), AttrsError> {
-        let system = self.inner().system();
+        let system = self.inner().host();
         system.set_attrs(self.inner(), attrs, None).map(drop)
     }
 
@@ -156,7 +157,7 @@ impl Workqueue {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn change_attrs(&self, change: impl Fn(Attrs) -> Attrs) -> Result<(), AttrsError> {
-        let system = self.inner().system();
+        let system = self.inner().host();
         loop {
             let present = self.inner().attrs();
             let attrs = change(present.clone());

@@ -28,7 +28,7 @@ pub(crate) struct AttrsChange<'a> {
 }
 
 /// Why a change cannot be made.
-pub(crate) enum Refused {
+pub(crate) enum ChangeRefused {
     NoWorker(io::Error),
     Queue(QueueError),
 }
@@ -41,7 +41,7 @@ impl WorkqueueInner {
         attrs: Attrs,
         settings: &Settings,
         later: &mut Later,
-    ) -> Result<Option<AttrsChange<'a>>, Refused> {
+    ) -> Result<Option<AttrsChange<'a>>, ChangeRefused> {
         let mut control = self.control.lock();
         if control.detached {
             return Ok(None);
@@ -67,7 +67,7 @@ impl WorkqueueInner {
         control: &mut Control,
         pods: &PodMap,
         later: &mut Later,
-    ) -> Result<Vec<Arc<Pwq>>, Refused> {
+    ) -> Result<Vec<Arc<Pwq>>, ChangeRefused> {
         let mut pwqs = Vec::new();
         let (shut_down, rescued) = (control.shut_down, self.rescuer.is_some());
         for attrs in &pods.pools {
@@ -77,18 +77,18 @@ impl WorkqueueInner {
                 .find(|pwq| *pwq.pool().attrs() == *attrs && self.may_use_again(pwq));
             let pwq = match known {
                 Some(known) => known.clone(),
-                None => self.add_pwq(control, attrs).map_err(Refused::Queue)?,
+                None => self.add_pwq(control, attrs).map_err(ChangeRefused::Queue)?,
             };
             // Who queues later makes the first worker itself; a queue in use is to go on.
             let in_use = self.is_in_use(control);
             if in_use && !shut_down {
                 pwq.pool()
                     .ensure_worker(rescued)
-                    .map_err(Refused::NoWorker)?;
+                    .map_err(ChangeRefused::NoWorker)?;
             }
             pwqs.push(pwq);
         }
-        self.system.introduce_newcomers(later);
+        self.host.introduce_newcomers(later);
         Ok(pwqs)
     }
 

@@ -71,7 +71,7 @@ impl WorkqueueInner {
         tell(TraceStep::Queued);
         tell(TraceStep::Activated);
         tell(TraceStep::Started);
-        match f.run() {
+        match f.run(|_| ()) {
             Ok(value) => {
                 tell(TraceStep::Ended);
                 Ok(value)

@@ -1,15 +1,14 @@
 //! What a queue takes: its birth, freeze, drain and end.
 
-use super::{ActiveLimit, Control, Flags, WorkqueueInner};
+use super::{ActiveLimit, Control, Flags, QueueHost, WorkqueueInner};
 use crate::attrs::{Kind, Mode};
 use crate::error::AttrsError;
-use crate::future::Unfinished;
+use crate::mayday_list::MaydayList;
 use crate::nr_active::NrActive;
 use crate::panics;
 use crate::pool_attrs::{PodMap, Settings};
 use crate::pwq::{DESTROYED, DRAINING, RETIRED, SHUT_DOWN};
-use crate::rescuer::Rescuer;
-use crate::system_inner::SystemInner;
+use crate::unfinished::Unfinished;
 use crate::worker_pool::{Later, WorkerPool};
 use inflight_sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use inflight_sync::wait::Event;
@@ -22,8 +21,8 @@ impl WorkqueueInner {
         kind: &Kind,
         flags: Flags,
         limit: ActiveLimit,
-        rescuer: Option<Arc<Rescuer>>,
-        system: &Arc<SystemInner>,
+        rescuer: Option<Arc<MaydayList<WorkerPool>>>,
+        host: Arc<dyn QueueHost>,
         settings: &Settings,
     ) -> Arc<Self> {
         let (mode, attrs) = (kind.mode(), kind.attrs());
@@ -56,11 +55,12 @@ impl WorkqueueInner {
             control.apply_limit();
         }
         Arc::new(Self {
+            shared: host.shared().clone(),
             name,
             mode,
             flags,
-            system: system.clone(),
-            number: system.shared().metering.number(),
+            number: host.shared().metering.number(),
+            host,
             by_cpu: (0..cpus).map(|_| AtomicPtr::new(ptr::null_mut())).collect(),
             control: Mutex::new(control),
             busy: AtomicUsize::new(0),
@@ -131,7 +131,7 @@ impl WorkqueueInner {
             self.shared().apart(move || this.finish_destroy());
         }
         if shut_down {
-            self.system.queue_is_idle();
+            self.host.queue_is_idle();
         }
     }
 
@@ -174,33 +174,6 @@ impl WorkqueueInner {
         drop(control);
         if begins {
             self.pwq_is_idle();
-        }
-    }
-
-    /// *drain* begins: only the queue's own items may queue. Ends with
-    /// [`end_drain`](WorkqueueInner::end_drain).
-    pub(crate) fn begin_drain(self: &Arc<Self>) {
-        self.change(|control| control.draining += 1);
-    }
-
-    pub(crate) fn end_drain(self: &Arc<Self>) {
-        self.change(|control| control.draining -= 1);
-    }
-
-    /// The queue takes nothing more, but from its own items until it is empty. Ends with
-    /// [`end_destroy`](WorkqueueInner::end_destroy).
-    pub(crate) fn begin_destroy(self: &Arc<Self>) {
-        self.change(|control| {
-            control.destroyed = true;
-            control.destroying += 1;
-        });
-    }
-
-    /// One waits no more. If the queue is not empty, the last item finds nobody who waits.
-    pub(crate) fn end_destroy(&self) {
-        self.control.lock().destroying -= 1;
-        if self.is_idle() {
-            self.finish_destroy();
         }
     }
 
@@ -259,6 +232,46 @@ impl WorkqueueInner {
             return Err(AttrsError::NotUnbound);
         }
         Ok(())
+    }
+}
+
+/// *drain*: while it lives only the queue's own items may queue.
+pub(crate) struct Drain(Arc<WorkqueueInner>);
+
+impl Drain {
+    pub(crate) fn begin(wq: &Arc<WorkqueueInner>) -> Self {
+        wq.change(|control| control.draining += 1);
+        Self(wq.clone())
+    }
+}
+
+impl Drop for Drain {
+    fn drop(&mut self) {
+        self.0.change(|control| control.draining -= 1);
+    }
+}
+
+/// The queue takes nothing more, but from its own items until it is empty. While this lives
+/// somebody waits for that, and ends the futures then.
+pub(crate) struct Destroy(Arc<WorkqueueInner>);
+
+impl Destroy {
+    pub(crate) fn begin(wq: &Arc<WorkqueueInner>) -> Self {
+        wq.change(|control| {
+            control.destroyed = true;
+            control.destroying += 1;
+        });
+        Self(wq.clone())
+    }
+}
+
+impl Drop for Destroy {
+    /// If the queue is not empty, the last item finds nobody who waits.
+    fn drop(&mut self) {
+        self.0.control.lock().destroying -= 1;
+        if self.0.is_idle() {
+            self.0.finish_destroy();
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Waiting for a queue: flush and drain.
+//! Waiting for a queue: flush.
 
 use super::WorkqueueInner;
 use crate::completion::Completion;
@@ -25,37 +25,5 @@ impl WorkqueueInner {
         drop(later);
         flush.done();
         flush
-    }
-}
-
-/// While it lives only the queue's own items may queue.
-pub(crate) struct Drain(Arc<WorkqueueInner>);
-
-impl Drain {
-    pub(crate) fn begin(wq: &Arc<WorkqueueInner>) -> Self {
-        wq.begin_drain();
-        Self(wq.clone())
-    }
-}
-
-impl Drop for Drain {
-    fn drop(&mut self) {
-        self.0.end_drain();
-    }
-}
-
-/// Somebody waits until the queue, which is closed, is empty: he ends the futures then.
-pub(crate) struct Destroy(Arc<WorkqueueInner>);
-
-impl Destroy {
-    pub(crate) fn begin(wq: &Arc<WorkqueueInner>) -> Self {
-        wq.begin_destroy();
-        Self(wq.clone())
-    }
-}
-
-impl Drop for Destroy {
-    fn drop(&mut self) {
-        self.0.end_destroy();
     }
 }

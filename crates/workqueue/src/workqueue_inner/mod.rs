@@ -8,18 +8,20 @@ mod max_active;
 mod queue_report;
 mod queueing;
 
-pub(crate) use apply_attrs::Refused;
-pub(crate) use flush::{Destroy, Drain};
+pub(crate) use apply_attrs::ChangeRefused;
+pub(crate) use closing::{Destroy, Drain};
 pub(crate) use queueing::Origin;
 
 use crate::attrs::{Attrs, Kind, Mode};
-use crate::future::Unfinished;
+use crate::cpu_time::Charge;
+use crate::error::AttrsError;
+use crate::mayday_list::MaydayList;
 use crate::nr_active::NrActive;
-use crate::pool_attrs::PodMap;
+use crate::pool_attrs::{PodMap, PoolAttrs};
 use crate::pwq::Pwq;
-use crate::rescuer::Rescuer;
-use crate::system_inner::SystemInner;
 use crate::system_shared::SystemShared;
+use crate::unfinished::Unfinished;
+use crate::worker_pool::{Later, WorkerPool};
 use inflight_sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use inflight_sync::wait::Event;
 use inflight_sync::{Arc, Mutex};
@@ -101,12 +103,36 @@ pub(crate) enum Count {
 
 const COUNTS: usize = 11;
 
+/// What a queue asks of its system, which has all pools and all queues.
+pub(crate) trait QueueHost: Send + Sync {
+    fn shared(&self) -> &Arc<SystemShared>;
+
+    /// The pool with such attributes, made if there is none.
+    fn pool(&self, attrs: &PoolAttrs) -> Arc<WorkerPool>;
+
+    /// Pools that have been made, and those that serve the same queues, learn of each other.
+    fn introduce_newcomers(&self, later: &mut Later);
+
+    /// A closed queue has become idle.
+    fn queue_is_idle(&self);
+
+    /// Changes the attributes of an unbound queue, unless it has others than `expected`. Returns
+    /// whether they are changed.
+    fn set_attrs(
+        &self,
+        queue: &Arc<WorkqueueInner>,
+        attrs: Attrs,
+        expected: Option<&Attrs>,
+    ) -> Result<bool, AttrsError>;
+}
+
 /// What all handles of a workqueue share.
 pub(crate) struct WorkqueueInner {
     name: String,
     mode: Mode,
     flags: Flags,
-    system: Arc<SystemInner>,
+    shared: Arc<SystemShared>,
+    host: Arc<dyn QueueHost>,
     /// Names it for those who charge CPU time.
     number: u64,
     /// By CPU: the pwq of items that are queued there; null if it has not been made. What they
@@ -121,7 +147,7 @@ pub(crate) struct WorkqueueInner {
     counts: [AtomicU64; COUNTS],
     cpu_time_ns: AtomicU64,
     last_panic: Mutex<Option<(String, Option<String>)>>,
-    rescuer: Option<Arc<Rescuer>>,
+    rescuer: Option<Arc<MaydayList<WorkerPool>>>,
     /// Futures that have not ended.
     pub(crate) unfinished: Unfinished,
 }
@@ -171,13 +197,13 @@ impl WorkqueueInner {
         self.control.lock().attrs.clone()
     }
 
-    pub(crate) fn system(&self) -> &Arc<SystemInner> {
-        &self.system
+    pub(crate) fn host(&self) -> &Arc<dyn QueueHost> {
+        &self.host
     }
 
     #[inline]
     pub(crate) fn shared(&self) -> &Arc<SystemShared> {
-        self.system.shared()
+        &self.shared
     }
 
     #[inline]
@@ -204,7 +230,7 @@ impl WorkqueueInner {
         bound || attrs.is_unmanaged()
     }
 
-    pub(crate) fn rescuer(&self) -> Option<&Arc<Rescuer>> {
+    pub(crate) fn rescuer(&self) -> Option<&Arc<MaydayList<WorkerPool>>> {
         self.rescuer.as_ref()
     }
 
@@ -214,11 +240,6 @@ impl WorkqueueInner {
 
     pub(crate) fn count(&self, count: Count) -> u64 {
         self.counts[count as usize].load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn used_cpu(&self, used: Duration) {
-        let ns = u64::try_from(used.as_nanos()).unwrap_or(u64::MAX);
-        self.cpu_time_ns.fetch_add(ns, Ordering::Relaxed);
     }
 
     /// An item's run has ended by panic.
@@ -241,6 +262,13 @@ impl WorkqueueInner {
         let pwq = pwq.map_or(ptr::null(), Arc::as_ptr);
         // Ordering: Release, pairs with the Acquire in `known_pwq`.
         self.by_cpu[cpu].store(pwq.cast_mut(), Ordering::Release);
+    }
+}
+
+impl Charge for WorkqueueInner {
+    fn used_cpu(&self, used: Duration) {
+        let ns = u64::try_from(used.as_nanos()).unwrap_or(u64::MAX);
+        self.cpu_time_ns.fetch_add(ns, Ordering::Relaxed);
     }
 }
 

@@ -5,7 +5,7 @@ use crate::attrs::Mode;
 use crate::pool_attrs::{PodMap, PoolAttrs, Settings};
 use crate::pwq::Pwq;
 use crate::stats::WorkqueueStats;
-use crate::watchdog::{PlaceId, Waiting};
+use crate::watchdog::{StallSite, Waiting};
 use crate::worker_pool::PwqLevel;
 use inflight_sync::Arc;
 use inflight_sync::atomic::Ordering;
@@ -157,7 +157,7 @@ impl WorkqueueInner {
             state.busy_workers(now, |index| index == pwq.index())
         };
         Some(Waiting {
-            id: PlaceId::Queue(self.number()),
+            id: StallSite::Queue(self.number()),
             place: format!("queue {}", self.name()),
             progress,
             item: format!("{}: {}", self.name(), first),

@@ -9,9 +9,9 @@ use crate::item::word::{Seq, is_live};
 use crate::item::{ItemPtr, Job, NewTask, ReusableRef, TaskHandle};
 use crate::nr_active::Limit;
 use crate::pwq::{CLOSED, DESTROYED, DRAINING, NOT_OPEN, Pwq, RETIRED, SHUT_DOWN};
+use crate::queued::Queued;
 use crate::submitters;
 use crate::trace::TraceStep;
-use crate::work::Queued;
 use crate::worker_pool::PoolState;
 use inflight_sync::{Arc, cpu};
 
@@ -367,7 +367,7 @@ impl WorkqueueInner {
         control: &mut super::Control,
         attrs: &crate::pool_attrs::PoolAttrs,
     ) -> Result<Arc<Pwq>, QueueError> {
-        let pool = self.system.pool(attrs);
+        let pool = self.host.pool(attrs);
         let limit = match self.mode {
             Mode::Bh => Limit::None,
             Mode::Bound | Mode::Ordered => Limit::Own {

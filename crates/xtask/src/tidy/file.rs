@@ -94,6 +94,11 @@ impl File {
         self.package.as_ref().is_some_and(|p| p != "xtask")
     }
 
+    /// Whether the file exists only in test builds.
+    pub(crate) fn is_test_only(&self) -> bool {
+        self.test_only
+    }
+
     /// Whether token `i` is test code.
     pub(crate) fn is_test(&self, i: usize) -> bool {
         let inside = || {

@@ -4,6 +4,7 @@
 //! and knows what each of them is.
 
 mod banned;
+mod circles;
 mod crates;
 mod door;
 mod file;
@@ -106,6 +107,7 @@ fn findings(root: &Path) -> Result<(Vec<Finding>, usize)> {
     findings.extend(glossary::check(root, &paths));
     findings.extend(size::pages(root, &paths));
     findings.extend(measured(root));
+    let mut modules = Vec::new();
     let mut looked_at = 0;
     for path in paths {
         let full = root.join(&path);
@@ -116,7 +118,10 @@ fn findings(root: &Path) -> Result<(Vec<Finding>, usize)> {
         let cfgs = guards.get(&full).cloned().unwrap_or_default();
         looked_at += 1;
         match File::new(root, path.clone(), text, cfgs) {
-            Ok(file) => findings.extend(RULES.iter().flat_map(|rule| rule(&file))),
+            Ok(file) => {
+                findings.extend(RULES.iter().flat_map(|rule| rule(&file)));
+                modules.extend(circles::module(&file));
+            }
             Err(e) => {
                 findings.push(Finding {
                     file: path,
@@ -127,6 +132,7 @@ fn findings(root: &Path) -> Result<(Vec<Finding>, usize)> {
             }
         }
     }
+    findings.extend(circles::check(&modules));
     findings.sort();
     findings.dedup();
     Ok((findings, looked_at))

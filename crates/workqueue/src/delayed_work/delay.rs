@@ -3,23 +3,16 @@
 use crate::cancel;
 use crate::error::QueueError;
 use crate::item::ReusableRef;
+use crate::item::timer::{Armed, TimedQueue, forget};
 use crate::item::word::{Seq, is_live};
 use crate::pwq::NOT_OPEN;
+use crate::queued::{Modified, Queued};
 use crate::system_shared::SystemShared;
 use crate::timer_queue::{Delayed, Job, NotSet, TimerKey};
-use crate::work::{Modified, Queued};
-use crate::workqueue::Workqueue;
+use crate::workqueue::{Handle, Workqueue};
 use crate::workqueue_inner::Origin;
 use inflight_sync::Arc;
 use std::time::Duration;
-
-/// The timer of an item, under the lock of the item's `Extra`.
-pub(crate) struct Armed {
-    key: TimerKey,
-    seq: Seq,
-    cpu: usize,
-    wq: Workqueue,
-}
 
 /// What the timer has.
 struct Expiry {
@@ -48,20 +41,6 @@ impl Delayed for Expiry {
     }
 }
 
-/// The timer of that queueing, which is the item's no more.
-fn forget(item: &ReusableRef, seq: Seq) -> Option<Armed> {
-    let mut state = item.known_state()?;
-    let is_it = state.timer.as_ref().is_some_and(|armed| armed.seq == seq);
-    is_it.then(|| state.timer.take()).flatten()
-}
-
-/// The queueing was cancelled: its timer goes. Returns what is to be dropped without a lock.
-pub(crate) fn disarm(item: &ReusableRef, seq: Seq) -> Option<(Armed, Option<Job>)> {
-    let armed = forget(item, seq)?;
-    let job = armed.wq.inner().shared().timers.remove(armed.key);
-    Some((armed, job))
-}
-
 impl Workqueue {
     /// Whether the queue and its timer take something now.
     fn check_open(&self, cpu: usize) -> Result<(), QueueError> {
@@ -70,7 +49,7 @@ impl Workqueue {
         if flags & NOT_OPEN != 0 {
             self.inner().may_queue(flags, Origin::Anybody)?;
         }
-        let started = shared.timers.start(shared);
+        let started = shared.start_timer();
         started.map_err(|e| QueueError::NoTimer(e.kind()))
     }
 
@@ -148,15 +127,13 @@ impl Workqueue {
             return Ok(()); // It was cancelled; `expiry` is dropped without the lock.
         }
         let at = shared.clock.now() + delay;
-        let set = shared
-            .timers
-            .set(shared, at, Job::Delayed(Box::new(expiry)));
+        let set = shared.set_timer(at, Job::Delayed(Box::new(expiry)));
         let before = match set {
             Ok(key) => Ok(state.timer.replace(Armed {
                 key,
                 seq,
                 cpu,
-                wq: self.clone(),
+                queue: self.timed(),
             })),
             Err(why) => Err(why),
         };
@@ -177,25 +154,21 @@ impl Workqueue {
     }
 }
 
-/// If the item waits for its time, it is queued now. Returns whether it did. If its queue takes
-/// nothing, it goes on waiting.
-pub(crate) fn expedite(item: &ReusableRef) -> Result<bool, QueueError> {
-    let armed = |armed: &Armed| (armed.key, armed.seq, armed.cpu, armed.wq.clone());
-    let state = item.known_state();
-    let known = state.and_then(|state| state.timer.as_ref().map(armed));
-    let Some((key, seq, cpu, wq)) = known else {
-        return Ok(false);
-    };
-    wq.inner().check_queueing(cpu)?;
-    let Some(job) = wq.inner().shared().timers.remove(key) else {
-        return Ok(true); // The timer is at it, or somebody has cancelled it.
-    };
-    let forgotten = forget(item, seq);
-    let queued = wq.inner().queue_pending(item, seq, cpu, Origin::Anybody);
-    if queued.is_err() {
-        // The queue has closed since it was asked.
-        wq.inner().take_back(item, seq);
+impl TimedQueue for Handle {
+    fn remove(&self, key: TimerKey) -> Option<Job> {
+        self.inner().shared().timers.remove(key)
     }
-    drop((job, forgotten));
-    queued.map(|()| true)
+
+    fn check(&self, cpu: usize) -> Result<(), QueueError> {
+        self.inner().check_queueing(cpu)
+    }
+
+    fn queue_now(&self, item: &ReusableRef, seq: Seq, cpu: usize) -> Result<(), QueueError> {
+        let queued = self.inner().queue_pending(item, seq, cpu, Origin::Anybody);
+        if queued.is_err() {
+            // The queue has closed since it was asked.
+            self.inner().take_back(item, seq);
+        }
+        queued.map(drop)
+    }
 }

@@ -1,0 +1,61 @@
+//! The timer of a reusable item: a queueing that waits for its time.
+
+use super::ReusableRef;
+use super::word::Seq;
+use crate::error::QueueError;
+use crate::timer_queue::{Job, TimerKey};
+use inflight_sync::Arc;
+
+/// The queue that a timer is set for.
+pub(crate) trait TimedQueue: Send + Sync {
+    /// Takes the timer back. `None` if its time has come, or somebody else has taken it.
+    fn remove(&self, key: TimerKey) -> Option<Job>;
+
+    /// Whether the queue takes something now.
+    fn check(&self, cpu: usize) -> Result<(), QueueError>;
+
+    /// The item, which is pending with that number, is queued.
+    fn queue_now(&self, item: &ReusableRef, seq: Seq, cpu: usize) -> Result<(), QueueError>;
+}
+
+/// The timer of an item, under the lock of the item's `Extra`.
+pub(crate) struct Armed {
+    pub(crate) key: TimerKey,
+    pub(crate) seq: Seq,
+    pub(crate) cpu: usize,
+    /// A handle on the queue.
+    pub(crate) queue: Arc<dyn TimedQueue>,
+}
+
+/// The timer of that queueing, which is the item's no more.
+pub(crate) fn forget(item: &ReusableRef, seq: Seq) -> Option<Armed> {
+    let mut state = item.known_state()?;
+    let is_it = state.timer.as_ref().is_some_and(|armed| armed.seq == seq);
+    is_it.then(|| state.timer.take()).flatten()
+}
+
+/// The queueing was cancelled: its timer goes. Returns what is to be dropped without a lock.
+pub(crate) fn disarm(item: &ReusableRef, seq: Seq) -> Option<(Armed, Option<Job>)> {
+    let armed = forget(item, seq)?;
+    let job = armed.queue.remove(armed.key);
+    Some((armed, job))
+}
+
+/// If the item waits for its time, it is queued now. Returns whether it did. If its queue takes
+/// nothing, it goes on waiting.
+pub(crate) fn expedite(item: &ReusableRef) -> Result<bool, QueueError> {
+    let armed = |armed: &Armed| (armed.key, armed.seq, armed.cpu, armed.queue.clone());
+    let state = item.known_state();
+    let known = state.and_then(|state| state.timer.as_ref().map(armed));
+    let Some((key, seq, cpu, queue)) = known else {
+        return Ok(false);
+    };
+    queue.check(cpu)?;
+    let Some(job) = queue.remove(key) else {
+        return Ok(true); // The timer is at it, or somebody has cancelled it.
+    };
+    let forgotten = forget(item, seq);
+    let queued = queue.queue_now(item, seq, cpu);
+    drop((job, forgotten));
+    queued.map(|()| true)
+}

@@ -1,0 +1,121 @@
+//! As `/proc` tells it.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::time::Duration;
+
+/// The calling thread's number.
+pub(crate) fn this_thread() -> Option<u32> {
+    u32::try_from(rustix::thread::gettid().as_raw_nonzero().get()).ok()
+}
+
+/// The CPU time the calling thread has used since it began.
+pub(crate) fn used_here() -> Option<Duration> {
+    let used = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::try_from(used).ok()
+}
+
+/// The CPU time of a thread, whoever asks. Kept open.
+pub(crate) struct CpuClock(File);
+
+impl CpuClock {
+    /// `None` if the thread has ended, or the kernel does not tell.
+    pub(crate) fn open(thread: u32) -> Option<Self> {
+        let file = File::open(format!("/proc/self/task/{thread}/schedstat"));
+        file.ok().map(Self)
+    }
+
+    /// What the thread has used since it began.
+    pub(crate) fn read(&self) -> Option<Duration> {
+        let mut text = [0; 64];
+        let read = self.0.read_at(&mut text, 0).ok()?;
+        let text = std::str::from_utf8(&text[..read]).ok()?;
+        let nanos = text.split_whitespace().next()?.parse().ok()?;
+        Some(Duration::from_nanos(nanos))
+    }
+}
+
+/// Kept open while the thread is watched.
+pub(crate) struct Files {
+    thread: u32,
+    stat: File,
+    /// Opened when it is wanted; not on every kernel.
+    cpu: Option<CpuClock>,
+}
+
+impl Files {
+    pub(crate) fn open(thread: u32) -> Option<Self> {
+        let stat = File::open(format!("/proc/self/task/{thread}/stat"));
+        Some(Self {
+            thread,
+            stat: stat.ok()?,
+            cpu: None,
+        })
+    }
+
+    /// Whether the thread sleeps. In doubt it does not.
+    pub(crate) fn is_asleep(&self) -> bool {
+        let mut text = [0; 96];
+        let read = self.stat.read_at(&mut text, 0).unwrap_or(0);
+        matches!(state(&text[..read]), Some(b'S' | b'D'))
+    }
+
+    /// The CPU time the thread has used since it began.
+    pub(crate) fn cpu_time(&mut self) -> Option<Duration> {
+        if self.cpu.is_none() {
+            self.cpu = CpuClock::open(self.thread);
+        }
+        self.cpu.as_ref()?.read()
+    }
+}
+
+/// Where the kernel says that the thread is, if it says so.
+pub(crate) fn stack(thread: u32) -> Option<String> {
+    let stack = std::fs::read_to_string(format!("/proc/self/task/{thread}/stack"));
+    stack.ok().filter(|stack| !stack.is_empty())
+}
+
+/// The state's character. It comes after the name, which may have blanks and parentheses.
+fn state(stat: &[u8]) -> Option<u8> {
+    let name_ends = stat.iter().rposition(|b| *b == b')')?;
+    stat.get(name_ends + 2).copied()
+}
+#[cfg(test)]
+mod tests {
+    use super::{Files, state, this_thread};
+    use inflight_sync::{Parker, thread};
+
+    #[test]
+    fn the_state_comes_after_any_name() {
+        assert_eq!(state(b"17 (a) S) (b) R 1 1"), Some(b'R'));
+        assert_eq!(state(b"17 (inflight/0:1) D 1"), Some(b'D'));
+        assert_eq!(state(b"17 (cut off"), None);
+    }
+
+    #[test]
+    fn a_sleeper_is_seen_asleep_and_a_runner_is_not() {
+        let me = Files::open(this_thread().unwrap()).unwrap();
+        assert!(!me.is_asleep(), "it looks at itself");
+        let (send, told) = (Parker::current().unparker(), Parker::current());
+        let slot = inflight_sync::Arc::new(inflight_sync::Mutex::new(None));
+        let sleeper = thread::spawn({
+            let slot = slot.clone();
+            move || {
+                let parker = Parker::current();
+                *slot.lock() = Some((this_thread().unwrap(), parker.unparker()));
+                send.unpark();
+                parker.park();
+            }
+        });
+        told.park();
+        let (number, wake) = slot.lock().clone().unwrap();
+        let mut files = Files::open(number).unwrap();
+        while !files.is_asleep() {
+            thread::yield_now();
+        }
+        let used = files.cpu_time();
+        wake.unpark();
+        sleeper.join().unwrap();
+        assert!(used.is_none_or(|used| used.as_secs() < 3600));
+    }
+}

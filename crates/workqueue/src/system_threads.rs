@@ -1,0 +1,203 @@
+//! The threads of a system: how they are started and placed, and what those do that serve all of
+//! it, the timer's and the reporter's.
+
+use crate::panics::{contained, dispose, notify_all};
+use crate::reporter::WAITING_MAX;
+use crate::system_shared::SystemShared;
+use crate::threads::{self, End, nice};
+use crate::timer_queue::{Due, Job, NotSet, TimerKey};
+use crate::trace::{TraceEvent, TraceStep, emit};
+use inflight_sync::thread::{Builder, JoinHandle};
+use inflight_sync::time::Instant;
+use inflight_sync::{Arc, Parker, cpu};
+use inflight_topology::CpuSet;
+use std::io;
+
+impl SystemShared {
+    /// Starts a thread that the end of the system waits for.
+    pub(crate) fn start_thread(
+        self: &Arc<Self>,
+        name: String,
+        f: impl FnOnce() -> End + Send + 'static,
+    ) -> io::Result<()> {
+        // The lock spans the start, so that whoever stops the threads joins this one or prevents
+        // it.
+        let mut threads = self.threads.lock();
+        if threads.stopped {
+            return Err(io::Error::other("the workqueue system has been shut down"));
+        }
+        let id = threads.started;
+        let shared = self.clone();
+        let builder = Builder::new().name(name.clone()).faults(&self.faults);
+        let handle = builder.spawn(move || {
+            threads::begin(shared.address(), name);
+            let end = f();
+            shared.threads.lock().over += 1;
+            notify_all(&shared.thread_over);
+            if end == End::Early {
+                let before = shared.threads.lock().leave(id);
+                if let Some(Err(payload)) = before.map(JoinHandle::join) {
+                    dispose(payload);
+                }
+            }
+        })?;
+        threads.started += 1;
+        threads.running.insert(id, handle);
+        Ok(())
+    }
+
+    /// Whether the calling thread is one of the system's own.
+    pub(crate) fn is_own_thread(&self) -> bool {
+        threads::is_of(self.address())
+    }
+
+    fn address(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
+    /// Gives the calling thread its CPUs and its priority, as far as the system lets it. Nothing is
+    /// inherited from the thread that has made it.
+    pub(crate) fn settle_thread(&self, cpus: &CpuSet, nice: i32) {
+        // Where pinning is refused the thread runs elsewhere; what it queues stays with it.
+        let _ = self.machine().pin_current_thread_for_good(cpus);
+        nice::set(nice, self.base_nice, &self.nice_refused);
+    }
+
+    /// The same for threads that serve the whole system: they keep to the CPUs of unbound queues.
+    pub(crate) fn settle_housekeeper(&self, nice: i32) {
+        let cpus = self.unbound_cpus.lock().clone();
+        self.settle_thread(&cpus, nice);
+    }
+}
+
+/// The timer.
+impl SystemShared {
+    /// Starts its thread, unless it is there. In a model there is none: nothing happens by itself.
+    pub(crate) fn start_timer(self: &Arc<Self>) -> io::Result<()> {
+        self.timers.start(|| self.start_timer_thread())
+    }
+
+    fn start_timer_thread(self: &Arc<Self>) -> io::Result<()> {
+        let me = self.clone();
+        self.start_thread("inflight/timer".to_owned(), move || run_timer(&me))
+    }
+
+    /// Sets a job. The thread is started if it is not there.
+    pub(crate) fn set_timer(self: &Arc<Self>, at: Instant, job: Job) -> Result<TimerKey, NotSet> {
+        self.timers.set(at, job, || self.start_timer_thread())
+    }
+
+    /// Sets a duty. `false` if it will not be done.
+    pub(crate) fn set_duty(
+        self: &Arc<Self>,
+        at: Instant,
+        duty: impl FnOnce() + Send + 'static,
+    ) -> bool {
+        self.set_timer(at, Job::Duty(Box::new(duty))).is_ok()
+    }
+}
+
+fn run_timer(shared: &Arc<SystemShared>) -> End {
+    let parker = Parker::current();
+    shared.timers.arrive(parker.unparker());
+    let mut settled = None;
+    while let Some(due) = shared.timers.due(shared.clock.now()) {
+        let refreshed = shared.refreshed();
+        if settled.replace(refreshed) != Some(refreshed) {
+            shared.settle_housekeeper(0);
+        }
+        match due {
+            // Dropping an item that nobody else has runs foreign code.
+            Due::Now(job) => drop(contained(|| match job {
+                Job::Delayed(delayed) => delayed.expire(),
+                Job::Duty(duty) => duty(),
+            })),
+            // Woken or in time, it looks again.
+            Due::At(at) => drop(parker.park_until(&shared.clock, at)),
+            Due::Nothing => parker.park(),
+        }
+    }
+    End::WithSystem
+}
+
+/// The reporter, and who has something to report.
+impl SystemShared {
+    /// The report is given soon, after those before it.
+    pub(crate) fn report(self: &Arc<Self>, report: impl FnOnce() + Send + 'static) {
+        let start = || self.start_reporter();
+        if self.reporter.push(WAITING_MAX, report, start).is_err() {
+            self.reporter.drop_one();
+        }
+    }
+
+    fn start_reporter(self: &Arc<Self>) -> io::Result<()> {
+        let me = self.clone();
+        self.start_thread("inflight/report".to_owned(), move || run_reporter(&me))
+    }
+
+    /// Does what may run destructors of users: as a report if this is the timer's thread, which may
+    /// not be held up. Here if there is no thread for that.
+    pub(crate) fn apart(self: &Arc<Self>, f: impl FnOnce() + Send + 'static) {
+        if !self.timers.is_own_thread() {
+            return f();
+        }
+        if let Err(f) = self.reporter.push(usize::MAX, f, || self.start_reporter()) {
+            f();
+        }
+    }
+
+    /// Tells of a step that is taken on this CPU. No lock may be held: who is told is foreign.
+    pub(crate) fn trace(self: &Arc<Self>, queue: &str, item: &str, step: TraceStep) {
+        self.trace_on(queue, item, step, cpu::current());
+    }
+
+    /// The same, with the CPU that it is about.
+    pub(crate) fn trace_on(self: &Arc<Self>, queue: &str, item: &str, step: TraceStep, cpu: usize) {
+        let event = TraceEvent {
+            queue,
+            item,
+            step,
+            cpu,
+        };
+        if self.tracing.is_recording() {
+            self.tracing.push(self.clock.now(), &event);
+        }
+        let Some(tracer) = &self.tracing.tracer else {
+            return emit(&event);
+        };
+        if !self.timers.is_own_thread() {
+            emit(&event);
+            contained(|| tracer(&event));
+            return;
+        }
+        // The timer thread waits for nobody.
+        let tracer = tracer.clone();
+        let (queue, item) = (queue.to_owned(), item.to_owned());
+        self.report(move || {
+            let event = TraceEvent {
+                queue: &queue,
+                item: &item,
+                step,
+                cpu,
+            };
+            emit(&event);
+            tracer(&event);
+        });
+    }
+}
+
+fn run_reporter(shared: &Arc<SystemShared>) -> End {
+    let parker = Parker::current();
+    let mut settled = None;
+    loop {
+        let refreshed = shared.refreshed();
+        if settled.replace(refreshed) != Some(refreshed) {
+            shared.settle_housekeeper(0);
+        }
+        match shared.reporter.next(|| parker.unparker()) {
+            (Some(report), _) => drop(contained(report)),
+            (None, true) => return End::WithSystem,
+            (None, false) => parker.park(),
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! Futures of a queue that have not ended: they end with it.
+
+use crate::error::QueueError;
+use crate::panics::contained;
+use inflight_sync::{Mutex, Weak};
+
+/// A future that has not ended.
+pub(crate) trait Ends: Send + Sync {
+    fn end(&self, why: QueueError);
+}
+
+/// The futures of a queue that have not ended: they end with it.
+#[derive(Default)]
+pub(crate) struct Unfinished(Mutex<Register>);
+
+#[derive(Default)]
+struct Register {
+    tasks: Vec<Weak<dyn Ends>>,
+    /// So many there were when those that have gone were last left out.
+    before: usize,
+    over: Option<QueueError>,
+}
+
+impl Unfinished {
+    pub(crate) fn add(&self, task: Weak<dyn Ends>) {
+        let mut register = self.0.lock();
+        if register.tasks.len() > 2 * register.before + 16 {
+            register.tasks.retain(|task| task.strong_count() > 0);
+            register.before = register.tasks.len();
+        }
+        register.tasks.push(task);
+    }
+
+    /// The queue takes nothing more, and nothing is in flight.
+    pub(crate) fn end(&self, why: QueueError) {
+        let tasks = {
+            let mut register = self.0.lock();
+            register.over = Some(why);
+            std::mem::take(&mut register.tasks)
+        };
+        for task in tasks {
+            if let Some(task) = task.upgrade() {
+                task.end(why);
+                contained(|| drop(task));
+            }
+        }
+    }
+
+    pub(crate) fn over(&self) -> Option<QueueError> {
+        self.0.lock().over
+    }
+}

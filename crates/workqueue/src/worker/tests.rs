@@ -1,0 +1,96 @@
+//! Sections in which a worker does not count as running end with their items.
+
+use crate::{Work, WorkqueueSystem};
+use inflight_sync::atomic::{AtomicUsize, Ordering};
+use inflight_sync::wait::Event;
+use inflight_sync::{Arc, thread};
+use inflight_topology::Topology;
+
+/// A number that threads wait for.
+#[derive(Clone, Default)]
+struct Level(Arc<(AtomicUsize, Event)>);
+
+impl Level {
+    fn raise(&self) {
+        // Ordering: Release, pairs with the Acquire in `wait`.
+        self.0.0.fetch_add(1, Ordering::Release);
+        self.0.1.notify_all();
+    }
+
+    fn get(&self) -> usize {
+        // Ordering: Acquire, pairs with the Release in `raise`.
+        self.0.0.load(Ordering::Acquire)
+    }
+
+    fn wait(&self, at_least: usize) {
+        self.0.1.wait_while(|| self.get() < at_least);
+    }
+}
+
+/// It never comes: far more looks than it can take.
+fn until(is_so: impl Fn() -> bool, what: &str) {
+    let mut looks = 0;
+    while !is_so() {
+        looks += 1;
+        assert!(looks < 20_000_000, "{what}");
+        thread::yield_now();
+    }
+}
+
+/// A test that has failed does not wait for what does not come.
+struct Rigged(WorkqueueSystem);
+
+impl Drop for Rigged {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            std::mem::forget(self.0.clone());
+        }
+    }
+}
+
+/// A function that is known to sleep runs inside a section. Its entry is drawn and parked while the
+/// item runs elsewhere, and put back by a run that is inside a section itself: neither worker stays
+/// in one, or the next item that sleeps there would let nobody else run.
+#[test]
+fn a_known_sleeper_that_is_parked_leaves_no_section_open() {
+    let builder = WorkqueueSystem::builder().sampling(false);
+    let topology = Topology::synthetic("core:2").unwrap();
+    let sys = Rigged(builder.topology(topology).build().unwrap());
+    let wq = sys.0.workqueue("sleepers").bound().build().unwrap();
+    let [begun, open] = [(); 2].map(|()| Level::default());
+    let work = Work::new({
+        let (begun, open) = (begun.clone(), open.clone());
+        move || {
+            begun.raise();
+            open.wait(1);
+        }
+    });
+    let item = work.item.ptr();
+    // SAFETY: the handle keeps the item alive.
+    let function = unsafe { item.function() }.key();
+    let known_blockers = &wq.inner().shared().known_blockers;
+    (0..2).for_each(|_| known_blockers.found_asleep(function));
+    assert!(known_blockers.knows(function));
+    assert!(wq.queue_on(0, &work).unwrap().is_queued());
+    until(|| begun.get() == 1, "it does not begin");
+    assert!(wq.queue_on(1, &work).unwrap().is_queued());
+    // The worker that runs this has drawn the other before.
+    let behind = wq.spawn_on(1, || ());
+    until(
+        || behind.is_finished(),
+        "what is behind a parked entry waits",
+    );
+    assert!(work.is_pending());
+    open.raise();
+    until(
+        || begun.get() == 2 && !work.is_running(),
+        "it does not go on",
+    );
+    for cpu in 0..2 {
+        let nested = wq.spawn_on(cpu, {
+            let wq = wq.clone();
+            move || wq.spawn_on(cpu, || ()).wait().unwrap()
+        });
+        until(|| nested.is_finished(), "nobody runs beside who sleeps");
+    }
+}
