@@ -28,9 +28,9 @@ use crate::reactor::{Buffer, Reactor, Ready, Running};
 use crate::request::{Reply, Session};
 use crate::server::Shared;
 
-/// How many requests of one client are under way.
+/// How many requests of one client are under way, or answered and the answer not sent.
 const MAX_REQUESTS: usize = 256;
-/// And how many bytes, roughly.
+/// And how many bytes they have, roughly.
 const MAX_BYTES: usize = 64 << 20;
 /// A client that holds memory others wait for is sent away if it is its turn to take or to send
 /// something, and it moves no more than `SLOW` bytes in this time.
@@ -39,6 +39,8 @@ const SLOW: usize = 64 << 10;
 /// So many bytes are started at once; then what was done is sent, before more is. With more, a
 /// client of short requests waits for the server, and then the server for the client.
 const BURST: usize = 128 << 10;
+/// A request counts for so many of them at least, also if it is refused.
+const LEAST: usize = 512;
 /// A client that has not chosen an export, and not asked for anything else, for so long is sent
 /// away.
 const NEGOTIATION: Duration = Duration::from_secs(10);
@@ -96,6 +98,8 @@ pub(crate) struct Connection {
     output: Output,
     can_read: Option<Running>,
     can_write: Option<Running>,
+    /// The client has closed its side; looked for while nothing is read from it.
+    has_left: Option<Running>,
     /// When the negotiation went on last.
     since: Instant,
     asked_for_tick: Option<u64>,
@@ -129,6 +133,7 @@ impl Connection {
             output,
             can_read: None,
             can_write: None,
+            has_left: None,
             since: Instant::now(),
             asked_for_tick: None,
             ended: false,
@@ -139,7 +144,8 @@ impl Connection {
     /// Whether a request may be started.
     fn may_start(&self) -> bool {
         let used = self.share.as_ref().map_or(0, Share::used);
-        let room = self.requests.len() < MAX_REQUESTS && used < MAX_BYTES;
+        let requests = self.requests.len() + self.output.replies();
+        let room = requests < MAX_REQUESTS && used < MAX_BYTES;
         !self.ended && room && self.burst > 0
     }
 
@@ -289,7 +295,8 @@ impl Connection {
             .session
             .clone()
             .expect("requests come after the negotiation");
-        self.burst = self.burst.saturating_sub(session.memory_for(&request));
+        let counts = session.memory_for(&request).max(LEAST);
+        self.burst = self.burst.saturating_sub(counts);
         self.requests.push(Box::pin(session.handle(request, data)));
     }
 
@@ -420,7 +427,30 @@ impl Connection {
     fn break_off(&mut self) {
         (self.broken, self.ended) = (true, true);
         (self.output, self.receiving) = (Output::default(), None);
-        (self.can_read, self.can_write) = (None, None);
+        self.wait_for_nothing();
+    }
+
+    fn wait_for_nothing(&mut self) {
+        (self.can_read, self.can_write, self.has_left) = (None, None, None);
+    }
+
+    /// While a request waits for memory nothing is read from the client, so its end is looked for
+    /// here. One that has left waits no more: others behind it have their turn.
+    fn look_for_end(&mut self, cx: &mut Context<'_>) {
+        if self.waiting.is_none() || self.ended {
+            self.has_left = None;
+            return;
+        }
+        let socket = self.socket.as_raw_fd();
+        let has_left = self
+            .has_left
+            .get_or_insert_with(|| self.reactor.ready(socket, Ready::Closed));
+        if Pin::new(has_left).poll(cx).is_ready() {
+            (self.ended, self.waiting, self.has_left) = (true, None, None);
+            if let Some(share) = &mut self.share {
+                share.give_up();
+            }
+        }
     }
 
     /// What can be done now. Whether anything was.
@@ -488,6 +518,7 @@ impl Future for Connection {
         this.ended |= draining || late;
         this.burst = BURST;
         while this.step(cx) {}
+        this.look_for_end(cx);
         this.look_for_stall();
         if this.burst == 0 && !this.ended {
             cx.waker().wake_by_ref();
@@ -505,7 +536,7 @@ impl Future for Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         // Before the socket goes.
-        (self.can_read, self.can_write) = (None, None);
+        self.wait_for_nothing();
         self.shared.clients.fetch_sub(1, Ordering::Relaxed);
         if let Some(session) = &self.session {
             let clients = session.export.stats.clients.fetch_sub(1, Ordering::Relaxed) - 1;

@@ -68,6 +68,8 @@ fn answer(done: io::Result<usize>) -> i32 {
 pub(crate) enum Ready {
     Read,
     Write,
+    /// The other side sends nothing more, though not all that it has sent may have been read.
+    Closed,
 }
 
 /// An operation that nobody has taken the answer of.
@@ -381,7 +383,7 @@ impl Reactor {
         self.put_off.note(export);
     }
 
-    /// Waits until a socket can be read or written.
+    /// Waits until a socket can be read or written, or is closed by the other side.
     pub(crate) fn ready(self: &Rc<Self>, socket: RawFd, ready: Ready) -> Running {
         let key = self
             .ops

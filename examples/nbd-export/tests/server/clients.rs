@@ -1,7 +1,9 @@
 //! Clients that come, stall and go.
 
 use crate::client::Client;
-use crate::{Server, addresses, engines, free_address, limit_open_files, noise, open_many_files};
+use crate::{
+    Server, addresses, engines, figure, free_address, limit_open_files, noise, open_many_files,
+};
 use nbd_export::proto;
 use std::fs::File;
 use std::io::Read as _;
@@ -120,6 +122,81 @@ fn clients_that_do_not_read_share_a_bound_of_memory() {
     drop((hold, wait));
     let said = server.stop();
     assert!(said.contains("holds memory that others wait for"), "{said}");
+}
+
+/// Three clients hold memory for long reads, and ask for more than is left. When they take what they
+/// have asked for first, what that was read into is there for the others.
+#[test]
+fn clients_that_hold_memory_and_ask_for_more_do_not_wait_for_each_other() {
+    const FIRST: u32 = 20 << 20;
+    const LONG: u32 = 32 << 20;
+    for engine in engines() {
+        let more = ["--threads", "1", "--memory", "64"];
+        let server = Server::start(engine, "disk=big", &more);
+        let mut clients = [0; 3].map(|_| server.connect().go("disk"));
+        for client in &mut clients {
+            client.send(0, 0, 0, FIRST, &[]);
+            while client.is_silent() {
+                std::thread::yield_now();
+            }
+        }
+        for client in &mut clients {
+            client.send(0, 0, 0, LONG, &[]);
+        }
+        let mut short = server.connect().go("disk");
+        assert_eq!(short.read_at(0, 512), [0; 512]);
+        std::thread::scope(|scope| {
+            for client in &mut clients {
+                scope.spawn(|| {
+                    for len in [FIRST, LONG] {
+                        assert_eq!(client.error(), 0);
+                        assert!(client.read(len as usize).iter().all(|&byte| byte == 0));
+                    }
+                });
+            }
+        });
+        server.stop();
+    }
+}
+
+/// A client that waits for memory leaves. The one that has the memory is not sent away for it.
+#[test]
+fn a_client_that_leaves_while_it_waits_for_memory_frees_its_place() {
+    const LONG: u32 = 32 << 20;
+    for engine in engines() {
+        let (listen, metrics) = (free_address(), free_address());
+        let more = ["--threads", "1", "--memory", "64", "--listen", &listen];
+        let more = [&more[..], &["--metrics", &metrics]].concat();
+        let server = Server::start(engine, "disk=big", &more);
+        for address in addresses(&server, &listen) {
+            let mut holds = Client::new(&address).go("disk");
+            for _ in 0..2 {
+                holds.send(0, 0, 0, LONG, &[]);
+            }
+            while holds.is_silent() {
+                std::thread::yield_now();
+            }
+            let mut waits = Client::new(&address).go("disk");
+            // There is more behind what it waits with.
+            for _ in 0..100 {
+                waits.send(0, 0, 0, LONG, &[]);
+            }
+            drop(waits);
+            while figure(&metrics, "nbd_clients") > 1 {
+                std::thread::yield_now();
+            }
+            for _ in 0..2 {
+                assert_eq!(holds.error(), 0);
+                assert!(holds.read(LONG as usize).iter().all(|&byte| byte == 0));
+            }
+            drop(holds);
+            while figure(&metrics, "nbd_clients") > 0 {
+                std::thread::yield_now();
+            }
+        }
+        let said = server.stop();
+        assert!(!said.contains("sent away"), "{said}");
+    }
 }
 
 /// A shell's limit of open files is often 1024. The server asks for as many as it may have.

@@ -7,6 +7,7 @@ mod data;
 mod encryption;
 mod extents;
 mod failures;
+mod floods;
 mod told;
 
 use client::{Address, Client};
