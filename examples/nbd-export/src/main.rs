@@ -93,6 +93,7 @@ fn serve(options: &Options) -> Result<()> {
         (disks, workers),
         options.max_split as usize * 1024,
         options.tenants == Tenants::Client,
+        Duration::from_secs(options.payload_timeout.into()),
         Console::new().context("starting a thread")?,
         options.quiet,
     ));

@@ -472,6 +472,9 @@ impl Reactor {
             }
             self.tasks.set(tasks.len());
             while let Poll::Ready(Some(())) = tasks.poll_next_unpin(&mut cx) {}
+            if self.injector.ends_thread() {
+                return Err(io::Error::other("an injected fault"));
+            }
             if done() && tasks.is_empty() && self.under_way.get() == 0 {
                 return Ok(());
             }
@@ -497,6 +500,20 @@ impl Reactor {
             for (key, result) in seen {
                 self.seen(key, result);
             }
+        }
+    }
+}
+
+impl Drop for Reactor {
+    fn drop(&mut self) {
+        // A thread that ends by an error or a panic has operations under way, and the kernel may
+        // use their buffers yet. Their tags are free: other threads may wait for them.
+        let mut ops = self.ops.take();
+        if self.under_way.get() > 0 {
+            for (_, op) in &mut ops {
+                drop(op.tag.take());
+            }
+            std::mem::forget(ops);
         }
     }
 }
