@@ -41,7 +41,7 @@ pub(crate) struct LogReport {
     commit_p50_us: f64,
     commit_p99_us: f64,
     commit_max_us: f64,
-    /// Flushes for groups, for single commits, before buffers, of full segments; and durable writes.
+    /// Flushes for groups, for single commits, before buffers, of full segments; durable writes.
     flushes: u64,
     flushes_alone: u64,
     flushes_before: u64,
@@ -238,8 +238,8 @@ impl fmt::Display for LogReport {
         )?;
         writeln!(
             f,
-            "  flushes    {} for groups, {} alone, {} before buffers, {} of full segments; {} durable \
-             writes; {:.3} per commit",
+            "  flushes    {} for groups, {} alone, {} before buffers, {} of full segments; \
+             {} durable writes; {:.3} per commit",
             self.flushes,
             self.flushes_alone,
             self.flushes_before,

@@ -108,11 +108,7 @@ fn serve(options: &Options) -> Result<()> {
         stopping.drain();
     })
     .context("installing the signal handler")?;
-    for export in &shared.exports {
-        for listener in &listeners {
-            eprintln!("nbd-export: {}", listener.uri(&export.described.name));
-        }
-    }
+    tell_addresses(&shared, &listeners);
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = options.threads.map_or(cpus.min(4), usize::from);
     let engine = if kind == Kind::Uring {
@@ -146,6 +142,14 @@ fn serve(options: &Options) -> Result<()> {
         options.max_connections,
         look,
     )
+}
+
+fn tell_addresses(shared: &Shared, listeners: &[Listener]) {
+    for export in &shared.exports {
+        for listener in listeners {
+            eprintln!("nbd-export: {}", listener.uri(&export.described.name));
+        }
+    }
 }
 
 /// Each thread's part of the registered buffers, in bytes. Files in memory are read and written

@@ -27,8 +27,8 @@ server when what was read from clients is answered and flushed; a second one end
 #[command(group(ArgGroup::new("where").required(true).multiple(true).args(["unix", "listen"])))]
 pub(crate) struct Options {
     /// A file to serve: ro forbids writes, weight is its share of the tags beside others of its
-    /// disk, key encrypts it (AES-XTS-256: 64 bytes, 128 hexadecimal digits, or a passphrase). A new
-    /// file has to be empty for that, or format is said, and what it holds is lost
+    /// disk, key encrypts it (AES-XTS-256: 64 bytes, 128 hexadecimal digits, or a passphrase). A
+    /// new file has to be empty for that, or format is said, and what it holds is lost
     #[arg(
         long = "export",
         value_name = "NAME=FILE[,ro][,weight=N][,key=KEYFILE[,format]]",
@@ -118,6 +118,7 @@ pub(crate) struct Options {
 
     /// To try what then happens, to every Nth: reads and writes are refused for now (again) or are
     /// short; reads, writes or flushes fail; of all exports or of one. A thread ends at its Nth
+    /// operation
     #[arg(
         long,
         value_name = "again=N,short=N,read=N,write=N,flush=N,thread=N,export=NAME",

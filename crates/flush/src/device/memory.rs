@@ -158,9 +158,10 @@ impl MemoryDevice {
         self
     }
 
-    /// A disk behind a system's cache that keeps what a failed flush did not write, and counts it as
-    /// clean: it is read as it was written, no later flush writes it, and it goes with the power.
-    /// Who writes a sector again has it written. Without this a failed flush drops it at once.
+    /// A disk behind a system's cache that keeps what a failed flush did not write, and counts it
+    /// as clean: it is read as it was written, no later flush writes it, and it goes with the
+    /// power. Who writes a sector again has it written. Without this a failed flush drops it at
+    /// once.
     ///
     /// ```
     /// use inflight_flush::{Device, Flusher, MemoryDevice, Power};

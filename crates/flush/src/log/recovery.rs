@@ -202,8 +202,8 @@ impl Scan<'_> {
         let bytes = &segment.bytes[..];
         let log = segment.header.log;
         let mut offset = SEGMENT_HEADER;
-        // Where frames begin in the segment, and where they end in the log. The head is durable with
-        // the first one.
+        // Where frames begin in the segment, and where they end in the log. The head is durable
+        // with the first one.
         let mut frames = Vec::new();
         let (mut begin, mut read) = (0, SEGMENT_HEADER);
         while let Some(frame) = FrameHeader::decode(&bytes[offset..], offset as u64, log) {

@@ -126,8 +126,8 @@ fn clients_that_do_not_read_share_a_bound_of_memory() {
     assert!(said.contains("holds memory that others wait for"), "{said}");
 }
 
-/// Three clients hold memory for long reads, and ask for more than is left. When they take what they
-/// have asked for first, what that was read into is there for the others.
+/// Three clients hold memory for long reads, and ask for more than is left. When they take what
+/// they have asked for first, what that was read into is there for the others.
 #[test]
 fn clients_that_hold_memory_and_ask_for_more_do_not_wait_for_each_other() {
     const FIRST: u32 = 20 << 20;
@@ -346,8 +346,8 @@ fn ticks_of(server: &Server, thread: &str) -> u64 {
     user + system
 }
 
-/// A scrape of the metrics comes when no more files may be opened. It waits, and its thread does not
-/// spin.
+/// A scrape of the metrics comes when no more files may be opened. It waits, and its thread does
+/// not spin.
 #[test]
 fn the_metrics_port_waits_when_no_more_files_may_be_opened() {
     let address = free_address();

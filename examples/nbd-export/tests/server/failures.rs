@@ -52,9 +52,9 @@ fn what_is_refused_for_now_is_sent_again() {
     }
 }
 
-/// A flush fails. The system says so once, and a later flush would succeed without what was lost. So
-/// nothing of this export is called durable any more, whoever asks, and the server says so when it
-/// ends. Reads, plain writes and other exports go on.
+/// A flush fails. The system says so once, and a later flush would succeed without what was lost.
+/// So nothing of this export is called durable any more, whoever asks, and the server says so when
+/// it ends. Reads, plain writes and other exports go on.
 #[test]
 fn nothing_is_called_durable_after_a_flush_that_failed() {
     let io = proto::Errno::Io as u32;
