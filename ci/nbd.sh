@@ -131,13 +131,19 @@ path, port, server = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 def client(family, address):
     s = socket.socket(family)
     s.connect(address)
-    s.sendall(struct.pack(">I", 3) + struct.pack(">8sII", b"IHAVEOPT", 1, 4) + b"disk")
+    # Block sizes are asked for: an encrypted export is for no others.
+    go = struct.pack(">I4sHH", 4, b"disk", 1, 3)
+    s.sendall(struct.pack(">I", 3) + struct.pack(">8sII", b"IHAVEOPT", 7, len(go)) + go)
     return s
 
 def served(s):
+    # The greeting, the export's size, its block sizes, and that it is agreed on.
+    answers = 18 + (20 + 12) + (20 + 14) + 20
     got = 0
-    while got < 18 + 10:
-        got += len(s.recv(28 - got))
+    while got < answers:
+        more = len(s.recv(answers - got))
+        assert more > 0, "a client was sent away"
+        got += more
     return s
 
 def resident():

@@ -110,6 +110,7 @@ fuzz_target!(|client: Client| {
         preferred: 4096,
         max_payload: 32 << 20,
         read_only: client.read_only,
+        fast_zeros: !client.read_only,
     });
     let mut negotiation = Negotiation::new();
     let (mut buffer, mut output) = (Vec::new(), Vec::new());

@@ -41,10 +41,11 @@ pub(crate) struct LogReport {
     commit_p50_us: f64,
     commit_p99_us: f64,
     commit_max_us: f64,
-    /// Flushes for groups, for single commits, before buffers; and durable writes.
+    /// Flushes for groups, for single commits, before buffers, of full segments; durable writes.
     flushes: u64,
     flushes_alone: u64,
     flushes_before: u64,
+    flushes_of_full_segments: u64,
     durable_writes: u64,
     flushes_per_commit: f64,
     group_mean: f64,
@@ -205,6 +206,7 @@ impl Run<'_> {
             flushes: counters.flushes,
             flushes_alone: counters.flushes_alone,
             flushes_before: counters.flushes_before,
+            flushes_of_full_segments: counters.flushes_of_full_segments,
             durable_writes: counters.fua_writes,
             flushes_per_commit: per(forced, commits),
             group_mean: per(counters.grouped, counters.flushes),
@@ -236,11 +238,12 @@ impl fmt::Display for LogReport {
         )?;
         writeln!(
             f,
-            "  flushes    {} for groups, {} alone, {} before buffers; {} durable writes; {:.3} per \
-             commit",
+            "  flushes    {} for groups, {} alone, {} before buffers, {} of full segments; \
+             {} durable writes; {:.3} per commit",
             self.flushes,
             self.flushes_alone,
             self.flushes_before,
+            self.flushes_of_full_segments,
             self.durable_writes,
             self.flushes_per_commit
         )?;

@@ -3,7 +3,6 @@
 //! A client holds no tags while its bytes are on the way, in either direction. What it may have
 //! under way is bounded; then nothing more is read from it until something has been sent.
 
-use std::cell::Cell;
 use std::future::Future;
 use std::io::{self, IoSliceMut};
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -26,11 +25,11 @@ use crate::memory::Share;
 use crate::output::Output;
 use crate::reactor::{Buffer, Reactor, Ready, Running};
 use crate::request::{Reply, Session};
-use crate::server::Shared;
+use crate::server::{Place, Shared};
 
-/// How many requests of one client are under way.
+/// How many requests of one client are under way, or answered and the answer not sent.
 const MAX_REQUESTS: usize = 256;
-/// And how many bytes, roughly.
+/// And how many bytes they have, roughly.
 const MAX_BYTES: usize = 64 << 20;
 /// A client that holds memory others wait for is sent away if it is its turn to take or to send
 /// something, and it moves no more than `SLOW` bytes in this time.
@@ -39,6 +38,8 @@ const SLOW: usize = 64 << 10;
 /// So many bytes are started at once; then what was done is sent, before more is. With more, a
 /// client of short requests waits for the server, and then the server for the client.
 const BURST: usize = 128 << 10;
+/// A request counts for so many of them at least, also if it is refused.
+const LEAST: usize = 512;
 /// A client that has not chosen an export, and not asked for anything else, for so long is sent
 /// away.
 const NEGOTIATION: Duration = Duration::from_secs(10);
@@ -64,6 +65,30 @@ struct Receiving {
     missing: usize,
 }
 
+/// Since when it is the client's turn, and how much it has moved since.
+#[derive(Default)]
+struct Stall(Option<(Instant, usize)>);
+
+impl Stall {
+    fn moved(&mut self, bytes: usize) {
+        if let Some((since, so_far)) = &mut self.0 {
+            *so_far += bytes;
+            if *so_far >= SLOW {
+                (*since, *so_far) = (Instant::now(), 0);
+            }
+        }
+    }
+
+    /// For how long it has been its turn, if it is, without `SLOW` bytes.
+    fn look(&mut self, is_its_turn: bool) -> Duration {
+        if !is_its_turn {
+            self.0 = None;
+            return Duration::ZERO;
+        }
+        self.0.get_or_insert((Instant::now(), 0)).0.elapsed()
+    }
+}
+
 /// How reading or writing went.
 enum Io {
     Progress,
@@ -75,6 +100,8 @@ pub(crate) struct Connection {
     socket: OwnedFd,
     reactor: Rc<Reactor>,
     shared: Arc<Shared>,
+    /// Given up last, when the socket is closed.
+    _place: Place,
     described: Vec<Described>,
     negotiation: Negotiation,
     session: Option<Rc<Session>>,
@@ -89,13 +116,17 @@ pub(crate) struct Connection {
     share: Option<Share>,
     /// The next request, which waits for memory.
     waiting: Option<Request>,
-    /// Since when the client neither takes nor sends what it is its turn to, or only so many bytes.
-    stalled: Option<(Instant, usize)>,
+    /// It is the client's turn to take answers.
+    takes: Stall,
+    /// It is its turn to send the rest of a payload.
+    sends: Stall,
     /// What may be started before others have their turn.
     burst: usize,
     output: Output,
     can_read: Option<Running>,
     can_write: Option<Running>,
+    /// The client has closed its side; looked for while nothing is read from it.
+    has_left: Option<Running>,
     /// When the negotiation went on last.
     since: Instant,
     asked_for_tick: Option<u64>,
@@ -106,15 +137,16 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn new(socket: OwnedFd, reactor: &Rc<Reactor>, shared: &Arc<Shared>) -> Self {
+    pub(crate) fn new(socket: OwnedFd, reactor: &Rc<Reactor>, place: Place) -> Self {
+        let shared = place.shared.clone();
         let mut output = Output::default();
         output.push(Negotiation::greeting());
-        shared.clients.fetch_add(1, Ordering::Relaxed);
         Self {
             socket,
             reactor: reactor.clone(),
-            shared: shared.clone(),
             described: shared.exports.iter().map(|e| e.described.clone()).collect(),
+            shared,
+            _place: place,
             negotiation: Negotiation::new(),
             session: None,
             incoming: None,
@@ -124,11 +156,13 @@ impl Connection {
             requests: FuturesUnordered::new(),
             share: None,
             waiting: None,
-            stalled: None,
+            takes: Stall::default(),
+            sends: Stall::default(),
             burst: BURST,
             output,
             can_read: None,
             can_write: None,
+            has_left: None,
             since: Instant::now(),
             asked_for_tick: None,
             ended: false,
@@ -139,7 +173,8 @@ impl Connection {
     /// Whether a request may be started.
     fn may_start(&self) -> bool {
         let used = self.share.as_ref().map_or(0, Share::used);
-        let room = self.requests.len() < MAX_REQUESTS && used < MAX_BYTES;
+        let requests = self.requests.len() + self.output.replies();
+        let room = requests < MAX_REQUESTS && used < MAX_BYTES;
         !self.ended && room && self.burst > 0
     }
 
@@ -231,7 +266,6 @@ impl Connection {
             limits,
             agreed,
             max_split: self.shared.max_split,
-            losses_told: Cell::new(export.domain.failed_flushes()),
             export,
         }));
         self.described = Vec::new();
@@ -289,7 +323,8 @@ impl Connection {
             .session
             .clone()
             .expect("requests come after the negotiation");
-        self.burst = self.burst.saturating_sub(session.memory_for(&request));
+        let counts = session.memory_for(&request).max(LEAST);
+        self.burst = self.burst.saturating_sub(counts);
         self.requests.push(Box::pin(session.handle(request, data)));
     }
 
@@ -343,7 +378,7 @@ impl Connection {
             Ok(read) => read,
         };
         drop(slices);
-        self.moved(read);
+        self.sends.moved(read);
         let own = read.min(wanted);
         if let Some(receiving) = &mut self.receiving {
             receiving.advance(own);
@@ -363,7 +398,7 @@ impl Connection {
             Err(error) => Err(error.into()),
             Ok(sent) => {
                 self.give_back(sent.freed);
-                self.moved(sent.bytes);
+                self.takes.moved(sent.bytes);
                 Ok(Io::Progress)
             }
         }
@@ -372,6 +407,11 @@ impl Connection {
     fn reply(&mut self, reply: Reply) {
         let request = reply.request;
         let Some(session) = &self.session else { return };
+        if reply.result.is_err() {
+            if let Some(loss) = session.export.new_loss() {
+                self.shared.log(&loss);
+            }
+        }
         let checked = request.check(&session.limits);
         let needed = checked.map_or(0, |()| session.memory_for(&request));
         if self.broken {
@@ -389,28 +429,20 @@ impl Connection {
         }
     }
 
-    /// So much has gone between the client and the server.
-    fn moved(&mut self, bytes: usize) {
-        if let Some((since, so_far)) = &mut self.stalled {
-            *so_far += bytes;
-            if *so_far >= SLOW {
-                (*since, *so_far) = (Instant::now(), 0);
-            }
-        }
-    }
-
-    /// Sends a client away that holds up others.
+    /// Sends a client away that holds up others, or that does not send what it has begun to.
     fn look_for_stall(&mut self) {
-        let sends = self.can_write.is_some();
+        let takes = self.takes.look(self.can_write.is_some());
         let receives = self.receiving.is_some() && self.can_read.is_some();
-        if !sends && !receives {
-            self.stalled = None;
-            return;
-        }
-        let (since, _) = self.stalled.get_or_insert_with(|| (Instant::now(), 0));
+        let sends = self.sends.look(receives);
         let is_wanted = self.share.as_ref().is_some_and(Share::is_wanted);
-        if is_wanted && since.elapsed() >= STALLED && !self.broken {
-            let why = "it does not get on, and holds memory that others wait for";
+        let why = if is_wanted && takes.max(sends) >= STALLED {
+            "it does not get on, and holds memory that others wait for"
+        } else if sends >= self.shared.payload_timeout {
+            "it does not send the data of a write that it has begun"
+        } else {
+            return;
+        };
+        if !self.broken {
             self.shared.log(&format!("a client was sent away: {why}"));
             self.break_off();
         }
@@ -420,7 +452,30 @@ impl Connection {
     fn break_off(&mut self) {
         (self.broken, self.ended) = (true, true);
         (self.output, self.receiving) = (Output::default(), None);
-        (self.can_read, self.can_write) = (None, None);
+        self.wait_for_nothing();
+    }
+
+    fn wait_for_nothing(&mut self) {
+        (self.can_read, self.can_write, self.has_left) = (None, None, None);
+    }
+
+    /// While a request waits for memory nothing is read from the client, so its end is looked for
+    /// here. One that has left waits no more: others behind it have their turn.
+    fn look_for_end(&mut self, cx: &mut Context<'_>) {
+        if self.waiting.is_none() || self.ended {
+            self.has_left = None;
+            return;
+        }
+        let socket = self.socket.as_raw_fd();
+        let has_left = self
+            .has_left
+            .get_or_insert_with(|| self.reactor.ready(socket, Ready::Closed));
+        if Pin::new(has_left).poll(cx).is_ready() {
+            (self.ended, self.waiting, self.has_left) = (true, None, None);
+            if let Some(share) = &mut self.share {
+                share.give_up();
+            }
+        }
     }
 
     /// What can be done now. Whether anything was.
@@ -488,6 +543,7 @@ impl Future for Connection {
         this.ended |= draining || late;
         this.burst = BURST;
         while this.step(cx) {}
+        this.look_for_end(cx);
         this.look_for_stall();
         if this.burst == 0 && !this.ended {
             cx.waker().wake_by_ref();
@@ -505,8 +561,7 @@ impl Future for Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         // Before the socket goes.
-        (self.can_read, self.can_write) = (None, None);
-        self.shared.clients.fetch_sub(1, Ordering::Relaxed);
+        self.wait_for_nothing();
         if let Some(session) = &self.session {
             let clients = session.export.stats.clients.fetch_sub(1, Ordering::Relaxed) - 1;
             let name = &session.export.described.name;

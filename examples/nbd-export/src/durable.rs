@@ -1,5 +1,8 @@
 //! What a client asks to be durable: flushes, and writes with `FUA`. All clients of an export share
 //! its flushes.
+//!
+//! A system tells of a flush that failed once, and the next one succeeds without what was lost. So
+//! after a failure nothing of the export is called durable any more.
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
@@ -16,8 +19,6 @@ use crate::request::Session;
 pub(crate) struct Durable<'a> {
     session: &'a Session,
     fua: bool,
-    /// The failed flushes that the client knew of when it asked.
-    told: u64,
     begun: RefCell<Option<Sequence>>,
 }
 
@@ -26,7 +27,6 @@ impl<'a> Durable<'a> {
         Self {
             session,
             fua,
-            told: session.losses_told.get(),
             begun: RefCell::new(None),
         }
     }
@@ -38,6 +38,7 @@ impl<'a> Durable<'a> {
             return Ok(());
         }
         let (session, domain) = (self.session, &self.session.export.domain);
+        session.nothing_is_lost()?;
         let begun = domain.begin_with(Flags::write().fua(), || session.flush_file());
         let begun = session.in_time(begun).await;
         let sequence = begun.map_err(|error| flush_errno(&error))?;
@@ -58,16 +59,18 @@ impl<'a> Durable<'a> {
             Err(WriteError::Flush(error)) => Err(Errno::from(&io::Error::from(error))),
             Err(_) => done.and(Err(Errno::Io)),
         };
-        session.tell_of_losses(self.told, durable)
+        durable.and(session.nothing_is_lost())
     }
 }
 
 impl Session {
     pub(crate) async fn flush(&self) -> Result<(), Errno> {
-        let told = self.losses_told.get();
+        self.nothing_is_lost()?;
         let domain = &self.export.domain;
         let flushed = self.in_time(domain.flush_with(|| self.flush_file())).await;
-        self.tell_of_losses(told, flushed.map_err(|error| flush_errno(&error)))
+        flushed.map_err(|error| flush_errno(&error))?;
+        // Another one may have failed meanwhile, and have been told what this one was not.
+        self.nothing_is_lost()
     }
 
     /// The device's flush, by this thread's ring or workers.
@@ -88,15 +91,12 @@ impl Session {
         .await
     }
 
-    /// The system tells of a loss once, and all clients share one file: each is told here, when it
-    /// asks for durability the next time. `told` is what it knew when it asked.
-    fn tell_of_losses(&self, told: u64, durable: Result<(), Errno>) -> Result<(), Errno> {
-        let losses = self.export.domain.failed_flushes();
-        self.losses_told.set(losses);
-        if losses == told {
-            return durable;
+    /// Whether no flush of the file has failed since the server began.
+    fn nothing_is_lost(&self) -> Result<(), Errno> {
+        if self.export.domain.is_poisoned() {
+            return Err(Errno::Io);
         }
-        durable.and(Err(Errno::Io))
+        Ok(())
     }
 }
 

@@ -5,7 +5,7 @@ use std::io::{Seek as _, SeekFrom};
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use inflight::flush::FlushDomain;
@@ -29,12 +29,14 @@ pub(crate) struct Spec {
     read_only: bool,
     weight: u32,
     key: Option<PathBuf>,
+    /// The file is to be encrypted, whatever it holds.
+    format: bool,
 }
 
 impl std::str::FromStr for Spec {
     type Err = String;
 
-    /// `NAME=FILE[,ro][,weight=N][,key=KEYFILE]`.
+    /// `NAME=FILE[,ro][,weight=N][,key=KEYFILE[,format]]`.
     fn from_str(text: &str) -> Result<Self, String> {
         let (name, rest) = text.split_once('=').ok_or("expected NAME=FILE")?;
         let mut parts = rest.split(',');
@@ -48,17 +50,25 @@ impl std::str::FromStr for Spec {
             read_only: false,
             weight: 1,
             key: None,
+            format: false,
         };
         for part in parts {
             match part.split_once('=') {
                 None if part == "ro" => spec.read_only = true,
+                None if part == "format" => spec.format = true,
                 Some(("weight", weight)) => {
                     let weight = weight.parse().ok().filter(|w| (1..=10_000).contains(w));
                     spec.weight = weight.ok_or("weight: a whole number from 1 to 10000")?;
                 }
                 Some(("key", path)) if !path.is_empty() => spec.key = Some(path.into()),
-                _ => return Err(format!("{part:?} is none of ro, weight=N, key=KEYFILE")),
+                _ => {
+                    let known = "ro, weight=N, key=KEYFILE, format";
+                    return Err(format!("{part:?} is none of {known}"));
+                }
             }
+        }
+        if spec.format && spec.key.is_none() {
+            return Err("format goes with key=KEYFILE".to_owned());
         }
         Ok(spec)
     }
@@ -111,6 +121,8 @@ pub(crate) struct Export {
     pub(crate) cipher: Option<Arc<Cipher>>,
     /// All its clients share its flushes.
     pub(crate) domain: FlushDomain,
+    /// The log knows of a flush that failed.
+    loss_is_logged: AtomicBool,
     pub(crate) disk: Arc<Disk>,
     pub(crate) tenant: Tenant,
     pub(crate) weight: u32,
@@ -138,7 +150,7 @@ impl Export {
         }
         let cipher = match &spec.key {
             Some(key) => {
-                let cipher = key::open(&file, spec.read_only, key);
+                let cipher = key::open(&file, spec.read_only, key, spec.format);
                 Some(Arc::new(cipher.with_context(|| path.to_string())?))
             }
             None => None,
@@ -154,6 +166,8 @@ impl Export {
                 preferred: 4096,
                 max_payload: MAX_PAYLOAD,
                 read_only: spec.read_only,
+                // A device may write them, and what is encrypted has to be.
+                fast_zeros: kind.is_file() && spec.key.is_none(),
             },
             // The node of a block device lies in memory, too.
             in_memory: kind.is_file()
@@ -162,11 +176,41 @@ impl Export {
             start,
             cipher,
             domain: FlushDomain::builder().build(),
+            loss_is_logged: AtomicBool::new(false),
             disk,
             tenant,
             weight: spec.weight,
             stats: Stats::default(),
         })
+    }
+}
+
+impl Export {
+    /// What the log is told of the first flush that has failed, once.
+    pub(crate) fn new_loss(&self) -> Option<String> {
+        let error = self.domain.poison()?;
+        let known = self.loss_is_logged.swap(true, Ordering::Relaxed);
+        (!known).then(|| {
+            format!(
+                "{}: a flush has failed ({error}): what was written may be lost; flushes and FUA \
+                 fail until the server is started again",
+                self.described.name
+            )
+        })
+    }
+
+    /// Makes all of it durable, when nobody writes to it any more.
+    pub(crate) fn flush_at_end(&self) -> Result<()> {
+        let name = &self.described.name;
+        if self.described.read_only {
+            return Ok(());
+        }
+        let synced = self.file.sync_all();
+        synced.with_context(|| format!("flushing {name}"))?;
+        match self.domain.poison() {
+            Some(error) => bail!("what was written to {name} may be lost: a flush failed: {error}"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -176,7 +220,8 @@ mod tests {
 
     #[test]
     fn exports_are_named_files_with_options() {
-        let spec: Spec = "disk=/a/b.img,ro,weight=3,key=/k".parse().unwrap();
+        let spec: Spec = "disk=/a/b.img,ro,weight=3,key=/k,format".parse().unwrap();
+        assert!(spec.format);
         assert_eq!(
             (&spec.name[..], spec.read_only, spec.weight),
             ("disk", true, 3)
@@ -189,6 +234,7 @@ mod tests {
             "disk=x,rw",
             "disk=x,weight=0",
             "disk=x,key=",
+            "disk=x,format",
         ] {
             assert!(wrong.parse::<Spec>().is_err(), "{wrong}");
         }

@@ -4,12 +4,13 @@
 //! a wrong key is noticed. It holds nothing that is secret.
 
 use std::fs::File;
-use std::io::Read as _;
+use std::io::{self, Read as _, Seek as _};
 use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use argon2::{Algorithm, Argon2, Params, Version};
+use rustix::fs::{SeekFrom, seek};
 use rustix::rand::{GetRandomFlags, getrandom};
 use zeroize::Zeroizing;
 
@@ -174,18 +175,52 @@ fn from_hex(text: &str) -> Option<Zeroizing<[u8; KEY]>> {
     Some(key)
 }
 
-/// The cipher of an encrypted file, whose key is in another one. A file that has nothing where its
-/// header would be gets one.
-pub(crate) fn open(file: &File, read_only: bool, key: &Path) -> Result<Cipher> {
-    let secret = Secret::read(key).with_context(|| format!("the key in {}", key.display()))?;
-    open_by(file, read_only, &secret, COSTS)
+/// Whether a file holds nothing but zeros. What is no hole is read.
+fn is_empty(mut file: &File) -> io::Result<bool> {
+    let end = file.seek(io::SeekFrom::End(0))?;
+    let mut bytes = vec![0; 1 << 20];
+    let mut at = 0;
+    while at < end {
+        let data = match seek(file, SeekFrom::Data(at)) {
+            Ok(data) => data,
+            Err(rustix::io::Errno::NXIO) => return Ok(true),
+            // What cannot be asked is all data.
+            Err(_) => at,
+        };
+        at = seek(file, SeekFrom::Hole(data)).unwrap_or(end);
+        let mut from = data;
+        while from < at {
+            let now = (at - from).min(bytes.len() as u64) as usize;
+            file.read_exact_at(&mut bytes[..now], from)?;
+            if bytes[..now].iter().any(|&byte| byte != 0) {
+                return Ok(false);
+            }
+            from += now as u64;
+        }
+    }
+    Ok(true)
 }
 
-fn open_by(file: &File, read_only: bool, secret: &Secret, costs: Costs) -> Result<Cipher> {
+/// The cipher of an encrypted file, whose key is in another one. A file that holds nothing gets a
+/// header; so does any other that has none, if `format` says so.
+pub(crate) fn open(file: &File, read_only: bool, key: &Path, format: bool) -> Result<Cipher> {
+    let secret = Secret::read(key).with_context(|| format!("the key in {}", key.display()))?;
+    open_by(file, read_only, &secret, COSTS, format)
+}
+
+fn open_by(
+    file: &File,
+    read_only: bool,
+    secret: &Secret,
+    costs: Costs,
+    format: bool,
+) -> Result<Cipher> {
     let mut bytes = vec![0; HEADER];
     file.read_exact_at(&mut bytes, 0)
         .context("reading its header")?;
     if let Some(header) = Header::decode(&bytes) {
+        // So that whoever leaves it in a command line loses nothing at the next start.
+        ensure!(!format, "it is encrypted already: leave format out");
         let cipher = secret.cipher(&header.salt, header.costs)?;
         ensure!(
             cipher.check() == header.check,
@@ -193,10 +228,9 @@ fn open_by(file: &File, read_only: bool, secret: &Secret, costs: Costs) -> Resul
         );
         return Ok(cipher);
     }
-    let empty = bytes.iter().all(|&byte| byte == 0);
     ensure!(
-        empty,
-        "it is not encrypted by this program: it holds something else"
+        format || is_empty(file).context("looking for data")?,
+        "it is not encrypted by this program: it holds something else; to lose that, say format"
     );
     ensure!(!read_only, "it has no key yet: serve it once without ro");
     let mut salt = [0; SALT];
@@ -290,11 +324,13 @@ mod tests {
         let checks = [0, 1].map(|_| {
             let file = tempfile::tempfile().unwrap();
             file.set_len(1 << 20).unwrap();
-            let made = open_by(&file, false, &secret, CHEAP).unwrap().check();
-            let found = open_by(&file, true, &secret, COSTS).unwrap().check();
+            let made = open_by(&file, false, &secret, CHEAP, false)
+                .unwrap()
+                .check();
+            let found = open_by(&file, true, &secret, COSTS, false).unwrap().check();
             assert_eq!(made, found, "the costs are the file's");
             let other = Secret::parse(b"correct horse battery stable").unwrap();
-            assert!(open_by(&file, false, &other, CHEAP).is_err());
+            assert!(open_by(&file, false, &other, CHEAP, false).is_err());
             made
         });
         assert!(checks[0] != checks[1]);

@@ -93,6 +93,7 @@ fn serve(options: &Options) -> Result<()> {
         (disks, workers),
         options.max_split as usize * 1024,
         options.tenants == Tenants::Client,
+        Duration::from_secs(options.payload_timeout.into()),
         Console::new().context("starting a thread")?,
         options.quiet,
     ));
@@ -107,11 +108,7 @@ fn serve(options: &Options) -> Result<()> {
         stopping.drain();
     })
     .context("installing the signal handler")?;
-    for export in &shared.exports {
-        for listener in &listeners {
-            eprintln!("nbd-export: {}", listener.uri(&export.described.name));
-        }
-    }
+    tell_addresses(&shared, &listeners);
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = options.threads.map_or(cpus.min(4), usize::from);
     let engine = if kind == Kind::Uring {
@@ -145,6 +142,14 @@ fn serve(options: &Options) -> Result<()> {
         options.max_connections,
         look,
     )
+}
+
+fn tell_addresses(shared: &Shared, listeners: &[Listener]) {
+    for export in &shared.exports {
+        for listener in listeners {
+            eprintln!("nbd-export: {}", listener.uri(&export.described.name));
+        }
+    }
 }
 
 /// Each thread's part of the registered buffers, in bytes. Files in memory are read and written

@@ -88,34 +88,38 @@ impl Share {
         if missing == 0 {
             self.asking = None;
         } else {
+            // Who needs fewer by now keeps its place in the line.
             if self
                 .asking
                 .as_ref()
-                .is_none_or(|(_, asked)| *asked != missing)
+                .is_none_or(|(_, asked)| *asked < missing)
             {
                 let memory = self.memory.clone();
                 self.asking = Some((Box::pin(memory.take(missing)), missing));
             }
             if let Some((asking, _)) = &mut self.asking {
-                let Poll::Ready(units) = asking.as_mut().poll(cx) else {
+                let Poll::Ready(taken) = asking.as_mut().poll(cx) else {
                     return Poll::Pending;
                 };
-                self.held.extend(units);
+                self.held.extend(taken);
                 self.asking = None;
+                self.put(units);
             }
         }
         self.used += bytes;
         Poll::Ready(())
     }
 
-    /// Gives back the memory of so many bytes.
+    /// Gives back the memory of so many bytes, also while more is asked for: others who hold some
+    /// and ask may wait for it.
     pub(crate) fn give_back(&mut self, bytes: usize) {
         self.used = self.used.saturating_sub(bytes);
-        let needed = beyond_own(self.used);
-        // What is needed again at once is kept.
-        if self.asking.is_none() && self.held.len() > needed {
-            self.put(needed);
-        }
+        self.put(beyond_own(self.used));
+    }
+
+    /// Asks for no more, and loses its place in the line.
+    pub(crate) fn give_up(&mut self) {
+        self.asking = None;
     }
 
     /// Whether others wait for what this client has.
@@ -124,7 +128,11 @@ impl Share {
         !self.held.is_empty() && self.memory.waiting.load(Ordering::Relaxed) > own
     }
 
+    /// Gives back what is held beyond so many units.
     fn put(&mut self, keep: usize) {
+        if self.held.len() <= keep {
+            return;
+        }
         let surplus = self.held.split_off(keep);
         let put = self.memory.units.put_batch(&surplus);
         debug_assert!(put.is_ok(), "what is held was taken");
@@ -181,6 +189,42 @@ mod tests {
         drop((other, third));
         assert!(take(&mut one, 3 * UNIT));
         assert_eq!((one.used(), one.held.len()), (OWN + 3 * UNIT, 3));
+    }
+
+    /// Three that hold memory ask for more, and then do not need what they hold.
+    #[test]
+    fn what_is_not_needed_any_more_goes_back_while_more_is_asked_for() {
+        let memory = Memory::new(8 * UNIT).unwrap();
+        let mut shares = [0; 3].map(|_| Share::new(memory.clone()));
+        for share in &mut shares {
+            assert!(take(share, OWN + 2 * UNIT));
+        }
+        for share in &mut shares {
+            assert!(!take(share, OWN + 5 * UNIT));
+        }
+        for share in &mut shares {
+            share.give_back(OWN + 2 * UNIT);
+        }
+        for share in &mut shares {
+            assert!(take(share, OWN + 5 * UNIT), "in the order of asking");
+            assert_eq!(share.held.len(), 5);
+            share.give_back(OWN + 5 * UNIT);
+        }
+    }
+
+    /// One who needs fewer than it has asked for does not lose its place.
+    #[test]
+    fn who_asks_keeps_its_place_and_no_more_than_it_needs() {
+        let memory = Memory::new(4 * UNIT).unwrap();
+        let [mut one, mut other, mut third] = [0, 1, 2].map(|_| Share::new(memory.clone()));
+        assert!(take(&mut other, OWN + 2 * UNIT));
+        assert!(take(&mut one, 1) && !take(&mut one, OWN + 3 * UNIT));
+        assert!(!take(&mut third, OWN + 4 * UNIT));
+        one.give_back(1);
+        assert!(!take(&mut one, OWN + 3 * UNIT));
+        other.give_back(OWN + 2 * UNIT);
+        assert!(take(&mut one, OWN + 3 * UNIT));
+        assert_eq!(one.held.len(), 3);
     }
 
     /// One alone gets all there is, and no more.

@@ -16,6 +16,9 @@ use crate::adapter;
 use crate::export::Stats;
 use crate::server::Shared;
 
+/// How long nobody is let in after that has failed.
+const PAUSE: Duration = Duration::from_millis(200);
+
 /// Answers every request on the address with the page, on a thread of its own.
 pub(crate) fn serve(address: &str, shared: &Arc<Shared>) -> Result<()> {
     let listener = TcpListener::bind(address).with_context(|| format!("--metrics {address}"))?;
@@ -28,7 +31,11 @@ pub(crate) fn serve(address: &str, shared: &Arc<Shared>) -> Result<()> {
             let Some(shared) = shared.upgrade() else {
                 return;
             };
-            let Ok(mut stream) = stream else { continue };
+            let Ok(mut stream) = stream else {
+                // As a rule all files are open that may be. The one who asks waits.
+                thread::sleep(PAUSE);
+                continue;
+            };
             let _ = stream.set_read_timeout(Some(Duration::from_secs(2)));
             let _ = stream.set_write_timeout(Some(Duration::from_secs(2)));
             // What is asked for does not matter: there is one page.

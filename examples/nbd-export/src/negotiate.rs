@@ -28,6 +28,8 @@ pub struct Described {
     pub max_payload: u32,
     /// Nothing may be written.
     pub read_only: bool,
+    /// Zeros may be asked for that take less time than to write them.
+    pub fast_zeros: bool,
 }
 
 impl Described {
@@ -38,7 +40,10 @@ impl Described {
         if self.read_only {
             flags |= t::READ_ONLY;
         } else {
-            flags |= t::SEND_TRIM | t::SEND_WRITE_ZEROES | t::SEND_FAST_ZERO;
+            flags |= t::SEND_TRIM | t::SEND_WRITE_ZEROES;
+        }
+        if !self.read_only && self.fast_zeros {
+            flags |= t::SEND_FAST_ZERO;
         }
         if structured {
             flags |= t::SEND_DF;
@@ -268,6 +273,10 @@ impl Negotiation {
             // There is no answer for this.
             return Next::Close("no export of this name");
         };
+        if exports[export].block > 1 {
+            // Nor is there one for block sizes.
+            return Next::Close("it cannot be told the block size of its export");
+        }
         output.extend(exports[export].size.to_be_bytes());
         output.extend(exports[export].flags(self.structured).to_be_bytes());
         if self.padding {

@@ -27,10 +27,11 @@ server when what was read from clients is answered and flushed; a second one end
 #[command(group(ArgGroup::new("where").required(true).multiple(true).args(["unix", "listen"])))]
 pub(crate) struct Options {
     /// A file to serve: ro forbids writes, weight is its share of the tags beside others of its
-    /// disk, key encrypts it (AES-XTS-256: 64 bytes, 128 hexadecimal digits, or a passphrase)
+    /// disk, key encrypts it (AES-XTS-256: 64 bytes, 128 hexadecimal digits, or a passphrase). A
+    /// new file has to be empty for that, or format is said, and what it holds is lost
     #[arg(
         long = "export",
-        value_name = "NAME=FILE[,ro][,weight=N][,key=KEYFILE]",
+        value_name = "NAME=FILE[,ro][,weight=N][,key=KEYFILE[,format]]",
         required = true
     )]
     pub(crate) exports: Vec<Spec>,
@@ -81,6 +82,12 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N", default_value_t = 4096)]
     pub(crate) max_connections: u64,
 
+    /// A client that has sent a part of a write's data, and then less than 64 KiB in so many
+    /// seconds, is sent away
+    #[arg(long, value_name = "SECONDS", default_value_t = 60,
+          value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    pub(crate) payload_timeout: u32,
+
     /// CPUs that share a pool of workers for encryption
     #[arg(long, value_name = "SCOPE", default_value = "cache_shard",
           value_parser = PossibleValuesParser::new(Scope::ALL.map(Scope::name)))]
@@ -110,10 +117,11 @@ pub(crate) struct Options {
     pub(crate) metrics: Option<String>,
 
     /// To try what then happens, to every Nth: reads and writes are refused for now (again) or are
-    /// short; reads, writes or flushes fail; of all exports or of one
+    /// short; reads, writes or flushes fail; of all exports or of one. A thread ends at its Nth
+    /// operation
     #[arg(
         long,
-        value_name = "again=N,short=N,read=N,write=N,flush=N,export=NAME",
+        value_name = "again=N,short=N,read=N,write=N,flush=N,thread=N,export=NAME",
         default_value = ""
     )]
     pub(crate) faults: Faults,

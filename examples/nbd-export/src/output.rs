@@ -42,6 +42,8 @@ pub(crate) struct Sent {
 #[derive(Default)]
 pub(crate) struct Output {
     parts: VecDeque<Part>,
+    /// Heads among them.
+    replies: usize,
     /// Bytes of the first part that were sent.
     sent: usize,
 }
@@ -53,6 +55,11 @@ impl Output {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.parts.is_empty()
+    }
+
+    /// How many replies there are of which nothing, or not all of the head, has been sent.
+    pub(crate) const fn replies(&self) -> usize {
+        self.replies
     }
 
     /// Sends what the socket takes at once.
@@ -88,12 +95,18 @@ impl Output {
 
     /// The first part has been sent.
     fn pop(&mut self, reactor: &Reactor) -> usize {
-        let Some(Part::Data(buffer)) = self.parts.pop_front() else {
-            return 0;
-        };
-        let len = buffer.len();
-        reactor.recycle(buffer);
-        len
+        match self.parts.pop_front() {
+            Some(Part::Data(buffer)) => {
+                let len = buffer.len();
+                reactor.recycle(buffer);
+                len
+            }
+            Some(Part::Head(..)) => {
+                self.replies -= 1;
+                0
+            }
+            None => 0,
+        }
     }
 
     fn head(&mut self, parts: &[&[u8]]) {
@@ -104,6 +117,7 @@ impl Output {
             len += part.len();
         }
         self.parts.push_back(Part::Head(bytes, len));
+        self.replies += 1;
     }
 
     /// Appends a reply; how many bytes of data it has.

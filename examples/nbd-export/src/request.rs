@@ -1,6 +1,5 @@
 //! What is done for a request.
 
-use std::cell::Cell;
 use std::io;
 use std::pin::pin;
 use std::rc::Rc;
@@ -37,8 +36,6 @@ pub(crate) struct Session {
     pub(crate) agreed: Agreed,
     pub(crate) limits: Limits,
     pub(crate) max_split: usize,
-    /// How many flushes of the file had failed when this client was told last.
-    pub(crate) losses_told: Cell<u64>,
 }
 
 /// What a reply carries.
@@ -368,6 +365,10 @@ impl Session {
         len: u64,
         durable: &Durable<'_>,
     ) -> Result<(), Errno> {
+        let fast = flags & flag::FAST_ZERO != 0;
+        if fast && !self.export.described.fast_zeros {
+            return Err(Errno::NotSup);
+        }
         // What is encrypted reads as zeros only if zeros were encrypted.
         if self.export.cipher.is_none() {
             let op = if flags & flag::NO_HOLE == 0 {
@@ -380,7 +381,7 @@ impl Session {
                 done => return done.map_err(|error| Errno::from(&error)),
             }
         }
-        if flags & flag::FAST_ZERO != 0 {
+        if fast {
             return Err(Errno::NotSup);
         }
         let mut at = offset;

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, mpsc};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
@@ -30,6 +30,8 @@ pub(crate) struct Shared {
     pub(crate) max_split: usize,
     pub(crate) tenant_per_client: bool,
     pub(crate) clients: AtomicU64,
+    /// How long a client may take for the next 64 KiB of a payload that it has begun.
+    pub(crate) payload_timeout: Duration,
     /// Reads and writes through registered buffers.
     pub(crate) with_registered: Arc<AtomicU64>,
     /// Clients that were given a tenant of their own.
@@ -46,6 +48,7 @@ impl Shared {
         (disks, workers): (Disks, Arc<Workers>),
         max_split: usize,
         tenant_per_client: bool,
+        payload_timeout: Duration,
         console: Console,
         quiet: bool,
     ) -> Self {
@@ -56,6 +59,7 @@ impl Shared {
             max_split,
             tenant_per_client,
             clients: AtomicU64::new(0),
+            payload_timeout,
             with_registered: Arc::default(),
             tenants: AtomicU64::new(0),
             started: Instant::now(),
@@ -138,29 +142,34 @@ pub(crate) fn run(
     drop(sender);
     let remotes: Vec<Remote> = remotes.iter().collect();
     if remotes.len() == threads {
-        accept(shared, &listeners, &remotes, max_connections, &mut status);
+        let goes_on = || {
+            status();
+            let ended = handles.iter().any(JoinHandle::is_finished);
+            if ended {
+                shared.log("a thread has ended");
+            }
+            !ended
+        };
+        accept(shared, &listeners, &remotes, max_connections, goes_on);
     }
     shared.drain();
     drop(listeners);
     shared.log("draining");
     remotes.iter().for_each(Remote::wake);
-    let mut ended = Ok(());
-    for handle in handles {
-        let joined = handle
-            .join()
-            .unwrap_or_else(|_| bail!("a thread has panicked"));
-        ended = ended.and(joined);
-    }
-    for export in &shared.exports {
-        if !export.described.read_only {
-            let name = &export.described.name;
-            let synced = export.file.sync_all();
-            synced.with_context(|| format!("flushing {name}"))?;
-        }
-    }
+    let joined = handles.into_iter().map(|handle| {
+        let joined = handle.join();
+        joined.unwrap_or_else(|_| bail!("a thread has panicked"))
+    });
+    let flushed = shared.exports.iter().map(|export| export.flush_at_end());
+    let ended = all_of(joined.chain(flushed));
     let last = ended.is_ok().then(|| shared.line("everything is flushed"));
     shared.console.end(last.flatten());
     ended
+}
+
+/// Has all of them done, whatever becomes of one. The first error.
+fn all_of(steps: impl Iterator<Item = Result<()>>) -> Result<()> {
+    steps.fold(Ok(()), Result::and)
 }
 
 fn accept(
@@ -168,7 +177,7 @@ fn accept(
     listeners: &[Listener],
     remotes: &[Remote],
     max_connections: u64,
-    status: &mut impl FnMut(),
+    mut goes_on: impl FnMut() -> bool,
 ) {
     let limit = Timespec {
         tv_sec: 0,
@@ -177,7 +186,7 @@ fn accept(
     let mut accepted = 0;
     // Whether nobody could be let in when that was tried last.
     let mut full = false;
-    while !shared.draining() {
+    while goes_on() && !shared.draining() {
         let mut fds: Vec<_> = listeners
             .iter()
             .filter(|_| !full)
@@ -185,7 +194,6 @@ fn accept(
             .collect();
         // An interrupted or failed wait is followed by a look, as any other.
         let _ = poll(&mut fds, Some(&limit));
-        status();
         let was_full = std::mem::take(&mut full);
         for listener in listeners {
             let refused = loop {
@@ -194,14 +202,13 @@ fn accept(
                     Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => break None,
                     Err(error) => break Some(error),
                 };
-                if shared.clients.load(Ordering::Relaxed) >= max_connections {
+                let Some(place) = Place::take(shared, max_connections) else {
                     shared.log("a client was turned away: --max-connections");
                     continue;
-                }
-                let shared = shared.clone();
+                };
                 let remote = &remotes[accepted % remotes.len()];
                 accepted += 1;
-                remote.spawn(move |reactor| Box::pin(Connection::new(socket, reactor, &shared)));
+                remote.spawn(move |reactor| Box::pin(Connection::new(socket, reactor, place)));
             };
             let Some(error) = refused else { continue };
             full |= is_full(&error);
@@ -209,6 +216,29 @@ fn accept(
                 shared.log(&format!("a client was not accepted: {error}"));
             }
         }
+    }
+}
+
+/// A client is let in, and counted from now on until this is dropped.
+pub(crate) struct Place {
+    pub(crate) shared: Arc<Shared>,
+}
+
+impl Place {
+    /// None if there are so many clients. Only one thread lets clients in.
+    fn take(shared: &Arc<Shared>, most: u64) -> Option<Self> {
+        if shared.clients.load(Ordering::Relaxed) >= most {
+            return None;
+        }
+        shared.clients.fetch_add(1, Ordering::Relaxed);
+        let shared = shared.clone();
+        Some(Self { shared })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.shared.clients.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -220,4 +250,19 @@ fn is_full(error: &std::io::Error) -> bool {
         errno,
         Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_is_done_and_the_first_error_told() {
+        let mut done = 0;
+        let steps = [Ok(()), Err("one"), Ok(()), Err("other"), Ok(())];
+        let steps = steps.into_iter().inspect(|_| done += 1);
+        let ended = all_of(steps.map(|step| step.map_err(anyhow::Error::msg)));
+        assert_eq!(ended.unwrap_err().to_string(), "one");
+        assert_eq!(done, 5);
+    }
 }

@@ -95,6 +95,8 @@ pub struct MemoryDevice {
     power: Power,
     caps: Caps,
     flush_time: Duration,
+    /// What a failed flush has dropped can be read until the power goes.
+    lost_is_readable: bool,
     disk: Arc<Mutex<Disk>>,
     /// Held by the flush in progress: a disk does one after the other.
     flushing: Arc<Mutex<()>>,
@@ -108,6 +110,8 @@ struct Disk {
     durable: Vec<u8>,
     /// What was written to a sector since its last flush, oldest first, each with its number.
     cache: BTreeMap<usize, Vec<Version>>,
+    /// Sectors that a failed flush has dropped: they are read, and nothing writes them.
+    lost: BTreeMap<usize, Box<[u8; SECTOR]>>,
     last_write: u64,
     writes: u64,
     fua_writes: u64,
@@ -130,6 +134,7 @@ impl MemoryDevice {
             power: power.clone(),
             caps: Caps::volatile(),
             flush_time: Duration::ZERO,
+            lost_is_readable: false,
             disk: Arc::new(Mutex::new(Disk {
                 durable: vec![0; len],
                 ..Disk::default()
@@ -150,6 +155,31 @@ impl MemoryDevice {
     #[must_use]
     pub const fn with_flush_time(mut self, time: Duration) -> Self {
         self.flush_time = time;
+        self
+    }
+
+    /// A disk behind a system's cache that keeps what a failed flush did not write, and counts it
+    /// as clean: it is read as it was written, no later flush writes it, and it goes with the
+    /// power. Who writes a sector again has it written. Without this a failed flush drops it at
+    /// once.
+    ///
+    /// ```
+    /// use inflight_flush::{Device, Flusher, MemoryDevice, Power};
+    /// let device = MemoryDevice::new(4096).with_lost_writes_readable();
+    /// device.write_at(&[1; 512], 0)?;
+    /// device.fail_flushes(1);
+    /// assert!(device.flush().is_err());
+    /// device.flush()?; // it has nothing to do
+    /// let mut bytes = [0; 512];
+    /// device.read_at(&mut bytes, 0)?;
+    /// assert_eq!(bytes, [1; 512]);
+    /// device.restart(&Power::new(), 7).read_at(&mut bytes, 0)?;
+    /// assert_eq!(bytes, [0; 512]);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[must_use]
+    pub const fn with_lost_writes_readable(mut self) -> Self {
+        self.lost_is_readable = true;
         self
     }
 
@@ -200,7 +230,10 @@ impl MemoryDevice {
             .with_caps(self.caps)
             .with_flush_time(self.flush_time);
         restarted.disk.lock().durable = durable;
-        restarted
+        Self {
+            lost_is_readable: self.lost_is_readable,
+            ..restarted
+        }
     }
 
     fn write(&self, bytes: &[u8], offset: u64, fua: bool) -> io::Result<()> {
@@ -228,6 +261,7 @@ impl MemoryDevice {
             let mut image = Box::new(disk.sector(sector));
             image[at % SECTOR..][..upto - at].copy_from_slice(&bytes[at - start..upto - start]);
             disk.last_write += 1;
+            disk.lost.remove(&sector);
             if durable {
                 put(&mut disk.durable, sector, &image);
                 disk.cache.remove(&sector);
@@ -247,6 +281,9 @@ impl Disk {
     fn sector(&self, sector: usize) -> [u8; SECTOR] {
         if let Some((_, newest)) = self.cache.get(&sector).and_then(|versions| versions.last()) {
             return **newest;
+        }
+        if let Some(lost) = self.lost.get(&sector) {
+            return **lost;
         }
         let mut bytes = [0; SECTOR];
         let start = sector * SECTOR;
@@ -292,7 +329,14 @@ impl Flusher for MemoryDevice {
         let disk = &mut *guard;
         if fails {
             // As systems do: what was to be flushed is dropped, and counts as clean.
-            disk.cache.clear();
+            let dropped = std::mem::take(&mut disk.cache);
+            if self.lost_is_readable {
+                let newest = dropped.into_iter().filter_map(|(sector, mut versions)| {
+                    let (_, bytes) = versions.pop()?;
+                    Some((sector, bytes))
+                });
+                disk.lost.extend(newest);
+            }
             return Err(io::Error::other("an injected fault"));
         }
         disk.cache.retain(|&sector, versions| {

@@ -113,6 +113,15 @@ fn again(error: &io::Error) -> bool {
     matches!(errno, Some(Errno::INTR | Errno::AGAIN | Errno::BUSY))
 }
 
+/// Whether a linked flush was carried out. One that was cancelled has done nothing, and another one
+/// serves. One that has failed may have lost something, and another one would say nothing of it.
+fn has_flushed(result: i32) -> io::Result<bool> {
+    if result == -rustix::io::Errno::CANCELED.raw_os_error() {
+        return Ok(false);
+    }
+    outcome(result).map(|_| true)
+}
+
 /// How many bytes, or the error.
 fn outcome(result: i32) -> io::Result<usize> {
     usize::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result))
@@ -169,15 +178,13 @@ impl Device for UringDevice {
         let write = self.write(bytes, offset).flags(squeue::Flags::IO_LINK);
         let [written, flushed] = Self::run(&self.flushes, [write, self.fsync()])?;
         let done = outcome(written)?;
-        if done == bytes.len() && flushed == 0 {
+        let has_flushed = has_flushed(flushed)?;
+        if done == bytes.len() && has_flushed {
             return Ok(());
         }
-        if done < bytes.len() {
-            // A short write breaks the link: the flush was cancelled.
-            self.write_at(&bytes[done..], offset + done as u64)?;
-            return self.flush();
-        }
-        outcome(flushed).map(drop)
+        // A short write breaks the link, and one that is cut into parts is flushed in part.
+        self.write_at(&bytes[done..], offset + done as u64)?;
+        self.flush()
     }
 }
 
@@ -209,6 +216,15 @@ mod tests {
         device.read_at(&mut bytes, 512).unwrap();
         assert_eq!(bytes, [7; 512]);
         drop(flush_in_flight);
+    }
+
+    /// Also behind a write that was short: a flush that has failed is not made again.
+    #[test]
+    fn a_cancelled_flush_is_told_from_one_that_has_failed() {
+        assert!(has_flushed(0).unwrap());
+        assert!(!has_flushed(-libc::ECANCELED).unwrap());
+        let failed = has_flushed(-libc::EIO).unwrap_err();
+        assert_eq!(failed.raw_os_error(), Some(libc::EIO));
     }
 
     /// The flush that is linked to the first part of a long write covers that part only.

@@ -5,6 +5,10 @@
 //! behind it does: a frame that was written when the log was durable beyond the record, or a later
 //! segment, which is made after those before it were flushed. Damage to what was written last,
 //! with nothing behind it, cannot be told from a torn write, and is taken for one.
+//!
+//! What can be read may be in the system's cache only, and no flush may write it any more: a flush
+//! that failed has it count as written. So what nothing says was ever durable is written again
+//! before it is flushed. It is all in the last segment.
 
 use super::frame::{
     FRAME_HEADER, FrameHeader, Head, Kind, RECORD_HEADER, SEGMENT_HEADER, SegmentHeader,
@@ -73,12 +77,13 @@ pub(super) fn read(
         checkpoints: BTreeMap::new(),
         last_checkpoint: 0,
         lsn: 0,
+        durable: 0,
     };
     let mut segments = VecDeque::new();
     let mut not_begun = Vec::new();
     let mut log = None;
     let mut position: Option<Position> = None;
-    let mut last: Option<Arc<dyn Device>> = None;
+    let mut last = None;
     for number in storage.segments()? {
         let corrupt = Err(OpenError::Corrupt(Lsn(scan.lsn)));
         let segment = match load(storage, number, log)? {
@@ -115,11 +120,12 @@ pub(super) fn read(
             segment: segment.device.clone(),
             offset: stop.offset as u64,
         });
-        last = Some(segment.device);
+        last = Some((segment, stop));
     }
-    if let Some(last) = last {
-        // What was read may be in the system's cache only.
-        last.flush()?;
+    if let Some((Segment { device, bytes, .. }, stop)) = last {
+        let unproven = &bytes[stop.unproven..stop.read];
+        device.write_at(unproven, stop.unproven as u64)?;
+        device.flush()?;
     }
     let number = segments.back().map_or(0, |&(number, _)| number + 1);
     let mut next = None;
@@ -172,6 +178,10 @@ fn load(storage: &dyn Storage, number: u64, log: Option<u64>) -> Result<Loaded, 
 /// Where the records of a segment end.
 struct Stop {
     offset: usize,
+    /// What is before it was durable, as a frame says.
+    unproven: usize,
+    /// What is before it was read: also the whole records of a frame that is not whole.
+    read: usize,
     /// Nothing but zeros follows.
     clean: bool,
 }
@@ -183,6 +193,8 @@ struct Scan<'a> {
     checkpoints: BTreeMap<u32, Vec<RecoveredRecord>>,
     last_checkpoint: u32,
     lsn: u64,
+    /// Up to where the log was durable, as frames say.
+    durable: u64,
 }
 
 impl Scan<'_> {
@@ -190,39 +202,53 @@ impl Scan<'_> {
         let bytes = &segment.bytes[..];
         let log = segment.header.log;
         let mut offset = SEGMENT_HEADER;
+        // Where frames begin in the segment, and where they end in the log. The head is durable
+        // with the first one.
+        let mut frames = Vec::new();
+        let (mut begin, mut read) = (0, SEGMENT_HEADER);
         while let Some(frame) = FrameHeader::decode(&bytes[offset..], offset as u64, log) {
             if frame.first != self.lsn {
                 break;
             }
             let start = offset + FRAME_HEADER;
             let end = start.saturating_add(frame.len as usize).min(bytes.len());
-            if !self.frame(&bytes[start..end], frame.len as usize) {
+            let taken = self.frame(&bytes[start..end]);
+            if taken > 0 {
+                read = start + taken;
+            }
+            if taken < frame.len as usize {
                 break;
             }
             self.recovery.tail = self.recovery.tail.max(Lsn(frame.tail));
-            offset = end;
+            self.durable = self.durable.max(frame.durable);
+            frames.push((begin, self.lsn));
+            (begin, read, offset) = (end, end, end);
         }
         let rest = &bytes[offset..];
         let clean = rest.iter().all(|&byte| byte == 0);
         if !clean {
             self.look_for_evidence(rest, offset, log)?;
         }
-        Ok(Stop { offset, clean })
+        let unproven = frames.iter().find(|(_, end)| *end > self.durable);
+        let unproven = unproven.map_or(begin, |&(begin, _)| begin);
+        Ok(Stop {
+            offset,
+            unproven,
+            read,
+            clean,
+        })
     }
 
-    /// Reads the records of a frame; tells whether it is whole.
-    fn frame(&mut self, mut bytes: &[u8], len: usize) -> bool {
-        let whole = bytes.len() == len;
-        while !bytes.is_empty() {
-            let Some(record) = decode_record(bytes, self.lsn) else {
-                return false;
-            };
+    /// Reads the whole records of a frame; how many bytes they have.
+    fn frame(&mut self, bytes: &[u8]) -> usize {
+        let mut at = 0;
+        while let Some(record) = decode_record(&bytes[at..], self.lsn) {
             let taken = RECORD_HEADER + record.payload.len();
             self.lsn += taken as u64;
-            self.record(record.kind, record.checkpoint, &bytes[record.payload]);
-            bytes = &bytes[taken..];
+            self.record(record.kind, record.checkpoint, &bytes[at..][record.payload]);
+            at += taken;
         }
-        whole
+        at
     }
 
     fn record(&mut self, kind: Kind, checkpoint: u32, payload: &[u8]) {

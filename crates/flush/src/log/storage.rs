@@ -127,14 +127,15 @@ impl Storage for DirStorage {
                 file.write_all(&zeros[..part as usize])?;
                 left -= part;
             }
-            file.sync_all()
+            file.sync_all()?;
+            self.sync_folder()
         };
         if let Err(error) = fill() {
-            // Half a segment would be in the way of the next attempt.
+            // Half a segment, or one whose name may not last, would be in the way of the next
+            // attempt.
             let _ = std::fs::remove_file(&path);
             return Err(error);
         }
-        self.sync_folder()?;
         Ok(Arc::new(FileDevice::new(file)))
     }
 
@@ -173,6 +174,7 @@ pub struct MemoryStorage {
     power: Power,
     caps: Caps,
     flush_time: Duration,
+    lost_is_readable: bool,
     folder: Arc<Mutex<Folder>>,
 }
 
@@ -201,6 +203,7 @@ impl MemoryStorage {
             power: power.clone(),
             caps: Caps::volatile(),
             flush_time: Duration::ZERO,
+            lost_is_readable: false,
             folder: Arc::default(),
         }
     }
@@ -216,6 +219,14 @@ impl MemoryStorage {
     #[must_use]
     pub const fn with_flush_time(mut self, time: Duration) -> Self {
         self.flush_time = time;
+        self
+    }
+
+    /// Segments on devices that keep what a failed flush did not write:
+    /// [`MemoryDevice::with_lost_writes_readable`].
+    #[must_use]
+    pub const fn with_lost_writes_readable(mut self) -> Self {
+        self.lost_is_readable = true;
         self
     }
 
@@ -274,6 +285,7 @@ impl MemoryStorage {
             power: power.clone(),
             caps: self.caps,
             flush_time: self.flush_time,
+            lost_is_readable: self.lost_is_readable,
             folder: Arc::new(Mutex::new(Folder {
                 segments,
                 ..Folder::default()
@@ -290,9 +302,12 @@ impl Storage for MemoryStorage {
     fn create(&self, number: u64, len: u64) -> io::Result<Arc<dyn Device>> {
         self.power.step()?;
         let len = usize::try_from(len).map_err(|_| io::ErrorKind::StorageFull)?;
-        let device = MemoryDevice::on(&self.power, len)
+        let mut device = MemoryDevice::on(&self.power, len)
             .with_caps(self.caps)
             .with_flush_time(self.flush_time);
+        if self.lost_is_readable {
+            device = device.with_lost_writes_readable();
+        }
         let made = Segment {
             device: device.clone(),
             durable: false,
@@ -330,5 +345,23 @@ impl Storage for MemoryStorage {
         self.power.step()?;
         self.folder.lock().removed.remove(&number);
         Ok(())
+    }
+}
+
+#[cfg(all(test, unix, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    /// A folder that cannot be flushed, and then can.
+    #[test]
+    fn a_segment_whose_name_is_not_durable_is_not_in_the_way_of_the_next() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut storage = DirStorage::new(folder.path()).unwrap();
+        let real = storage.folder.replace(File::open("/dev/null").unwrap());
+        assert!(storage.create(1, 4096).is_err());
+        assert_eq!(storage.segments().unwrap(), []);
+        storage.folder = real;
+        storage.create(1, 4096).unwrap();
+        assert_eq!(storage.segments().unwrap(), [1]);
     }
 }

@@ -17,6 +17,8 @@ struct Run {
     in_place: bool,
     /// A flush fails in the first life: the log is opened again, and the power stays.
     fails: bool,
+    /// What that flush did not write can be read in the second life, while the power stays.
+    lost_is_readable: bool,
     /// When the power is cut, in the first life and in the second.
     cuts: [Option<u64>; 2],
 }
@@ -47,8 +49,12 @@ impl Run {
     /// How many steps each of the two lives had.
     fn go(self) -> [u64; 2] {
         let power = Power::new();
+        let mut storage = MemoryStorage::new(&power).with_caps(self.caps);
+        if self.lost_is_readable {
+            storage = storage.with_lost_writes_readable();
+        }
         let mut world = World {
-            storage: MemoryStorage::new(&power).with_caps(self.caps),
+            storage,
             data: MemoryDevice::on(&power, (SECTORS * SECTOR) as usize),
             history: History::default(),
             in_place: Vec::new(),
@@ -229,6 +235,7 @@ fn no_committed_record_is_lost() {
                     caps,
                     in_place: seed % 2 == 1,
                     fails: seed % 3 == 2,
+                    lost_is_readable: seed % 2 == 1,
                     cuts: [None, None],
                 };
                 let [steps, more] = run.go();

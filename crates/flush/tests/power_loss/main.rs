@@ -5,3 +5,4 @@ mod committers;
 mod domain;
 mod history;
 mod log;
+mod unwritten;

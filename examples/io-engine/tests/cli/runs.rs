@@ -233,6 +233,22 @@ fn a_log_shares_flushes_among_its_committers() {
     assert!(forced <= 400 + json.count("checkpoints"), "{forced}");
 }
 
+/// A log of several segments: what a full one costs is told, too.
+#[test]
+fn a_log_tells_of_the_flushes_of_full_segments() {
+    let options = "--rw log --number_ios 600 --committers 4 --record 60000..65536 \
+                   --checkpoint 1g --filename log";
+    let json = Place::new()
+        .run(&format!("--json {options}"))
+        .expect(0)
+        .json();
+    let segments = json.count("bytes") / (16 << 20);
+    let full = json.count("flushes_of_full_segments");
+    assert!(segments >= 2 && full <= segments, "{full} of {segments}");
+    let table = Place::new().run(options).expect(0).stdout;
+    assert!(table.contains("of full segments"), "{table}");
+}
+
 #[test]
 fn direct_io_reads_what_direct_io_wrote() {
     for engine in engines() {

@@ -10,6 +10,7 @@ fn exports() -> Vec<Described> {
             preferred: 4096,
             max_payload: 32 << 20,
             read_only: name == "other",
+            fast_zeros: true,
         })
         .into()
 }
@@ -202,6 +203,10 @@ fn an_export_with_large_blocks_is_for_clients_that_ask_for_block_sizes() {
         let (kinds, _) = run_with(&exports, &[flags(3), with].concat());
         assert_eq!(kinds, [reply::INFO, reply::INFO, reply::ACK]);
     }
+    let without = [flags(3), option(option::EXPORT_NAME, b"disk")].concat();
+    let (kinds, next) = run_with(&exports, &without);
+    assert_eq!(kinds, []);
+    assert!(matches!(next, Next::Close(_)));
 }
 
 #[test]

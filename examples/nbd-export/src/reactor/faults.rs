@@ -19,17 +19,19 @@ pub(crate) struct Faults {
     read: u32,
     write: u32,
     flush: u32,
+    /// The thread ends.
+    thread: u32,
 }
 
 impl std::str::FromStr for Faults {
     type Err = String;
 
-    /// `again=N,short=N,read=N,write=N,flush=N,export=NAME`.
+    /// `again=N,short=N,read=N,write=N,flush=N,thread=N,export=NAME`.
     fn from_str(text: &str) -> Result<Self, String> {
         let mut faults = Self::default();
         for part in text.split(',').filter(|part| !part.is_empty()) {
             let refused = || {
-                let known = "again=N, short=N, read=N, write=N, flush=N, export=NAME";
+                let known = "again=N, short=N, read=N, write=N, flush=N, thread=N, export=NAME";
                 format!("{part:?} is none of {known}")
             };
             let (name, value) = part.split_once('=').ok_or_else(refused)?;
@@ -43,6 +45,7 @@ impl std::str::FromStr for Faults {
                 "read" => &mut faults.read,
                 "write" => &mut faults.write,
                 "flush" => &mut faults.flush,
+                "thread" => &mut faults.thread,
                 _ => return Err(refused()),
             };
             let number = value.parse().ok().filter(|&n| n > 0);
@@ -63,6 +66,7 @@ pub(super) enum Fault {
 #[derive(Debug, Default)]
 pub(super) struct Injector {
     faults: Faults,
+    all: Cell<u32>,
     transfers: Cell<u32>,
     reads: Cell<u32>,
     writes: Cell<u32>,
@@ -84,6 +88,7 @@ impl Injector {
             return None;
         }
         let faults = &self.faults;
+        counted(&self.all);
         let turn = |count: u32, every: u32| every != 0 && count % every == 0;
         let io = |fails: bool| fails.then_some(Fault::Fails(Errno::IO));
         match op {
@@ -100,6 +105,11 @@ impl Injector {
             FileOp::Flush => io(turn(counted(&self.flushes), faults.flush)),
             FileOp::PunchHole { .. } | FileOp::ZeroRange { .. } | FileOp::ReadAhead { .. } => None,
         }
+    }
+
+    /// Whether the thread has carried out so many operations that it is to end.
+    pub(super) fn ends_thread(&self) -> bool {
+        self.faults.thread != 0 && self.all.get() >= self.faults.thread
     }
 }
 

@@ -68,6 +68,8 @@ fn answer(done: io::Result<usize>) -> i32 {
 pub(crate) enum Ready {
     Read,
     Write,
+    /// The other side sends nothing more, though not all that it has sent may have been read.
+    Closed,
 }
 
 /// An operation that nobody has taken the answer of.
@@ -381,7 +383,7 @@ impl Reactor {
         self.put_off.note(export);
     }
 
-    /// Waits until a socket can be read or written.
+    /// Waits until a socket can be read or written, or is closed by the other side.
     pub(crate) fn ready(self: &Rc<Self>, socket: RawFd, ready: Ready) -> Running {
         let key = self
             .ops
@@ -470,6 +472,9 @@ impl Reactor {
             }
             self.tasks.set(tasks.len());
             while let Poll::Ready(Some(())) = tasks.poll_next_unpin(&mut cx) {}
+            if self.injector.ends_thread() {
+                return Err(io::Error::other("an injected fault"));
+            }
             if done() && tasks.is_empty() && self.under_way.get() == 0 {
                 return Ok(());
             }
@@ -495,6 +500,20 @@ impl Reactor {
             for (key, result) in seen {
                 self.seen(key, result);
             }
+        }
+    }
+}
+
+impl Drop for Reactor {
+    fn drop(&mut self) {
+        // A thread that ends by an error or a panic has operations under way, and the kernel may
+        // use their buffers yet. Their tags are free: other threads may wait for them.
+        let mut ops = self.ops.take();
+        if self.under_way.get() > 0 {
+            for (_, op) in &mut ops {
+                drop(op.tag.take());
+            }
+            std::mem::forget(ops);
         }
     }
 }

@@ -26,7 +26,7 @@ pub(super) struct Psync {
     bell: Arc<Bell>,
     /// Sockets that cannot be waited for: let their owners find out by asking.
     at_once: Vec<Finished>,
-    /// Sockets that are waited for. One has one entry in the epoll set, for both directions.
+    /// Sockets that are waited for. One has one entry in the epoll set, for all that is waited for.
     sockets: HashMap<RawFd, Interest>,
 }
 
@@ -35,6 +35,7 @@ pub(super) struct Psync {
 struct Interest {
     read: Option<usize>,
     write: Option<usize>,
+    closed: Option<usize>,
 }
 
 impl Interest {
@@ -46,11 +47,14 @@ impl Interest {
         if self.write.is_some() {
             events |= epoll::EventFlags::OUT;
         }
+        if self.closed.is_some() {
+            events |= epoll::EventFlags::RDHUP;
+        }
         events
     }
 
     const fn is_none(self) -> bool {
-        self.read.is_none() && self.write.is_none()
+        self.read.is_none() && self.write.is_none() && self.closed.is_none()
     }
 }
 
@@ -91,6 +95,7 @@ impl Psync {
         match ready {
             Ready::Read => interest.read = Some(key),
             Ready::Write => interest.write = Some(key),
+            Ready::Closed => interest.closed = Some(key),
         }
         let interest = *interest;
         if self.arm(socket, interest).is_err() {
@@ -115,6 +120,7 @@ impl Psync {
         self.sockets.retain(|_, interest| {
             interest.read.take_if(|own| *own == key);
             interest.write.take_if(|own| *own == key);
+            interest.closed.take_if(|own| *own == key);
             !interest.is_none()
         });
     }
@@ -153,6 +159,9 @@ impl Psync {
             }
             if flags.intersects(epoll::EventFlags::OUT | gone) {
                 completed.extend(interest.write.take().map(|key| (key, 0)));
+            }
+            if flags.intersects(epoll::EventFlags::RDHUP | gone) {
+                completed.extend(interest.closed.take().map(|key| (key, 0)));
             }
             if !interest.is_none() {
                 self.sockets.insert(socket, interest);

@@ -177,6 +177,7 @@ impl Uring {
         let events = match ready {
             Ready::Read => libc_pollin(),
             Ready::Write => libc_pollout(),
+            Ready::Closed => u32::from(rustix::event::PollFlags::RDHUP.bits()),
         };
         let poll = opcode::PollAdd::new(Fd(socket), events);
         self.push(poll.build().user_data(key as u64));

@@ -109,6 +109,27 @@ impl Client {
         u32::from_be_bytes(head[12..16].try_into().unwrap())
     }
 
+    /// What the server says that an export can do.
+    pub(crate) fn flags_of(&mut self, name: &str) -> u16 {
+        let mut data = (name.len() as u32).to_be_bytes().to_vec();
+        data.extend(name.as_bytes());
+        data.extend([0, 1, 0, 3]);
+        self.option(option::INFO, &data);
+        let mut flags = None;
+        loop {
+            let head = self.read(20);
+            let [kind, len] =
+                [12, 16].map(|at| u32::from_be_bytes(head[at..at + 4].try_into().unwrap()));
+            let body = self.read(len as usize);
+            if kind == reply::ACK {
+                return flags.expect("the export is told of");
+            }
+            if body[..2] == [0, 0] {
+                flags = Some(u16::from_be_bytes([body[10], body[11]]));
+            }
+        }
+    }
+
     pub(crate) fn go(mut self, name: &str) -> Self {
         let mut data = (name.len() as u32).to_be_bytes().to_vec();
         data.extend(name.as_bytes());

@@ -1,10 +1,14 @@
 //! Clients that come, stall and go.
 
 use crate::client::Client;
-use crate::{Server, addresses, engines, free_address, limit_open_files, noise, open_many_files};
+use crate::{
+    Server, addresses, engines, figure, free_address, let_open_files, limit_open_files, noise,
+    open_many_files, scrape,
+};
 use nbd_export::proto;
 use std::fs::File;
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::os::unix::fs::FileExt as _;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
@@ -122,6 +126,81 @@ fn clients_that_do_not_read_share_a_bound_of_memory() {
     assert!(said.contains("holds memory that others wait for"), "{said}");
 }
 
+/// Three clients hold memory for long reads, and ask for more than is left. When they take what
+/// they have asked for first, what that was read into is there for the others.
+#[test]
+fn clients_that_hold_memory_and_ask_for_more_do_not_wait_for_each_other() {
+    const FIRST: u32 = 20 << 20;
+    const LONG: u32 = 32 << 20;
+    for engine in engines() {
+        let more = ["--threads", "1", "--memory", "64"];
+        let server = Server::start(engine, "disk=big", &more);
+        let mut clients = [0; 3].map(|_| server.connect().go("disk"));
+        for client in &mut clients {
+            client.send(0, 0, 0, FIRST, &[]);
+            while client.is_silent() {
+                std::thread::yield_now();
+            }
+        }
+        for client in &mut clients {
+            client.send(0, 0, 0, LONG, &[]);
+        }
+        let mut short = server.connect().go("disk");
+        assert_eq!(short.read_at(0, 512), [0; 512]);
+        std::thread::scope(|scope| {
+            for client in &mut clients {
+                scope.spawn(|| {
+                    for len in [FIRST, LONG] {
+                        assert_eq!(client.error(), 0);
+                        assert!(client.read(len as usize).iter().all(|&byte| byte == 0));
+                    }
+                });
+            }
+        });
+        server.stop();
+    }
+}
+
+/// A client that waits for memory leaves. The one that has the memory is not sent away for it.
+#[test]
+fn a_client_that_leaves_while_it_waits_for_memory_frees_its_place() {
+    const LONG: u32 = 32 << 20;
+    for engine in engines() {
+        let (listen, metrics) = (free_address(), free_address());
+        let more = ["--threads", "1", "--memory", "64", "--listen", &listen];
+        let more = [&more[..], &["--metrics", &metrics]].concat();
+        let server = Server::start(engine, "disk=big", &more);
+        for address in addresses(&server, &listen) {
+            let mut holds = Client::new(&address).go("disk");
+            for _ in 0..2 {
+                holds.send(0, 0, 0, LONG, &[]);
+            }
+            while holds.is_silent() {
+                std::thread::yield_now();
+            }
+            let mut waits = Client::new(&address).go("disk");
+            // There is more behind what it waits with.
+            for _ in 0..100 {
+                waits.send(0, 0, 0, LONG, &[]);
+            }
+            drop(waits);
+            while figure(&metrics, "nbd_clients") > 1 {
+                std::thread::yield_now();
+            }
+            for _ in 0..2 {
+                assert_eq!(holds.error(), 0);
+                assert!(holds.read(LONG as usize).iter().all(|&byte| byte == 0));
+            }
+            drop(holds);
+            while figure(&metrics, "nbd_clients") > 0 {
+                std::thread::yield_now();
+            }
+        }
+        let said = server.stop();
+        assert!(!said.contains("sent away"), "{said}");
+    }
+}
+
 /// A shell's limit of open files is often 1024. The server asks for as many as it may have.
 #[test]
 fn a_thousand_clients_at_once() {
@@ -206,4 +285,89 @@ fn a_log_that_nobody_reads_holds_up_no_client() {
     let said = server.stop();
     assert!(said.contains("lines are not shown"), "{said}");
     assert!(said.contains("everything is flushed"), "{said}");
+}
+
+/// Many come at once. No more are let in than is said.
+#[test]
+fn no_more_clients_are_let_in_than_is_said() {
+    const MOST: usize = 3;
+    let server = Server::start("auto", "disk=disk", &["--max-connections", "3"]);
+    let mut in_use = server.connect().go("disk");
+    let many: Vec<_> = (0..60)
+        .map(|_| UnixStream::connect(server.path("nbd.sock")).unwrap())
+        .collect();
+    let is_let_in = |mut stream: &UnixStream| stream.read_exact(&mut [0; 18]).is_ok();
+    let let_in = many.iter().filter(|stream| is_let_in(stream)).count();
+    assert_eq!(let_in, MOST - 1);
+    assert_eq!(in_use.write(0, b"fine", 0), 0);
+    drop(many);
+    // There is room again, a moment later.
+    loop {
+        let stream = UnixStream::connect(server.path("nbd.sock")).unwrap();
+        if is_let_in(&stream) {
+            break;
+        }
+    }
+    server.stop();
+}
+
+/// A client that has sent half of a write's data and nothing more has memory of the server. It is
+/// sent away after a while; one that has asked for nothing stays.
+#[test]
+fn a_client_that_stops_in_the_midst_of_its_data_is_sent_away() {
+    for engine in engines() {
+        let more = ["--payload-timeout", "1", "--threads", "1"];
+        let server = Server::start(engine, "disk=disk", &more);
+        let mut idle = server.connect().go("disk");
+        let mut half = server.connect().go("disk");
+        half.send(1, 0, 0, 64 << 10, &[1; 32 << 10]);
+        let mut rest = Vec::new();
+        // It may be reset.
+        let _ = half.stream.read_to_end(&mut rest);
+        assert_eq!(rest, []);
+        assert_eq!(idle.write(0, b"fine", 0), 0);
+        let said = server.stop();
+        assert!(said.contains("does not send the data"), "{said}");
+    }
+}
+
+/// The clock ticks that the thread of a name has used.
+fn ticks_of(server: &Server, thread: &str) -> u64 {
+    let tasks = format!("/proc/{}/task", server.child.id());
+    let stats = std::fs::read_dir(tasks).unwrap().map(|task| {
+        let stat = task.unwrap().path().join("stat");
+        std::fs::read_to_string(stat).unwrap()
+    });
+    let stat = stats.into_iter().find(|stat| stat.contains(thread));
+    let stat = stat.expect("the thread is there");
+    let (_, figures) = stat.rsplit_once(')').unwrap();
+    let figures: Vec<&str> = figures.split_whitespace().collect();
+    let [user, system] = [11, 12].map(|at| figures[at].parse::<u64>().unwrap());
+    user + system
+}
+
+/// A scrape of the metrics comes when no more files may be opened. It waits, and its thread does
+/// not spin.
+#[test]
+fn the_metrics_port_waits_when_no_more_files_may_be_opened() {
+    let address = free_address();
+    let server = Server::start("auto", "disk=disk", &["--metrics", &address]);
+    let mut client = server.connect().go("disk");
+    let_open_files(server.child.id(), 4);
+    // Who waits in `accept` has a place already.
+    assert!(scrape(&address).contains("nbd_clients"));
+    let mut waits = TcpStream::connect(&address).unwrap();
+    waits.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+    let before = ticks_of(&server, "nbd-metrics");
+    let since = Instant::now();
+    while since.elapsed() < Duration::from_secs(2) {
+        assert_eq!(client.write(0, &[1; 4096], 0), 0);
+    }
+    let used = ticks_of(&server, "nbd-metrics") - before;
+    let_open_files(server.child.id(), 1024);
+    let mut page = String::new();
+    waits.read_to_string(&mut page).unwrap();
+    assert!(page.contains("nbd_clients"), "{page}");
+    assert!(used <= 5, "{used} clock ticks for nothing");
+    server.stop();
 }

@@ -3,6 +3,7 @@
 use crate::{SIZE, Server, engines, refused, write_key};
 use nbd_export::proto;
 use std::fs::{self, File};
+use std::io::Read as _;
 use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 use std::path::Path;
 
@@ -115,4 +116,79 @@ fn a_file_that_holds_something_else_is_not_encrypted() {
     let said = refused_in(folder.path(), "plain", "own", ",ro");
     assert!(said.contains("without ro"), "{said}");
     assert!(fs::read(folder.path().join("plain")).unwrap() == empty);
+}
+
+/// The first page may be zero, and data behind it.
+#[test]
+fn a_file_with_data_behind_a_page_of_zeros_is_encrypted_only_if_it_is_said_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let key = b"correct horse battery staple";
+    write_key(&folder.path().join("own"), key);
+    let path = folder.path().join("disk");
+    for at in [4096, 600_000, (1 << 20) + 4095] {
+        let file = File::create(&path).unwrap();
+        file.set_len((1 << 20) + 4096).unwrap();
+        file.write_all_at(&[1], at).unwrap();
+        let before = fs::read(&path).unwrap();
+        let said = refused_in(folder.path(), "disk", "own", "");
+        assert!(said.contains("not encrypted by this program"), "{said}");
+        assert!(said.contains("format"), "{said}");
+        let said = refused_in(folder.path(), "disk", "own", ",ro,format");
+        assert!(said.contains("without ro"), "{said}");
+        assert!(fs::read(&path).unwrap() == before);
+    }
+    let server = Server::start_in(folder, "auto", "disk=disk,key=own,format", &[]);
+    let mut client = server.connect().go("disk");
+    assert_eq!(client.write(0, &[7; 4096], proto::flag::FUA), 0);
+    let folder = server.stop_and_keep();
+    let before = fs::read(folder.path().join("disk")).unwrap();
+    let said = refused_in(folder.path(), "disk", "own", ",format");
+    assert!(said.contains("leave format out"), "{said}");
+    assert!(fs::read(folder.path().join("disk")).unwrap() == before);
+    let server = Server::start_in(folder, "auto", "disk=disk,key=own", &[]);
+    let mut client = server.connect().go("disk");
+    assert_eq!(client.read_at(0, 4096), [7; 4096]);
+    server.stop();
+}
+
+/// Zeros have to be encrypted, which takes as long as a write.
+#[test]
+fn an_encrypted_export_has_no_fast_zeros() {
+    let server = Server::start("auto", "disk=disk,key=key", &["--export", "plain=big"]);
+    for (name, is_fast) in [("disk", false), ("plain", true)] {
+        let mut client = server.connect();
+        let flags = client.flags_of(name);
+        assert_eq!(flags & proto::transmission::SEND_FAST_ZERO != 0, is_fast);
+        let mut client = client.go(name);
+        assert_eq!(client.write(0, &[7; 4096], 0), 0);
+        client.send(6, proto::flag::FAST_ZERO, 0, 4096, &[]);
+        let refused = if is_fast {
+            0
+        } else {
+            proto::Errno::NotSup as u32
+        };
+        assert_eq!(client.error(), refused);
+        let left = if is_fast { 0 } else { 7 };
+        assert_eq!(client.read_at(0, 4096), [left; 4096]);
+    }
+    server.stop();
+}
+
+/// A client that chooses by `EXPORT_NAME` is not told of block sizes, and cannot be refused by an
+/// answer. With a plain export it learns the size.
+#[test]
+fn an_encrypted_export_is_not_for_clients_that_cannot_learn_its_block_size() {
+    let server = Server::start("auto", "disk=disk,key=key", &["--export", "plain=big"]);
+    let mut client = server.connect();
+    client.option(proto::option::EXPORT_NAME, b"disk");
+    let mut rest = Vec::new();
+    client.stream.read_to_end(&mut rest).unwrap();
+    assert_eq!(rest, []);
+    let mut client = server.connect();
+    client.option(proto::option::EXPORT_NAME, b"plain");
+    assert_eq!(client.read(8), (64_u64 << 20).to_be_bytes());
+    client.read(2);
+    assert_eq!(client.write(0, b"fine", 0), 0);
+    let said = server.stop();
+    assert!(said.contains("block size"), "{said}");
 }

@@ -4,6 +4,7 @@ use crate::client::Client;
 use crate::{SIZE, Server, engines, figure, free_address, noise};
 use nbd_export::proto;
 use std::fs;
+use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
@@ -51,35 +52,93 @@ fn what_is_refused_for_now_is_sent_again() {
     }
 }
 
-/// A flush fails. The system says so once, to the client whose flush it was; the other one's next
-/// flush succeeds, and what it has written may be lost all the same.
+/// A flush fails. The system says so once, and a later flush would succeed without what was lost.
+/// So nothing of this export is called durable any more, whoever asks, and the server says so when
+/// it ends. Reads, plain writes and other exports go on.
 #[test]
-fn each_client_is_told_of_a_flush_that_failed() {
+fn nothing_is_called_durable_after_a_flush_that_failed() {
     let io = proto::Errno::Io as u32;
     for fua in [false, true] {
-        let more = ["--faults", "flush=2", "--threads", "1"];
+        let more = ["--faults", "flush=2,export=disk", "--threads", "1"];
+        let more = [&more[..], &["--export", "other=big"]].concat();
         let server = Server::start("auto", "disk=disk", &more);
         let mut one = server.connect().go("disk");
         let mut other = server.connect().go("disk");
-        let flush = |client: &mut Client| {
+        let durable = |client: &mut Client, fua| {
             if fua {
                 return client.write(8192, b"durable", proto::flag::FUA);
             }
             client.send(3, 0, 0, 0, &[]);
             client.error()
         };
-        assert_eq!(flush(&mut one), 0);
+        assert_eq!(durable(&mut one, fua), 0);
         assert_eq!(other.write(4096, b"may be lost", 0), 0);
-        assert_eq!(flush(&mut one), io, "its own flush has failed");
-        assert_eq!(flush(&mut other), io, "another one's has");
-        let mut third = server.connect().go("disk");
-        assert_eq!(flush(&mut third), io, "this one's own again");
-        assert_eq!(flush(&mut one), io, "the third one's");
-        let mut fourth = server.connect().go("disk");
-        assert_eq!(flush(&mut fourth), io, "its own");
-        let mut fifth = server.connect().go("disk");
-        assert_eq!(flush(&mut fifth), 0, "what was before it is not its own");
+        assert_eq!(durable(&mut one, fua), io, "its own flush has failed");
+        for _ in 0..2 {
+            for client in [&mut one, &mut other, &mut server.connect().go("disk")] {
+                assert_eq!(durable(client, false), io);
+                assert_eq!(durable(client, true), io);
+            }
+        }
+        assert_eq!(one.write(0, b"plain", 0), 0);
+        assert_eq!(other.read_at(0, 5), b"plain");
+        let mut elsewhere = server.connect().go("other");
+        assert_eq!(durable(&mut elsewhere, fua), 0);
+        let said = server.stop_with(2);
+        assert_eq!(
+            said.matches("disk: a flush has failed").count(),
+            1,
+            "{said}"
+        );
+        assert!(said.contains("until the server is started again"), "{said}");
+        assert!(
+            said.contains("what was written to disk may be lost"),
+            "{said}"
+        );
+    }
+}
+
+/// Who leaves while its flush is under way, or before it has begun, spoils it for nobody.
+#[test]
+fn a_client_that_leaves_during_its_flush_is_no_failure() {
+    for engine in engines() {
+        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let server = Server::start_in(folder, engine, "disk=disk", &["--threads", "1"]);
+        let mut client = server.connect().go("disk");
+        for n in 0..20 {
+            let mut leaves = server.connect().go("disk");
+            leaves.send(1, proto::flag::FUA, 0, 4096, &[n; 4096]);
+            leaves.send(3, 0, 0, 0, &[]);
+            drop(leaves);
+            assert_eq!(client.write(4096, &[n; 512], proto::flag::FUA), 0);
+        }
         server.stop();
+    }
+}
+
+/// A thread ends that should not. The server notices, answers what the other threads have read, and
+/// ends with an error.
+#[test]
+fn a_thread_that_ends_ends_the_server() {
+    for engine in engines() {
+        let more = ["--threads", "2", "--faults", "thread=5"];
+        let mut server = Server::start(engine, "disk=disk", &more);
+        let mut dies = server.connect().go("disk");
+        let mut lives = server.connect().go("disk");
+        assert_eq!(lives.write(0, b"fine", proto::flag::FUA), 0);
+        for n in 0..5 {
+            dies.send(1, 0, n * 512, 512, &[1; 512]);
+        }
+        let mut rest = Vec::new();
+        // It may be reset.
+        let _ = dies.stream.read_to_end(&mut rest);
+        let said = server.said();
+        assert_eq!(server.child.wait().unwrap().code(), Some(2), "{said}");
+        assert!(said.contains("a thread has ended"), "{said}");
+        assert!(said.contains("an injected fault"), "{said}");
+        let mut rest = Vec::new();
+        lives.stream.read_to_end(&mut rest).unwrap();
+        assert_eq!(rest, [], "it was answered before");
     }
 }
 

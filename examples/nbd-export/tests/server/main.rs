@@ -7,6 +7,7 @@ mod data;
 mod encryption;
 mod extents;
 mod failures;
+mod floods;
 mod told;
 
 use client::{Address, Client};
@@ -95,17 +96,22 @@ impl Server {
     }
 
     /// Ends it as an administrator does. What it said.
-    fn stop(mut self) -> String {
-        self.terminate()
+    fn stop(self) -> String {
+        self.stop_with(0)
+    }
+
+    /// The same, with this exit status.
+    fn stop_with(mut self, status: i32) -> String {
+        self.terminate(status)
     }
 
     /// The same; its files stay.
     fn stop_and_keep(mut self) -> tempfile::TempDir {
-        self.terminate();
+        self.terminate(0);
         std::mem::replace(&mut self.folder, tempfile::tempdir().unwrap())
     }
 
-    fn terminate(&mut self) -> String {
+    fn terminate(&mut self, status: i32) -> String {
         let pid = self.child.id().to_string();
         assert!(
             Command::new("kill")
@@ -115,7 +121,8 @@ impl Server {
                 .success()
         );
         let said = self.said();
-        assert!(self.child.wait().unwrap().success(), "{said}");
+        let ended = self.child.wait().unwrap();
+        assert_eq!(ended.code(), Some(status), "{said}");
         said
     }
 }
@@ -171,6 +178,21 @@ fn limit_open_files(command: &mut Command, at_first: u64, at_most: u64) {
     };
     // SAFETY: between fork and exec it makes a system call, and takes no lock or memory.
     unsafe { std::os::unix::process::CommandExt::pre_exec(command, lower) };
+}
+
+/// Lets a running program open files with numbers below this.
+fn let_open_files(program: u32, below: u64) {
+    let (id, what) = (program as libc::pid_t, libc::RLIMIT_NOFILE);
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: `limit` is a limit's place, and nothing is set.
+    let read = unsafe { libc::prlimit(id, what, std::ptr::null(), &raw mut limit) };
+    limit.rlim_cur = below;
+    // SAFETY: `limit` is a limit, and nothing is read.
+    let set = unsafe { libc::prlimit(id, what, &raw const limit, std::ptr::null_mut()) };
+    assert_eq!((read, set), (0, 0));
 }
 
 /// Lets this program open as many files as it may; how many that are.
