@@ -14,12 +14,7 @@ use crate::scan::{Kind, Source};
 /// So many files a circle may have.
 const GOAL: usize = 3;
 /// Crates that are not there yet, and how large their largest circle is. May only become less.
-const LARGEST: [(&str, usize); 4] = [
-    ("flush", 5),
-    ("sim", 7),
-    ("topology", 8),
-    ("xtask", 4),
-];
+const LARGEST: [(&str, usize); 4] = [("flush", 5), ("sim", 7), ("topology", 8), ("xtask", 4)];
 
 /// A path from the root of a crate.
 type Place = Vec<String>;
@@ -350,7 +345,11 @@ mod tests {
         files[3].1 = "pub use crate::a::*;";
         files[0].1 = "use crate::b::C; struct Deep;";
         let found = said("xtask", &files);
-        assert_eq!(found.len(), 1, "`c` uses `a` by way of `d`, so three are in a circle");
+        assert_eq!(
+            found.len(),
+            1,
+            "`c` uses `a` by way of `d`, so three are in a circle"
+        );
     }
 
     #[test]
