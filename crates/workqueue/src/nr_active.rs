@@ -1,12 +1,11 @@
-//! The limit that several pwqs share: how many slots are in use, and which pwqs wait for one. What
-//! a pwq does with it, or with a limit of its own, is in [`limit`].
+//! `max_active`: whether a pwq may run more, or its entries wait. The limit is the pwq's own, or
+//! shared by several: then this has how many slots are in use, and which pwqs wait for one.
 //!
 //! The steps A1 to A4 of *acquire* and R1 to R4 of *release*, and why no slot and no pwq is lost,
 //! are in `PROTOCOL.md`, part *slot and pending*. Who takes a pwq off the list has a slot for it,
 //! and carries that to the pwq's pool without a lock.
 
-mod limit;
-
+use crate::pool_core::{PoolItem, PwqState};
 use crate::trim::trim_ring;
 use inflight_sync::asym::fence_after_rmw;
 use inflight_sync::atomic::{AtomicUsize, Ordering, fence};
@@ -33,6 +32,46 @@ pub enum Limit {
     },
     /// It shares slots with others.
     Shared(Arc<NrActive>),
+}
+
+impl<T: PoolItem> PwqState<T> {
+    pub(crate) fn is_limited(&self) -> bool {
+        !matches!(self.limit, Limit::None)
+    }
+
+    #[inline]
+    pub(crate) fn acquire_slot(&mut self) -> bool {
+        match &mut self.limit {
+            Limit::None => true,
+            Limit::Own { max, used } => {
+                let free = *used < *max;
+                *used += usize::from(free);
+                free
+            }
+            Limit::Shared(_) if self.pending => false,
+            Limit::Shared(nr_active) => {
+                self.pending = !nr_active.acquire(self.id);
+                !self.pending
+            }
+        }
+    }
+
+    /// Slots that it could have besides those in use.
+    pub(crate) fn free_slots(&self) -> usize {
+        match &self.limit {
+            Limit::None => usize::MAX - 1,
+            Limit::Own { max, used } => max.saturating_sub(*used),
+            Limit::Shared(nr_active) => {
+                let (nr, max) = nr_active.level();
+                max.saturating_sub(nr)
+            }
+        }
+    }
+
+    /// Another pwq waits for a slot of the same limit.
+    pub(crate) fn slot_is_wanted(&self) -> bool {
+        matches!(&self.limit, Limit::Shared(nr_active) if nr_active.has_pending())
+    }
 }
 
 /// A limit for the batches of several pwqs.

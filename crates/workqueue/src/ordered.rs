@@ -4,7 +4,9 @@
 //! until the old one is idle.
 
 use crate::attrs::Mode;
+use crate::pool_core::PwqState;
 use crate::pwq::{Pwq, RETIRED};
+use crate::worker_pool::PoolState;
 use crate::workqueue_inner::WorkqueueInner;
 use inflight_sync::Arc;
 
@@ -22,6 +24,11 @@ impl WorkqueueInner {
         !matches!(self.mode(), Mode::Ordered | Mode::Bh)
     }
 
+    /// Whether a new pwq is plugged until the `old` ones are idle.
+    pub(crate) fn must_plug(&self, old: &[Arc<Pwq>]) -> bool {
+        self.mode() == Mode::Ordered && !old.is_empty()
+    }
+
     /// Whether a pwq that is there serves a new map: an ordered queue's only if it is the present
     /// one, or has had its turn.
     pub(crate) fn may_use_again(&self, pwq: &Pwq) -> bool {
@@ -30,6 +37,12 @@ impl WorkqueueInner {
 }
 
 impl Pwq {
+    /// Nothing of it starts until the pwq is idle that has it as its successor.
+    pub(crate) fn plug(&self, state: &mut PoolState) {
+        let plugged = |pwq: &mut PwqState<_>| pwq.plugged = true;
+        state.core.set_stopped(self.index(), plugged);
+    }
+
     /// It is retired, and idle or about to be: `successor` is to wait for that.
     pub(crate) fn set_successor(&self, successor: &Arc<Self>) {
         *self.successor.lock() = Some(successor.clone());

@@ -120,9 +120,8 @@ impl AttrsChange<'_> {
                 state.core.pwq_mut(pwq.index()).retired = false;
                 WorkerPool::readd_user(&mut state);
             }
-            if wq.mode == Mode::Ordered && !old.is_empty() {
-                let plugged = |pwq: &mut crate::pool_core::PwqState<_>| pwq.plugged = true;
-                state.core.set_stopped(pwq.index(), plugged);
+            if wq.must_plug(&old) {
+                pwq.plug(&mut state);
             }
         }
         for cpu in 0..wq.by_cpu.len() {
