@@ -4,6 +4,7 @@
 use inflight::prelude::*;
 use inflight::sync::atomic::{AtomicUsize, Ordering};
 use inflight::sync::time::Clock;
+use inflight::sync::wait::Event;
 use inflight::sync::{Arc, Mutex, thread};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -268,12 +269,6 @@ fn the_end_of_the_queue_or_of_the_handle_loses_nothing() {
     drop(queue);
 }
 
-/// Runs `f` on a thread whose stack has no room for a call in a call in a call.
-fn on_a_small_stack(f: impl FnOnce() + Send + 'static) {
-    let thread = std::thread::Builder::new().stack_size(256 << 10).spawn(f);
-    thread.unwrap().join().unwrap();
-}
-
 /// A device that refuses so many times, and hands back in the one way or the other.
 fn refusing(queue: &Workqueue, refusals: usize, by_handle: bool) -> (Requeue<u32>, Device) {
     let sent = Device::default();
@@ -300,23 +295,22 @@ fn refusing(queue: &Workqueue, refusals: usize, by_handle: bool) -> (Requeue<u32
     (requeue, sent)
 }
 
+/// The stack of a test's thread, 2 MiB, has no room for so many calls in each other.
 const REFUSALS: usize = 100_000;
 
 /// Each call sends a request once, however often the device refuses it.
 #[test]
 fn refusals_after_the_end_of_the_queue_wait_for_the_next_call() {
     for by_handle in [false, true] {
-        on_a_small_stack(move || {
-            let setup = setup();
-            let (requeue, sent) = refusing(&setup.queue, REFUSALS, by_handle);
-            setup.queue.clone().destroy_blocking().unwrap();
-            requeue.requeue(setup.tag(7), MS);
-            for kicks in 1..=REFUSALS {
-                assert_eq!(requeue.waiting(), 1, "it is kept, after {kicks} refusals");
-                requeue.kick();
-            }
-            assert_eq!((requeue.waiting(), *sent.recv()), (0, 7));
-        });
+        let setup = setup();
+        let (requeue, sent) = refusing(&setup.queue, REFUSALS, by_handle);
+        setup.queue.clone().destroy_blocking().unwrap();
+        requeue.requeue(setup.tag(7), MS);
+        for kicks in 1..=REFUSALS {
+            assert_eq!(requeue.waiting(), 1, "it is kept, after {kicks} refusals");
+            requeue.kick();
+        }
+        assert_eq!((requeue.waiting(), *sent.recv()), (0, 7));
     }
 }
 
@@ -324,27 +318,30 @@ fn refusals_after_the_end_of_the_queue_wait_for_the_next_call() {
 #[test]
 fn refusals_during_a_drain_wait_and_a_kick_after_it_sends() {
     for by_handle in [false, true] {
-        on_a_small_stack(move || {
-            let setup = setup();
-            let (requeue, sent) = refusing(&setup.queue, REFUSALS, by_handle);
-            let (done, hold) = std::sync::mpsc::channel::<()>();
-            let item = setup.queue.spawn(move || blocking(|| hold.recv().is_ok()));
-            let mut drain = std::pin::pin!(setup.queue.drain());
-            let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
-            assert!(drain.as_mut().poll(&mut cx).is_pending());
-            requeue.requeue(setup.tag(7), MS);
-            for _ in 1..REFUSALS {
-                assert_eq!(requeue.waiting(), 1);
-                requeue.kick();
-            }
-            assert_eq!(requeue.stats().requeued, 1 + REFUSALS as u64);
-            done.send(()).unwrap();
-            assert!(item.wait().unwrap());
-            inflight::sync::block_on(drain).unwrap();
-            assert_eq!(requeue.waiting(), 1, "nobody has sent it");
-            requeue.kick();
-            assert_eq!(*sent.recv(), 7, "a worker has");
+        let setup = setup();
+        let (requeue, sent) = refusing(&setup.queue, REFUSALS, by_handle);
+        let done = Arc::new((AtomicUsize::new(0), Event::new()));
+        let hold = done.clone();
+        let item = setup.queue.spawn(move || {
+            let (done, event) = &*hold;
+            event.wait_while(|| done.load(Ordering::Relaxed) == 0);
         });
+        let mut drain = std::pin::pin!(setup.queue.drain());
+        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(drain.as_mut().poll(&mut cx).is_pending());
+        requeue.requeue(setup.tag(7), MS);
+        for _ in 1..REFUSALS {
+            assert_eq!(requeue.waiting(), 1);
+            requeue.kick();
+        }
+        assert_eq!(requeue.stats().requeued, 1 + REFUSALS as u64);
+        done.0.store(1, Ordering::Relaxed);
+        done.1.notify_all();
+        item.wait().unwrap();
+        inflight::sync::block_on(drain).unwrap();
+        assert_eq!(requeue.waiting(), 1, "nobody has sent it");
+        requeue.kick();
+        assert_eq!(*sent.recv(), 7, "a worker has");
     }
 }
 
