@@ -13,10 +13,10 @@ impl<T: Send + 'static> Requeue<T> {
     /// `requeue`. To be called before figures are collected.
     ///
     /// ```
-    /// # use inflight::{Requeue, prelude::*};
+    /// # use inflight::prelude::*;
     /// let system = WorkqueueSystem::builder().build()?;
     /// let queue = system.workqueue("requeue").bound().build()?;
-    /// let requeue = Requeue::new(&queue, |tag: Tag<u32>| drop(tag));
+    /// let requeue = Requeue::new(&queue, |_: Tag<u32>| Ok(()));
     /// requeue.record_metrics("disk0"); // inflight_requeue_waiting{requeue="disk0"} 0, and so on
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

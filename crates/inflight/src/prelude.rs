@@ -6,11 +6,11 @@
 //! assert!(queue.try_get().is_some());
 //! ```
 
-pub use crate::WorkqueueSink;
+pub use crate::{Requeue, WorkqueueSink};
 pub use inflight_sbitmap::{Fairness, GetError, Sbitmap, SbitmapQueue};
 pub use inflight_tags::{
-    AllocError, AllocOptions, Completions, HwQueueOptions, RedeemError, Steering, Tag, TagSet,
-    Tenant, TenantError,
+    AllocError, AllocOptions, Completions, Expired, HwQueueOptions, RedeemError, SharePolicy,
+    Steering, Tag, TagSet, Tenant, TenantError,
 };
 pub use inflight_topology::{CpuSet, Scope, Topology};
 pub use inflight_workqueue::{

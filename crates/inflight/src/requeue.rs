@@ -1,9 +1,11 @@
 //! Requests that the device refused for now, sent again by a workqueue.
 
+use inflight_sync::thread::{self, ThreadId};
 use inflight_sync::time::{Clock, Instant};
 use inflight_sync::{Arc, Mutex, Weak};
 use inflight_tags::Tag;
 use inflight_workqueue::{DelayedWork, Workqueue};
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -15,10 +17,30 @@ use std::time::Duration;
 /// A request that waits here keeps its tag. So a freeze waits for it, a resize counts it, and it
 /// needs no tag when it is sent again. It is not in flight, so no timeout is about it.
 ///
-/// No request is lost: if the queue takes no more work (it drains, was destroyed, its system has
-/// gone) requests are sent by whoever hands the next one in, at once; and when the last handle is
-/// dropped, what waits is sent by the one who drops it. Drop it before the system: a system that
+/// # Refused again
+///
+/// `send` gives a request back that was refused once more, with the delay after which it is sent
+/// again: it needs no handle of the `Requeue` that it belongs to. One that hands it in by a handle
+/// of its own does the same.
+///
+/// # When the queue takes no work
+///
+/// If the queue drains, was destroyed, or its system has gone, whoever hands the next request in
+/// sends all that wait, at once. Each is sent once by that call: one that is refused again waits,
+/// until the next is handed in from outside of `send`, somebody [kicks](Requeue::kick), or the
+/// last handle is dropped. So nothing goes round in a circle, however often a device refuses. After
+/// a drain, kick: the end of a drain has nobody send what waits.
+///
+/// When the last handle is dropped, the one who drops it sends what waits. What `send` gives back
+/// then is dropped, and its tag is free: an engine that ends has `send` complete a request with an
+/// error instead. Kick, or drop the last handle, before or after the system ends: a system that
 /// ends takes back what is not due yet, and nobody sends it until one of the two happens.
+///
+/// # Steering
+///
+/// A request that is sent again is submitted anew:
+/// [`submitted_on`](inflight_tags::Tag::submitted_on) is the CPU of the worker that sent it, and
+/// steering brings the completion there.
 ///
 /// # Fairness
 ///
@@ -27,10 +49,9 @@ use std::time::Duration;
 /// # Panics
 ///
 /// If `send` panics, the other requests are sent all the same, and then it is the panic of the
-/// work, or of who handed in or dropped.
+/// work, or of who handed in, kicked or dropped.
 ///
 /// ```
-/// use inflight::Requeue;
 /// use inflight::prelude::*;
 /// use std::sync::mpsc;
 /// use std::time::Duration;
@@ -42,7 +63,10 @@ use std::time::Duration;
 /// let disk = set.add_tenant("disk0")?;
 ///
 /// let (device, sent) = mpsc::channel();
-/// let requeue = Requeue::new(&queue, move |tag: Tag<Request>| device.send(tag).unwrap());
+/// let requeue = Requeue::new(&queue, move |tag: Tag<Request>| {
+///     device.send(tag).unwrap();
+///     Ok(()) // or Err((tag, delay)): the device has refused it again
+/// });
 /// let mut tag = disk.alloc_blocking()?;
 /// tag.offset = 4096;
 /// requeue.requeue(tag, Duration::from_millis(1)); // the device said: not now
@@ -57,15 +81,20 @@ struct Inner<T: Send + 'static> {
     queue: Workqueue,
     work: DelayedWork,
     clock: Clock,
-    send: Box<dyn Fn(Tag<T>) + Send + Sync>,
+    send: Box<dyn Fn(Tag<T>) -> Sent<T> + Send + Sync>,
     list: Mutex<List<T>>,
 }
+
+/// What `send` says: a request that was refused again comes back, with its delay.
+type Sent<T> = Result<(), (Tag<T>, Duration)>;
 
 type Waiting<T> = BTreeMap<(Instant, u64), Tag<T>>;
 
 /// What waits, by the time at which it is due and the order in which it was handed in.
 struct List<T: Send + 'static> {
     waiting: Waiting<T>,
+    /// Threads that call `send`. What such a thread hands in is refused again.
+    senders: Vec<ThreadId>,
     requeued: u64,
     sent_early: u64,
 }
@@ -78,14 +107,19 @@ pub struct RequeueStats {
     pub requeued: u64,
     /// Those that wait.
     pub waiting: usize,
-    /// Those that were sent before their time, because the queue took no more work.
+    /// Those that were sent before their time, because the queue took no more work, or by
+    /// [`kick`](Requeue::kick).
     pub sent_early: u64,
 }
 
 impl<T: Send + 'static> Requeue<T> {
-    /// Sends by works of `queue`; a bound one sends on the CPU of whoever handed the request in.
+    /// Sends by works of `queue`; a bound one sends all that are due on the CPU of whoever handed
+    /// one in last. `send` gives back a request that was refused again, with its new delay.
     #[must_use]
-    pub fn new(queue: &Workqueue, send: impl Fn(Tag<T>) + Send + Sync + 'static) -> Self {
+    pub fn new(
+        queue: &Workqueue,
+        send: impl Fn(Tag<T>) -> Result<(), (Tag<T>, Duration)> + Send + Sync + 'static,
+    ) -> Self {
         Self::with_clock(queue, &Clock::system(), send)
     }
 
@@ -94,7 +128,7 @@ impl<T: Send + 'static> Requeue<T> {
     pub fn with_clock(
         queue: &Workqueue,
         clock: &Clock,
-        send: impl Fn(Tag<T>) + Send + Sync + 'static,
+        send: impl Fn(Tag<T>) -> Result<(), (Tag<T>, Duration)> + Send + Sync + 'static,
     ) -> Self {
         let inner = Arc::new_cyclic(|inner: &Weak<Inner<T>>| {
             let inner = inner.clone();
@@ -109,6 +143,7 @@ impl<T: Send + 'static> Requeue<T> {
                 send: Box::new(send),
                 list: Mutex::new(List {
                     waiting: BTreeMap::new(),
+                    senders: Vec::new(),
                     requeued: 0,
                     sent_early: 0,
                 }),
@@ -120,16 +155,36 @@ impl<T: Send + 'static> Requeue<T> {
     /// Sends the request again after `delay`; not before those that were handed in earlier and
     /// whose time has come, too.
     pub fn requeue(&self, tag: Tag<T>, delay: Duration) {
-        let inner = &self.inner;
-        let due = inner.clock.now() + delay;
-        let refused = {
-            let mut list = inner.list.lock();
-            let number = list.requeued;
-            list.requeued += 1;
-            list.waiting.insert((due, number), tag);
-            inner.arm(&mut list)
-        };
-        inner.send_each(refused);
+        let refused = self.inner.hand_in(tag, delay);
+        self.inner.send_each(refused);
+    }
+
+    /// Sends all that wait now, whatever their delay: by the queue's work, or, if the queue takes
+    /// none, in this call. What is refused again waits anew. Called from within `send`, it leaves
+    /// them to the queue.
+    ///
+    /// For a device that takes requests again, after a drain of the queue, and at the end of an
+    /// engine. It is `blk_mq_kick_requeue_list`.
+    ///
+    /// ```
+    /// use inflight::prelude::*;
+    /// use std::time::Duration;
+    /// let system = WorkqueueSystem::builder().build()?;
+    /// let queue = system.workqueue("requeue").bound().build()?;
+    /// let set = TagSet::builder().depth(1).build(|_, _| ())?;
+    /// let requeue = Requeue::new(&queue, |tag: Tag<()>| {
+    ///     drop(tag); // sent, and completed at once
+    ///     Ok(())
+    /// });
+    /// requeue.requeue(set.add_tenant("disk0")?.alloc_blocking()?, Duration::from_secs(3600));
+    /// requeue.kick();
+    /// queue.flush_blocking()?;
+    /// assert_eq!(set.in_use(), 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn kick(&self) {
+        let refused = self.inner.hurry();
+        self.inner.send_each(refused);
     }
 
     /// How many requests wait here.
@@ -141,10 +196,10 @@ impl<T: Send + 'static> Requeue<T> {
     /// What was done so far.
     ///
     /// ```
-    /// # use inflight::{Requeue, prelude::*};
+    /// # use inflight::prelude::*;
     /// let system = WorkqueueSystem::builder().build()?;
     /// let queue = system.workqueue("requeue").bound().build()?;
-    /// let requeue = Requeue::new(&queue, |tag: Tag<u32>| drop(tag));
+    /// let requeue = Requeue::new(&queue, |_: Tag<u32>| Ok(()));
     /// assert_eq!((requeue.stats().requeued, requeue.stats().waiting), (0, 0));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -160,23 +215,47 @@ impl<T: Send + 'static> Requeue<T> {
 }
 
 impl<T: Send + 'static> Inner<T> {
+    /// Gives back what the caller has to send.
+    fn hand_in(&self, tag: Tag<T>, delay: Duration) -> Waiting<T> {
+        let due = self.clock.now() + delay;
+        let mut list = self.list.lock();
+        let number = list.requeued;
+        list.requeued += 1;
+        list.waiting.insert((due, number), tag);
+        self.arm(&mut list)
+    }
+
+    /// The time of all has come. Gives back what the caller has to send.
+    fn hurry(&self) -> Waiting<T> {
+        let now = self.clock.now();
+        let mut list = self.list.lock();
+        let later = list.waiting.split_off(&(now, u64::MAX));
+        list.sent_early += later.len() as u64;
+        let due = later.into_iter().map(|((_, n), tag)| ((now, n), tag));
+        list.waiting.extend(due);
+        self.arm(&mut list)
+    }
+
     /// Has the work run when the first request is due. Under the lock, so that of two who arm it
-    /// the later one knows of both requests. Gives back what has to be sent at once, since there is
-    /// no queue to do it.
+    /// the later one knows of both requests. Gives back what the caller has to send, since there
+    /// is no queue to do it: nothing, if it is called by `send`.
     fn arm(&self, list: &mut List<T>) -> Waiting<T> {
         let Some((&(first, _), _)) = list.waiting.first_key_value() else {
             return BTreeMap::new();
         };
         let now = self.clock.now();
         let delay = first.saturating_duration_since(now);
-        match self.queue.mod_delayed(&self.work, delay) {
-            Ok(_) => BTreeMap::new(),
-            Err(_) => {
-                let early = list.waiting.keys().filter(|(due, _)| *due > now).count();
-                list.sent_early += early as u64;
-                std::mem::take(&mut list.waiting)
-            }
+        if self.queue.mod_delayed(&self.work, delay).is_ok() {
+            return BTreeMap::new();
         }
+        let me = thread::current_id();
+        if list.senders.contains(&me) {
+            return BTreeMap::new();
+        }
+        list.senders.push(me);
+        let early = list.waiting.keys().filter(|(due, _)| *due > now).count();
+        list.sent_early += early as u64;
+        std::mem::take(&mut list.waiting)
     }
 
     fn send_due(&self) {
@@ -186,33 +265,62 @@ impl<T: Send + 'static> Inner<T> {
             let later = list.waiting.split_off(&(now, u64::MAX));
             let mut due = std::mem::replace(&mut list.waiting, later);
             // Before they are sent: whatever happens then, the others have their turn.
-            due.extend(self.arm(&mut list));
+            let refused = self.arm(&mut list);
+            if refused.is_empty() && !due.is_empty() {
+                list.senders.push(thread::current_id());
+            }
+            due.extend(refused);
             due
         };
         self.send_each(due);
     }
 
-    /// In the order in which they were handed in.
+    /// By a thread that is one of the senders, unless there is nothing to send.
     fn send_each(&self, due: Waiting<T>) {
-        let mut due = Vec::from_iter(due);
-        due.sort_unstable_by_key(|((_, number), _)| *number);
-        let mut panicked = None;
-        for (_, tag) in due {
-            // The others are sent all the same.
-            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| (self.send)(tag))) {
-                panicked.get_or_insert(panic);
-            }
+        if due.is_empty() {
+            return;
         }
+        let panicked = send_in_order(due, |tag| {
+            if let Err((tag, delay)) = (self.send)(tag) {
+                let none = self.hand_in(tag, delay);
+                debug_assert!(none.is_empty(), "it is this thread that sends");
+            }
+        });
+        let me = thread::current_id();
+        let mut list = self.list.lock();
+        let at = list.senders.iter().position(|sender| *sender == me);
+        list.senders.swap_remove(at.expect("it was noted"));
+        drop(list);
         if let Some(panic) = panicked {
             resume_unwind(panic);
         }
     }
 }
 
+/// In the order in which they were handed in. Returns what the first panic has thrown.
+fn send_in_order<T>(due: Waiting<T>, send: impl Fn(Tag<T>)) -> Option<Box<dyn Any + Send>>
+where
+    T: Send + 'static,
+{
+    let mut due = Vec::from_iter(due);
+    due.sort_unstable_by_key(|((_, number), _)| *number);
+    let mut panicked = None;
+    for (_, tag) in due {
+        // The others are sent all the same.
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| send(tag))) {
+            panicked.get_or_insert(panic);
+        }
+    }
+    panicked
+}
+
 impl<T: Send + 'static> Drop for Inner<T> {
     fn drop(&mut self) {
         let waiting = std::mem::take(&mut self.list.get_mut().waiting);
-        self.send_each(waiting);
+        // What is refused again has nobody who keeps it.
+        if let Some(panic) = send_in_order(waiting, |tag| drop((self.send)(tag))) {
+            resume_unwind(panic);
+        }
     }
 }
 

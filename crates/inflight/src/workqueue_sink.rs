@@ -17,9 +17,11 @@ use inflight_workqueue::{Queued, Work, Workqueue};
 /// depends on, give the queue `mem_reclaim`.
 ///
 /// When the queue takes no more work (it drains, it was destroyed, its system has gone) completions
-/// run where they are seen. A callback that panics is that work's panic: the queue counts it, and
-/// the other completions of the batch have run. The callbacks of one done list never run at the
-/// same time on the queue's workers, since a work never runs twice at once.
+/// run where they are seen. A callback that panics is that work's panic, which the queue counts
+/// once for a batch; the other completions of the batch have run, and
+/// [`SteeringStats::panicked`](inflight_tags::steering::SteeringStats::panicked) counts each. The
+/// callbacks of one done list never run at the same time on the queue's workers, since a work never
+/// runs twice at once.
 ///
 /// ```
 /// use inflight::prelude::*;

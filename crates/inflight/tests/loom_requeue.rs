@@ -7,7 +7,6 @@
 //! | what the queue refuses stays in the list | `the_system_ends_beside_one_who_hands_in` |
 #![cfg(loom)]
 
-use inflight::Requeue;
 use inflight::prelude::*;
 use inflight::sync::atomic::{AtomicUsize, Ordering};
 use inflight::sync::model::{Bound, check};
@@ -53,6 +52,7 @@ fn setup() -> Setup {
             let before = sent.0.fetch_or(*tag, Ordering::AcqRel);
             sent.1.notify_all();
             assert_eq!(before & *tag, 0, "sent twice");
+            Ok(())
         }
     });
     Setup {

@@ -249,7 +249,7 @@ fn requests_sent_again() {
     let system = WorkqueueSystem::builder().build().unwrap();
     let queue = system.workqueue("requeue").bound().build().unwrap();
     let set = TagSet::builder().depth(1).build(|_, _| ()).unwrap();
-    let requeue = inflight::Requeue::new(&queue, |tag: Tag<()>| drop(tag));
+    let requeue = inflight::Requeue::new(&queue, |_: Tag<()>| Ok(()));
     let tag = set.add_tenant("disk0").unwrap().try_alloc().unwrap();
     requeue.requeue(tag, std::time::Duration::from_secs(3600));
     let figures = recorded(|| requeue.record_metrics("disk0"));
@@ -278,7 +278,7 @@ fn every_name_is_documented() {
     let storage = MemoryStorage::new(&Power::new());
     let (log, _) = LogOptions::new().open(storage).unwrap();
     #[cfg(feature = "metrics")]
-    let requeue = inflight::Requeue::new(&wq, |tag: Tag<()>| drop(tag));
+    let requeue = inflight::Requeue::new(&wq, |_: Tag<()>| Ok(()));
     let figures = recorded(|| {
         set.record_metrics("disks");
         dev.record_metrics("disks");

@@ -1,9 +1,10 @@
 //! Requests that were refused are sent again, each once, oldest first, whatever ends meanwhile.
 #![cfg(not(any(loom, shuttle)))]
 
-use inflight::Requeue;
 use inflight::prelude::*;
+use inflight::sync::atomic::{AtomicUsize, Ordering};
 use inflight::sync::time::Clock;
+use inflight::sync::wait::Event;
 use inflight::sync::{Arc, Mutex, thread};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,8 +15,9 @@ use std::time::Duration;
 struct Device(Arc<Mutex<VecDeque<Tag<u32>>>>);
 
 impl Device {
-    fn send(&self, tag: Tag<u32>) {
+    fn send(&self, tag: Tag<u32>) -> Result<(), (Tag<u32>, Duration)> {
         self.0.lock().push_back(tag);
+        Ok(())
     }
 
     /// Waits for the next request.
@@ -110,7 +112,7 @@ fn one_whose_sending_panics_does_not_take_others_along() {
     let device = setup.sent.clone();
     let requeue = Requeue::with_clock(&setup.queue, &setup.clock, move |tag: Tag<u32>| {
         assert!(*tag != 2, "on purpose");
-        device.send(tag);
+        device.send(tag)
     });
     for number in 1..=3 {
         requeue.requeue(setup.tag(number), MS);
@@ -162,7 +164,10 @@ fn threads_hand_in_at_once_and_each_request_is_sent_once() {
     let set = TagSet::builder().depth(8).build(|_, _| 0).unwrap();
     let sent = Arc::new(Mutex::new(Vec::new()));
     let numbers = sent.clone();
-    let requeue = Requeue::new(&queue, move |tag: Tag<u32>| numbers.lock().push(*tag));
+    let requeue = Requeue::new(&queue, move |tag: Tag<u32>| {
+        numbers.lock().push(*tag);
+        Ok(())
+    });
     let threads: Vec<_> = (0..4)
         .map(|id| {
             let (set, requeue) = (set.clone(), requeue.clone());
@@ -262,4 +267,127 @@ fn the_end_of_the_queue_or_of_the_handle_loses_nothing() {
     requeue.requeue(tag, Duration::ZERO);
     drop(device.recv()); // by a worker, or by the caller
     drop(queue);
+}
+
+/// A device that refuses so many times, and hands back in the one way or the other.
+fn refusing(queue: &Workqueue, refusals: usize, by_handle: bool) -> (Requeue<u32>, Device) {
+    let sent = Device::default();
+    let (device, left) = (sent.clone(), AtomicUsize::new(refusals));
+    let own = Arc::new(Mutex::new(None::<Requeue<u32>>));
+    let handle = by_handle.then(|| own.clone());
+    let requeue = Requeue::new(queue, move |tag| {
+        // Ordering: a count alone, used by one thread at a time.
+        let refuses = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
+        match (&handle, refuses) {
+            (_, Err(_)) => device.send(tag),
+            (None, Ok(_)) => Err((tag, Duration::ZERO)),
+            (Some(own), Ok(_)) => {
+                let own = own.lock().clone();
+                own.expect("the device is open")
+                    .requeue(tag, Duration::ZERO);
+                Ok(())
+            }
+        }
+    });
+    if by_handle {
+        *own.lock() = Some(requeue.clone());
+    }
+    (requeue, sent)
+}
+
+/// The stack of a test's thread, 2 MiB, has no room for so many calls in each other.
+const REFUSALS: usize = 100_000;
+
+/// Each call sends a request once, however often the device refuses it.
+#[test]
+fn refusals_after_the_end_of_the_queue_wait_for_the_next_call() {
+    for by_handle in [false, true] {
+        let setup = setup();
+        let (requeue, sent) = refusing(&setup.queue, REFUSALS, by_handle);
+        setup.queue.clone().destroy_blocking().unwrap();
+        requeue.requeue(setup.tag(7), MS);
+        for kicks in 1..=REFUSALS {
+            assert_eq!(requeue.waiting(), 1, "it is kept, after {kicks} refusals");
+            requeue.kick();
+        }
+        assert_eq!((requeue.waiting(), *sent.recv()), (0, 7));
+    }
+}
+
+/// Items of the queue that are not done keep the drain going.
+#[test]
+fn refusals_during_a_drain_wait_and_a_kick_after_it_sends() {
+    for by_handle in [false, true] {
+        let setup = setup();
+        let (requeue, sent) = refusing(&setup.queue, REFUSALS, by_handle);
+        let done = Arc::new((AtomicUsize::new(0), Event::new()));
+        let hold = done.clone();
+        let item = setup.queue.spawn(move || {
+            let (done, event) = &*hold;
+            event.wait_while(|| done.load(Ordering::Relaxed) == 0);
+        });
+        let mut drain = std::pin::pin!(setup.queue.drain());
+        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(drain.as_mut().poll(&mut cx).is_pending());
+        requeue.requeue(setup.tag(7), MS);
+        for _ in 1..REFUSALS {
+            assert_eq!(requeue.waiting(), 1);
+            requeue.kick();
+        }
+        assert_eq!(requeue.stats().requeued, 1 + REFUSALS as u64);
+        done.0.store(1, Ordering::Relaxed);
+        done.1.notify_all();
+        item.wait().unwrap();
+        inflight::sync::block_on(drain).unwrap();
+        assert_eq!(requeue.waiting(), 1, "nobody has sent it");
+        requeue.kick();
+        assert_eq!(*sent.recv(), 7, "a worker has");
+    }
+}
+
+/// A queue that takes work has the request sent again when its delay is over.
+#[test]
+fn what_is_refused_again_is_sent_again_after_its_delay() {
+    let setup = setup();
+    let (device, first) = (setup.sent.clone(), AtomicUsize::new(1));
+    let requeue = Requeue::with_clock(&setup.queue, &setup.clock, move |tag| {
+        if first.swap(0, Ordering::Relaxed) == 1 {
+            return Err((tag, 5 * MS));
+        }
+        device.send(tag)
+    });
+    requeue.requeue(setup.tag(3), MS);
+    setup.clock.advance(MS);
+    while requeue.stats().requeued < 2 {
+        thread::yield_now();
+    }
+    assert_eq!(requeue.waiting(), 1);
+    setup.clock.advance(5 * MS);
+    assert_eq!(*setup.sent.recv(), 3);
+}
+
+#[test]
+fn a_kick_sends_all_before_their_time_and_oldest_first() {
+    let setup = setup();
+    for (number, delay) in [(1, 9 * MS), (2, MS), (3, 5 * MS)] {
+        setup.hand_in(number, delay);
+    }
+    setup.requeue.kick();
+    let all: Vec<u32> = (0..3).map(|_| *setup.sent.recv()).collect();
+    assert_eq!(all, [1, 2, 3]);
+    assert_eq!(setup.requeue.stats().sent_early, 3);
+    setup.hand_in(4, MS);
+    drop(setup.system);
+    setup.requeue.kick();
+    assert_eq!(*setup.sent.recv(), 4, "by who kicked: the system has gone");
+}
+
+/// Nobody is left to keep it.
+#[test]
+fn what_is_refused_when_the_last_handle_goes_is_dropped() {
+    let setup = setup();
+    let requeue = Requeue::with_clock(&setup.queue, &setup.clock, |tag| Err((tag, MS)));
+    requeue.requeue(setup.tag(1), MS);
+    drop(requeue);
+    assert_eq!(setup.set.in_use(), 0);
 }

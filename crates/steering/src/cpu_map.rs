@@ -200,6 +200,9 @@ impl<I: Item> CpuMaps<I> {
             let shard = &known.list.shard;
             sum.add(&tenant.map_or_else(|| shard.stats(), |tenant| shard.stats_of(tenant)));
         }
+        if tenant.is_none() {
+            sum.panicked = self.core.panicked();
+        }
         sum
     }
 

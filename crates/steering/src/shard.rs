@@ -5,7 +5,7 @@ use crate::item::{Item, TenantId};
 use crate::nesting::{self, Later, dispose};
 use crate::sink::{DoneListHandle, RunDoneList, Runner};
 use crate::stats::{Batches, ByTenant, Counters, SteeringStats};
-use inflight_sync::atomic::{AtomicUsize, Ordering};
+use inflight_sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use inflight_sync::{Arc, CachePadded, Grown};
 use inflight_topology::CpuSet;
 use inflight_topology::steering::{Completion, DoneList as Seen};
@@ -19,6 +19,7 @@ pub type Panic = Box<dyn Any + Send>;
 /// What runs completions; workers keep it alive.
 pub(crate) struct Core<I: Item> {
     callback: Callback<I>,
+    panicked: AtomicU64,
 }
 
 /// The done list of some CPUs, and what was counted there.
@@ -35,7 +36,16 @@ pub(crate) struct Shard<I: Item> {
 
 impl<I: Item> Core<I> {
     pub(crate) fn new(callback: Callback<I>) -> Self {
-        Self { callback }
+        Self {
+            callback,
+            panicked: AtomicU64::new(0),
+        }
+    }
+
+    /// Callbacks that have panicked.
+    pub(crate) fn panicked(&self) -> u64 {
+        // Relaxed, here and where it is counted: a number nobody decides by.
+        self.panicked.load(Ordering::Relaxed)
     }
 
     /// The done list of a shard, for its worker.
@@ -109,6 +119,9 @@ impl<I: Item> Core<I> {
         let inside = nesting::enter();
         for item in items {
             let called = catch_unwind(AssertUnwindSafe(|| (self.callback)(item)));
+            if called.is_err() {
+                self.panicked.fetch_add(1, Ordering::Relaxed);
+            }
             keep_first(&mut panic, called);
         }
         for later in inside.leave().into_iter().flatten() {

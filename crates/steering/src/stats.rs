@@ -53,6 +53,9 @@ pub struct SteeringStats {
     /// Submitters that were on another CPU when they went on than when they submitted. Only those
     /// are seen that say so: [`Router::submitter_resumed`](crate::Router::submitter_resumed).
     pub submitter_moved: u64,
+    /// Callbacks that have panicked: each of a batch, of which the worker has but one panic.
+    /// Counted for all together; 0 in the numbers of a shard or a tenant.
+    pub panicked: u64,
 }
 
 impl SteeringStats {
@@ -105,6 +108,7 @@ impl SteeringStats {
             batched,
             max_batch,
             submitter_moved,
+            panicked,
         } = other;
         self.inline_same_cpu += inline_same_cpu;
         self.inline_same_cache += inline_same_cache;
@@ -122,6 +126,7 @@ impl SteeringStats {
         self.batched += batched;
         self.max_batch = self.max_batch.max(*max_batch);
         self.submitter_moved += submitter_moved;
+        self.panicked += panicked;
     }
 }
 

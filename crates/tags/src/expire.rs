@@ -15,6 +15,17 @@ use std::time::Duration;
 /// How long who waits for timeouts sleeps, at most, where all requests have longer ones.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
+/// The same in a set that is closed, and ends with its last tag, which tells nobody.
+const SLEEP_WHILE_CLOSED: Duration = Duration::from_millis(10);
+
+/// Nothing is late.
+pub(crate) struct LookAgain {
+    /// At that time.
+    pub(crate) at: Instant,
+    /// Or earlier, when the set is closed. It was not yet.
+    pub(crate) or_at_close: bool,
+}
+
 /// What a look at one slot comes to.
 enum Found {
     /// Its time is up, and this look was the one that says so.
@@ -96,7 +107,7 @@ impl<T> Shared<T> {
     }
 
     /// See `look_for_expired`.
-    fn wait_step(&self) -> Result<Option<Late>, Instant> {
+    fn wait_step(&self) -> Result<Option<Late>, LookAgain> {
         let shut = self.bitmaps.gate().state().is_shut();
         let next = match self.next_late(0) {
             Ok((late, _)) => return Ok(Some(late)),
@@ -106,8 +117,16 @@ impl<T> Shared<T> {
             return Ok(None);
         }
         let now = self.bitmaps.clock().now();
-        let most = now + self.timeout.min(LONGEST_SLEEP);
-        Err(next.map_or(most, |next| next.min(most)))
+        let longest = if shut {
+            SLEEP_WHILE_CLOSED
+        } else {
+            LONGEST_SLEEP
+        };
+        let most = now + self.timeout.min(longest);
+        Err(LookAgain {
+            at: next.map_or(most, |next| next.min(most)),
+            or_at_close: !shut,
+        })
     }
 }
 
@@ -276,8 +295,9 @@ impl<T: Send + 'static> TagSet<T> {
     ///
     /// It looks when the next time will be up, and after a second at the latest (or the set's
     /// timeout, if that is shorter), for requests with shorter times may have been submitted
-    /// meanwhile. The first one that has to wait **starts a thread**, one for all futures of the
-    /// set, which sleeps in their place and ends with the set; who has a timer of its own calls
+    /// meanwhile. [`close`](TagSet::close) wakes it; from then on it looks every 10 ms. The first
+    /// one that has to wait **starts a thread**, one for all futures of the set, which sleeps in
+    /// their place and ends with the set; who has a timer of its own calls
     /// [`expire`](TagSet::expire).
     ///
     /// # Cancel safety
@@ -298,7 +318,7 @@ impl<T: Send + 'static> TagSet<T> {
     /// assert_eq!(set.in_use(), 0);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub const fn expired(&self) -> NextExpired<'_, T> {
+    pub fn expired(&self) -> NextExpired<'_, T> {
         NextExpired::new(self)
     }
 
@@ -362,16 +382,20 @@ impl<T: Send + 'static> TagSet<T> {
                 Err(_) if deadline.is_some_and(|deadline| clock.now() >= deadline) => {
                     return Err(ExpireError::TimedOut);
                 }
-                Err(until) => {
-                    let until = deadline.map_or(until, |deadline| deadline.min(until));
-                    let _woken = parker.park_until(clock, until);
+                Err(LookAgain { at, or_at_close }) => {
+                    let until = deadline.map_or(at, |deadline| deadline.min(at));
+                    if or_at_close {
+                        self.shared().bitmaps.gate().wait_shut(clock, until);
+                    } else {
+                        let _woken = parker.park_until(clock, until);
+                    }
                 }
             }
         }
     }
 
     /// What somebody who waits for timeouts does: the next, or the end, or when to look again.
-    pub(crate) fn look_for_expired(&self) -> Result<Option<Expired<T>>, Instant> {
+    pub(crate) fn look_for_expired(&self) -> Result<Option<Expired<T>>, LookAgain> {
         let late = self.shared().wait_step()?;
         Ok(late.map(|late| self.said(late)))
     }

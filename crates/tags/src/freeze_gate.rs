@@ -111,7 +111,7 @@ pub(crate) struct FreezeGate {
     word: CachePadded<GateWord>,
     /// Who drains waits here for bits to be cleared.
     drained: Event,
-    /// Submitters wait here for the thaw.
+    /// Submitters wait here for the thaw, and who waits for timeouts for the end.
     thawed: Event,
 }
 
@@ -265,6 +265,19 @@ impl FreezeGate {
     /// B2 for a task, which keeps its place apart and gives it up by `leave_thaw`.
     pub(crate) fn poll_thaw(&self, place: &mut Option<WaiterKey>, cx: &Context<'_>) -> Poll<()> {
         self.thawed.poll_while(place, cx, || self.is_stopped())
+    }
+
+    /// B2 for a thread that waits for the end of the set, at most until the deadline.
+    pub(crate) fn wait_shut(&self, clock: &Clock, deadline: Instant) {
+        let open = || !self.state().is_shut();
+        // Why ignored: who waits looks at the set again.
+        let _ = self.thawed.wait_while_until(clock, deadline, open);
+    }
+
+    /// The same for a task, as `poll_thaw`.
+    pub(crate) fn poll_shut(&self, place: &mut Option<WaiterKey>, cx: &Context<'_>) -> Poll<()> {
+        let open = || !self.state().is_shut();
+        self.thawed.poll_while(place, cx, open)
     }
 
     pub(crate) fn leave_thaw(&self, place: &mut Option<WaiterKey>) {

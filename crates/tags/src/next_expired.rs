@@ -1,8 +1,9 @@
 //! The futures of a request whose time is up.
 
-use crate::expire::Expired;
+use crate::expire::{Expired, LookAgain};
 use crate::set::TagSet;
 use inflight_sync::time::Sleep;
+use inflight_sync::wait::WaiterKey;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -25,7 +26,7 @@ use std::task::{Context, Poll, ready};
 #[must_use = "futures do nothing unless polled"]
 pub struct NextExpired<'a, T: Send + 'static> {
     set: &'a TagSet<T>,
-    sleep: Option<Sleep>,
+    rest: Rest,
 }
 
 /// The requests of a set whose time is up, one after the other: see
@@ -52,29 +53,65 @@ pub struct NextExpired<'a, T: Send + 'static> {
 pub struct ExpiredOwned<T: Send + 'static> {
     /// Until the end.
     set: Option<TagSet<T>>,
+    rest: Rest,
+}
+
+/// What a task waits for until it looks again.
+#[derive(Debug, Default)]
+struct Rest {
     sleep: Option<Sleep>,
+    /// Also for the close of the set, which was open.
+    or_at_close: bool,
+    /// Where it waits for that.
+    place: Option<WaiterKey>,
+}
+
+impl Rest {
+    fn poll<T: Send + 'static>(&mut self, set: &TagSet<T>, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(sleep) = &mut self.sleep else {
+            return Poll::Ready(());
+        };
+        let gate = set.shared().bitmaps.gate();
+        if !self.or_at_close || gate.poll_shut(&mut self.place, cx).is_pending() {
+            ready!(Pin::new(sleep).poll(cx));
+        }
+        self.end(set);
+        Poll::Ready(())
+    }
+
+    fn end<T: Send + 'static>(&mut self, set: &TagSet<T>) {
+        self.sleep = None;
+        set.shared().bitmaps.gate().leave_thaw(&mut self.place);
+    }
 }
 
 fn poll<T: Send + 'static>(
     set: &TagSet<T>,
-    sleep: &mut Option<Sleep>,
+    rest: &mut Rest,
     cx: &mut Context<'_>,
 ) -> Poll<Option<Expired<T>>> {
     loop {
-        if let Some(sleep) = sleep {
-            ready!(Pin::new(sleep).poll(cx));
-        }
-        *sleep = None;
+        ready!(rest.poll(set, cx));
         match set.look_for_expired() {
             Ok(late) => return Poll::Ready(late),
-            Err(until) => *sleep = Some(set.shared().timer.sleep_until(until)),
+            Err(LookAgain { at, or_at_close }) => {
+                rest.sleep = Some(set.shared().timer.sleep_until(at));
+                rest.or_at_close = or_at_close;
+            }
         }
     }
 }
 
 impl<'a, T: Send + 'static> NextExpired<'a, T> {
-    pub(crate) const fn new(set: &'a TagSet<T>) -> Self {
-        Self { set, sleep: None }
+    pub(crate) fn new(set: &'a TagSet<T>) -> Self {
+        let rest = Rest::default();
+        Self { set, rest }
+    }
+}
+
+impl<T: Send + 'static> Drop for NextExpired<'_, T> {
+    fn drop(&mut self) {
+        self.rest.end(self.set);
     }
 }
 
@@ -83,15 +120,15 @@ impl<T: Send + 'static> Future for NextExpired<'_, T> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        poll(this.set, &mut this.sleep, cx)
+        poll(this.set, &mut this.rest, cx)
     }
 }
 
 impl<T: Send + 'static> ExpiredOwned<T> {
-    pub(crate) const fn new(set: TagSet<T>) -> Self {
+    pub(crate) fn new(set: TagSet<T>) -> Self {
         Self {
             set: Some(set),
-            sleep: None,
+            rest: Rest::default(),
         }
     }
 
@@ -110,11 +147,19 @@ impl<T: Send + 'static> ExpiredOwned<T> {
         let Some(set) = &self.set else {
             return Poll::Ready(None);
         };
-        let next = ready!(poll(set, &mut self.sleep, cx));
+        let next = ready!(poll(set, &mut self.rest, cx));
         if next.is_none() {
             self.set = None;
         }
         Poll::Ready(next)
+    }
+}
+
+impl<T: Send + 'static> Drop for ExpiredOwned<T> {
+    fn drop(&mut self) {
+        if let Some(set) = &self.set {
+            self.rest.end(set);
+        }
     }
 }
 
@@ -137,7 +182,7 @@ impl<T: Send + 'static> futures_core::stream::FusedStream for ExpiredOwned<T> {
 impl<T: Send + 'static> fmt::Debug for NextExpired<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("NextExpired")
-            .field("sleep", &self.sleep)
+            .field("sleep", &self.rest.sleep)
             .finish_non_exhaustive()
     }
 }

@@ -72,3 +72,28 @@ fn tasks_that_wait_share_one_thread() {
     clock.advance(30 * SECOND);
     assert!(borrowed.as_mut().poll(&mut cx).is_ready());
 }
+
+/// By a clock that stands: nobody looks again by himself.
+#[test]
+fn a_close_wakes_who_waits_for_timeouts_of_an_idle_set() {
+    let clock = Clock::manual();
+    let set = TagSet::builder().depth(8).clock(clock.clone());
+    let set: TagSet<()> = set.build(|_, _| ()).unwrap();
+    let thread = thread::spawn({
+        let set = set.clone();
+        move || set.expired_blocking().is_none()
+    });
+    let mut owned = set.expired_owned();
+    let owned = thread::spawn(move || block_on(poll_fn(|cx| owned.poll_expired(cx))).is_none());
+    let borrowed = thread::spawn({
+        let set = set.clone();
+        move || block_on(set.expired()).is_none()
+    });
+    while clock.sleepers() < 2 {
+        thread::yield_now(); // one sleeps itself, one for both tasks
+    }
+    set.close();
+    for ended in [thread, owned, borrowed] {
+        assert!(ended.join().unwrap(), "the end");
+    }
+}

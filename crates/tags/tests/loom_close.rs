@@ -2,7 +2,7 @@
 //!
 //! | weaken | fails |
 //! |---|---|
-//! | `Gate::shut` does not tell who waits for the thaw | `h24_close_against_a_thaw_waiter` |
+//! | `Gate::shut` does not tell who waits for the thaw | `h24_close_against_a_thaw_waiter`, `h24_close_against_an_expirer` |
 //! | `close` closes the bitmaps and not the gate | `h22_close_against_try`, `h6_close_put_and_task` |
 //! | `close` closes the gate and not the bitmaps | `h6_close_against_waiter`, both |
 //! | a refusal for want of tags does not look at the gate again, or without the Acquire fence | `h22_close_against_try` |
@@ -11,7 +11,7 @@
 
 use inflight_sync::model::{Bound, check};
 use inflight_sync::{block_on, thread};
-use inflight_tags::{Admission, AllocError, TagSet, Tenant};
+use inflight_tags::{Admission, AllocError, Clock, TagSet, Tenant};
 
 const THREE: Bound = Bound {
     quick: Some(3),
@@ -110,5 +110,21 @@ fn h24_close_against_a_thaw_waiter() {
         assert_eq!(waiter.join().unwrap(), Err(AllocError::Closed));
         drop(frozen);
         assert_eq!(set.in_use(), 0);
+    });
+}
+
+/// Who waits for timeouts of an idle set hears of its end. By a clock that stands, it does not look
+/// again by itself.
+#[test]
+fn h24_close_against_an_expirer() {
+    check("h24_close_against_an_expirer", THREE, || {
+        let set = TagSet::builder().depth(1).clock(Clock::manual());
+        let set = set.ages(false).build(|_, _| ()).unwrap();
+        let expirer = thread::spawn({
+            let set = set.clone();
+            move || assert!(set.expired_blocking().is_none())
+        });
+        set.close();
+        expirer.join().unwrap();
     });
 }

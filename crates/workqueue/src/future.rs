@@ -15,7 +15,7 @@ use crate::join_handle::{FutureOutcome, JoinHandle};
 use crate::panics::{caught, contained};
 use crate::unfinished::Ends;
 use crate::workqueue::Workqueue;
-use crate::workqueue_inner::Origin;
+use crate::workqueue_inner::{Count, Origin};
 use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_sync::wait::Notify;
 use inflight_sync::{Arc, Mutex, Weak, cpu};
@@ -195,7 +195,9 @@ where
         let refusal = self.submit(origin).err();
         if let Some(refusal) = refusal {
             task.forget_wake();
-            task.end(JoinError::Rejected(refusal));
+            if task.end(JoinError::Rejected(refusal)) {
+                task.queue.inner().counted(Count::Refused, 1);
+            }
         }
         refusal
     }

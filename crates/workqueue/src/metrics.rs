@@ -31,7 +31,7 @@ const COUNTERS: [Counter; 16] = [
     counter_of!(cancelled, "items taken back before their run"),
     counter_of!(
         refused,
-        "delayed items that were not queued when their time had come"
+        "items refused with no error to a caller: delayed, repeating, spawned"
     ),
     counter_of!(cm_wakeups, "workers brought because an item blocked"),
     counter_of!(found_asleep, "items found asleep that had not said so"),

@@ -6,6 +6,7 @@ use crate::future;
 use crate::item::{Job, Name, Named, NewTask};
 use crate::join_handle::JoinHandle;
 use crate::workqueue::Workqueue;
+use crate::workqueue_inner::Count;
 use inflight_sync::time::Clock;
 use std::future::Future;
 
@@ -23,7 +24,7 @@ impl Workqueue {
     {
         let task = match self.inner().spawn(cpu, f) {
             Ok(task) => task,
-            Err((refusal, task)) => task.reject(JoinError::Rejected(refusal)),
+            Err((refusal, task)) => return self.rejected(refusal, task),
         };
         JoinHandle::of_task(task, self.clock())
     }
@@ -45,7 +46,7 @@ impl Workqueue {
     {
         match self.check_cpu(cpu) {
             Ok(()) => self.spawn_job(cpu, f),
-            Err(refusal) => self.rejected(refusal, f),
+            Err(refusal) => self.rejected(refusal, NewTask::new(f)),
         }
     }
 
@@ -70,16 +71,19 @@ impl Workqueue {
     {
         match self.cpu_of_node(self.inner().here(), node) {
             Ok(cpu) => self.spawn_job(cpu, f),
-            Err(refusal) => self.rejected(refusal, f),
+            Err(refusal) => self.rejected(refusal, NewTask::new(f)),
         }
     }
 
-    fn rejected<T, F>(&self, refusal: QueueError, f: F) -> JoinHandle<T>
+    /// Counted, for the one who detaches is not told.
+    #[cold]
+    fn rejected<T, F>(&self, refusal: QueueError, task: NewTask<F, T>) -> JoinHandle<T>
     where
         F: Job<T> + 'static,
         T: Send + 'static,
     {
-        let task = NewTask::new(f).reject(JoinError::Rejected(refusal));
+        self.inner().counted(Count::Refused, 1);
+        let task = task.reject(JoinError::Rejected(refusal));
         JoinHandle::of_task(task, self.clock())
     }
 

@@ -30,8 +30,9 @@ pub struct WorkqueueStats {
     pub panicked: u64,
     /// Items taken back before their run began.
     pub cancelled: u64,
-    /// Delayed items that were not queued when their time had come, and works that were to run
-    /// again, because the queue or the system took none any more.
+    /// Delayed items that were not queued when their time had come, works that were to run again,
+    /// and functions and futures that were spawned or woken, because the queue or the system took
+    /// none any more. Not what a call has refused with an error, as `queue` and `try_spawn` do.
     pub refused: u64,
     /// How often a worker was brought because an item said that it blocked.
     pub cm_wakeups: u64,

@@ -530,3 +530,19 @@ fn the_dump_names_pools_and_queues() {
         "{dump}"
     );
 }
+
+/// The one who detaches is not told; the figures are.
+#[test]
+fn what_is_refused_and_detached_is_counted() {
+    let sys = system();
+    let wq = bound(&sys);
+    wq.clone().destroy_blocking().unwrap();
+    wq.spawn(|| ()).detach();
+    wq.spawn_on(0, || ()).detach();
+    wq.spawn_named("named", || ()).detach();
+    wq.spawn_future(async {}).detach();
+    assert_eq!(wq.stats().refused, 4);
+    assert!(wq.try_spawn(|| ()).is_err());
+    assert!(wq.queue(&Work::new(|| ())).is_err());
+    assert_eq!(wq.stats().refused, 4, "those callers have been told");
+}

@@ -89,6 +89,7 @@ impl Tags {
                 // If the owner has gone its tag is free.
                 let _ = owner.send(tag);
             }
+            Ok(())
         });
         let completions = set
             .completions(&workers.topology)

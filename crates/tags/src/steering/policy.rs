@@ -1,4 +1,4 @@
-//! What a set, a queue and a tag say about steering.
+//! What a set, a tenant and a tag say about steering.
 
 use super::CompletionsBuilder;
 use crate::set::TagSet;
@@ -29,7 +29,7 @@ impl<T: Send + 'static> TagSet<T> {
         CompletionsBuilder::new(self.clone(), topology.clone())
     }
 
-    /// Changes where completions run, of all queues that have no
+    /// Changes where completions run, of all tenants that have no
     /// [policy of their own](Tenant::set_steering). Requests submitted from now on take the new
     /// policy with them; those in flight keep theirs.
     ///
@@ -45,7 +45,7 @@ impl<T: Send + 'static> TagSet<T> {
         self.shared.bitmaps.policies().set(policy.into());
     }
 
-    /// Where completions of requests submitted now would run, unless their queue has its own
+    /// Where completions of requests submitted now would run, unless their tenant has its own
     /// policy. [`set_steering`](Self::set_steering) has an example.
     #[must_use]
     pub fn steering(&self) -> SteeringPolicy {
@@ -54,9 +54,9 @@ impl<T: Send + 'static> TagSet<T> {
 }
 
 impl<T: Send + 'static> Tenant<T> {
-    /// Where completions of this queue's requests run, whatever the set's policy: of those that are
-    /// submitted from now on, until [`follow_set_steering`](Self::follow_set_steering). All clones
-    /// of the queue are one.
+    /// Where completions of this tenant's requests run, whatever the set's policy: of those that
+    /// are submitted from now on, until [`follow_set_steering`](Self::follow_set_steering). All
+    /// clones of the tenant are one.
     ///
     /// ```
     /// use inflight_tags::{Steering, TagSet};
@@ -64,7 +64,7 @@ impl<T: Send + 'static> Tenant<T> {
     /// let (log, data) = (set.add_tenant("log")?, set.add_tenant("data")?);
     /// log.set_steering(Steering::Force); // its writer wants to be called on its own CPU
     /// set.set_steering(Steering::Inline);
-    /// let policies = [log, data].map(|queue| queue.steering().steering());
+    /// let policies = [log, data].map(|tenant| tenant.steering().steering());
     /// assert_eq!(policies, [Steering::Force, Steering::Inline]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -129,9 +129,9 @@ unsafe impl<T: Send + 'static> Item for Tag<T> {
 }
 
 impl<T> Tag<T> {
-    /// Notes the calling CPU and the policy of its queue, as [`into_token`](Self::into_token) does.
-    /// For requests whose tag itself travels, not its token: before it is given to the thread that
-    /// does the IO.
+    /// Notes the calling CPU and the policy of its tenant, as [`into_token`](Self::into_token)
+    /// does. For requests whose tag itself travels, not its token: before it is given to the thread
+    /// that does the IO.
     ///
     /// ```
     /// # use inflight_tags::{Steering, TagSet};

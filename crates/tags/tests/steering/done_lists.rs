@@ -369,10 +369,12 @@ fn a_callback_that_panics_costs_the_others_nothing() {
     }
     assert!(catch_unwind(AssertUnwindSafe(|| recorder.run_all())).is_err());
     assert_eq!((ran.load(Ordering::Relaxed), set.in_use()), (4, 0));
+    assert_eq!(completions.stats().panicked, 2, "each of the batch");
     let token = submit(&dev, 0);
     let here = || on(0, || completions.complete(token, |req| *req = 1));
     assert!(catch_unwind(AssertUnwindSafe(here)).is_err());
     assert_eq!((ran.load(Ordering::Relaxed), set.in_use()), (5, 0));
+    assert_eq!(completions.stats().panicked, 3);
     // The panics have left no callback "running" on this thread.
     let token = submit(&dev, 0);
     assert!(

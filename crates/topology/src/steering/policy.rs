@@ -1,11 +1,11 @@
-//! What a queue wants of its completions.
+//! Where completions are to run.
 
 use std::error::Error;
 use std::fmt;
 use std::str::FromStr;
 
-/// Where the completions of a queue run, relative to the CPU that submitted the request: the four
-/// answers of the block layer's `rq_affinity`, and one stronger.
+/// Where completions run, relative to the CPU that submitted the request: the four answers of
+/// the block layer's `rq_affinity`, and one stronger.
 ///
 /// Turns into a [`SteeringPolicy`] with [`Into`], which has the finer settings.
 ///
@@ -133,7 +133,7 @@ impl SpeedRule {
 }
 
 /// A [`Steering`] with its finer settings. A few bytes: a request takes a copy when it is
-/// submitted, so that a change of the queue's policy reaches only later requests.
+/// submitted, so that a change of the policy reaches only later requests.
 ///
 /// ```
 /// use inflight_topology::steering::{SpeedRule, Steering, SteeringPolicy};
