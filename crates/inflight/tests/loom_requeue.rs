@@ -1,10 +1,11 @@
 //! Models of requests that are sent again: handed in by two at once, beside the work that sends
-//! them, and a system that ends.
+//! them, a system that ends, and a kick beside a send that is refused.
 //!
 //! | what is weakened | model that fails |
 //! |---|---|
 //! | the work is armed after the lock is let go | `two_hand_in_beside_the_work` |
 //! | what the queue refuses stays in the list | `the_system_ends_beside_one_who_hands_in` |
+//! | what is refused again does not go back into the list | `a_kick_beside_a_send_that_is_refused` |
 #![cfg(loom)]
 
 use inflight::prelude::*;
@@ -20,6 +21,10 @@ const ONE: Bound = Bound {
     quick: Some(1),
     deep: Some(2),
 };
+const TWO: Bound = Bound {
+    quick: Some(2),
+    deep: Some(3),
+};
 const THREE: Bound = Bound {
     quick: Some(3),
     deep: None,
@@ -34,8 +39,7 @@ struct Setup {
     sent: Arc<(AtomicUsize, Event)>,
 }
 
-fn setup() -> Setup {
-    let clock = Clock::manual();
+fn system(clock: &Clock) -> (WorkqueueSystem, Workqueue) {
     let topology = Topology::synthetic("core:1").unwrap();
     let system = WorkqueueSystem::builder()
         .topology(topology)
@@ -44,6 +48,12 @@ fn setup() -> Setup {
         .build()
         .unwrap();
     let queue = system.workqueue("model").bound().build().unwrap();
+    (system, queue)
+}
+
+fn setup() -> Setup {
+    let clock = Clock::manual();
+    let (system, queue) = system(&clock);
     let set = TagSet::builder().depth(2).build(|_, _| 0).unwrap();
     let sent = Arc::new((AtomicUsize::new(0), Event::new()));
     let requeue = Requeue::with_clock(&queue, &clock, {
@@ -104,5 +114,36 @@ fn the_system_ends_beside_one_who_hands_in() {
         drop(setup.system);
         other.join().unwrap();
         assert_eq!(setup.sent.0.load(Ordering::Acquire), 1);
+    });
+}
+
+/// The queue takes no work. One hands in a request that the device refuses once, and one kicks: it
+/// is sent by the kick, or still waits, and is not in the hands of nobody.
+#[test]
+fn a_kick_beside_a_send_that_is_refused() {
+    check("a_kick_beside_a_send_that_is_refused", TWO, || {
+        let set = TagSet::builder().depth(1).build(|_, _| 0).unwrap();
+        let clock = Clock::manual();
+        let (system, queue) = system(&clock);
+        drop(system);
+        let sends = Arc::new(AtomicUsize::new(0));
+        let requeue = Requeue::with_clock(&queue, &clock, {
+            let sends = sends.clone();
+            move |tag: Tag<usize>| match sends.fetch_add(1, Ordering::Relaxed) {
+                0 => Err((tag, MS)),
+                _ => Ok(()),
+            }
+        });
+        let tag = tag(&set, 1);
+        let other = thread::spawn({
+            let requeue = requeue.clone();
+            move || requeue.kick()
+        });
+        requeue.requeue(tag, MS);
+        other.join().unwrap();
+        let sent = sends.load(Ordering::Relaxed);
+        assert_eq!((sent + requeue.waiting(), set.in_use()), (2, 2 - sent));
+        requeue.kick();
+        assert_eq!((sends.load(Ordering::Relaxed), set.in_use()), (2, 0));
     });
 }
