@@ -6,15 +6,18 @@ use std::os::unix::fs::FileTypeExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use inflight::flush::FlushDomain;
 use nbd_export::negotiate::Described;
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 
 use crate::adapter::Tenant;
 use crate::crypto::{Cipher, UNIT};
 use crate::disk::{Disk, Disks};
-use crate::key::{self, HEADER};
+use crate::key::{self, HEADER, NewHeader, Opened};
 
 /// The most a read or a write moves.
 const MAX_PAYLOAD: u32 = 32 << 20;
@@ -119,6 +122,8 @@ pub(crate) struct Export {
     /// Where its data begins in the file.
     pub(crate) start: u64,
     pub(crate) cipher: Option<Arc<Cipher>>,
+    /// What the file is to get before it is served.
+    header: Option<NewHeader>,
     /// All its clients share its flushes.
     pub(crate) domain: FlushDomain,
     /// The log knows of a flush that failed.
@@ -140,6 +145,11 @@ impl Export {
             kind.is_file() || kind.is_block_device(),
             "{path} is neither a file nor a block device"
         );
+        lock(&file, spec.read_only).with_context(|| path.to_string())?;
+        ensure!(
+            spec.key.is_some() || spec.read_only || !key::is_encrypted(&file)?,
+            "{path} is encrypted: say key=KEYFILE, or ro to serve it as it lies there"
+        );
         let whole = file.seek(SeekFrom::End(0)).context("its size")?;
         let block = if spec.key.is_some() { UNIT as u32 } else { 1 };
         let start = if spec.key.is_some() { HEADER as u64 } else { 0 };
@@ -148,12 +158,13 @@ impl Export {
         if size % u64::from(block) != 0 {
             bail!("{path} has {size} bytes, which are no whole units of {block} to encrypt");
         }
-        let cipher = match &spec.key {
-            Some(key) => {
-                let cipher = key::open(&file, spec.read_only, key, spec.format);
-                Some(Arc::new(cipher.with_context(|| path.to_string())?))
-            }
-            None => None,
+        let opened = spec.key.as_ref().map(|key| {
+            let opened = key::open(&file, spec.read_only, key, spec.format);
+            opened.with_context(|| path.to_string())
+        });
+        let (cipher, header) = match opened.transpose()? {
+            Some(Opened { cipher, header }) => (Some(Arc::new(cipher)), header),
+            None => (None, None),
         };
         let disk = disks.of(&file)?;
         let tenant = disk.tags.tenant(&spec.name, spec.weight);
@@ -175,6 +186,7 @@ impl Export {
             file: Arc::new(file),
             start,
             cipher,
+            header,
             domain: FlushDomain::builder().build(),
             loss_is_logged: AtomicBool::new(false),
             disk,
@@ -185,7 +197,39 @@ impl Export {
     }
 }
 
+/// How long a server that was killed may take to let go of its files.
+const LET_GO: Duration = Duration::from_secs(2);
+
+/// No other export, of this process or another one, may write to the file, or read what is written
+/// to it here.
+fn lock(file: &File, read_only: bool) -> Result<()> {
+    let operation = if read_only {
+        FlockOperation::NonBlockingLockShared
+    } else {
+        FlockOperation::NonBlockingLockExclusive
+    };
+    let start = Instant::now();
+    loop {
+        match flock(file, operation) {
+            Err(Errno::WOULDBLOCK) if start.elapsed() < LET_GO => {
+                std::thread::sleep(LET_GO / 100);
+            }
+            Err(Errno::WOULDBLOCK) => bail!("it is exported already, or locked by another program"),
+            // Some file systems have no locks.
+            _ => return Ok(()),
+        }
+    }
+}
+
 impl Export {
+    /// Everything else has been found good: a file that is to be encrypted gets its header.
+    pub(crate) fn begin(&self) -> Result<()> {
+        match &self.header {
+            Some(header) => header.write(&self.file),
+            None => Ok(()),
+        }
+    }
+
     /// What the log is told of the first flush that has failed, once.
     pub(crate) fn new_loss(&self) -> Option<String> {
         let error = self.domain.poison()?;

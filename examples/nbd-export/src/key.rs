@@ -201,9 +201,37 @@ fn is_empty(mut file: &File) -> io::Result<bool> {
     Ok(true)
 }
 
-/// The cipher of an encrypted file, whose key is in another one. A file that holds nothing gets a
-/// header; so does any other that has none, if `format` says so.
-pub(crate) fn open(file: &File, read_only: bool, key: &Path, format: bool) -> Result<Cipher> {
+/// Whether a file begins as an encrypted one does.
+pub(crate) fn is_encrypted(file: &File) -> Result<bool> {
+    let mut bytes = vec![0; HEADER];
+    let read = file
+        .read_at(&mut bytes, 0)
+        .context("reading its first page")?;
+    Ok(Header::decode(&bytes[..read]).is_some())
+}
+
+/// The cipher of an encrypted file, and the header that it is to get first if it has none.
+pub(crate) struct Opened {
+    pub(crate) cipher: Cipher,
+    pub(crate) header: Option<NewHeader>,
+}
+
+/// What makes a file an encrypted one.
+pub(crate) struct NewHeader(Vec<u8>);
+
+impl NewHeader {
+    /// What the file held cannot be had any more.
+    pub(crate) fn write(&self, file: &File) -> Result<()> {
+        file.write_all_at(&self.0, 0)
+            .context("writing its header")?;
+        // Nothing is served that could not be read again.
+        file.sync_all().context("writing its header")
+    }
+}
+
+/// The cipher of an encrypted file, whose key is in another one. A file that holds nothing is to
+/// get a header; so is any other that has none, if `format` says so. Nothing is written yet.
+pub(crate) fn open(file: &File, read_only: bool, key: &Path, format: bool) -> Result<Opened> {
     let secret = Secret::read(key).with_context(|| format!("the key in {}", key.display()))?;
     open_by(file, read_only, &secret, COSTS, format)
 }
@@ -214,7 +242,7 @@ fn open_by(
     secret: &Secret,
     costs: Costs,
     format: bool,
-) -> Result<Cipher> {
+) -> Result<Opened> {
     let mut bytes = vec![0; HEADER];
     file.read_exact_at(&mut bytes, 0)
         .context("reading its header")?;
@@ -226,7 +254,8 @@ fn open_by(
             cipher.check() == header.check,
             "it is encrypted by another key"
         );
-        return Ok(cipher);
+        let header = None;
+        return Ok(Opened { cipher, header });
     }
     ensure!(
         format || is_empty(file).context("looking for data")?,
@@ -239,11 +268,8 @@ fn open_by(
     let cipher = secret.cipher(&salt, costs)?;
     let check = cipher.check();
     let header = Header { salt, costs, check };
-    file.write_all_at(&header.encode(), 0)
-        .context("writing its header")?;
-    // Nothing is served that could not be read again.
-    file.sync_all().context("writing its header")?;
-    Ok(cipher)
+    let header = Some(NewHeader(header.encode()));
+    Ok(Opened { cipher, header })
 }
 
 #[cfg(test)]
@@ -324,11 +350,14 @@ mod tests {
         let checks = [0, 1].map(|_| {
             let file = tempfile::tempfile().unwrap();
             file.set_len(1 << 20).unwrap();
-            let made = open_by(&file, false, &secret, CHEAP, false)
-                .unwrap()
-                .check();
-            let found = open_by(&file, true, &secret, COSTS, false).unwrap().check();
-            assert_eq!(made, found, "the costs are the file's");
+            let made = open_by(&file, false, &secret, CHEAP, false).unwrap();
+            assert!(!is_encrypted(&file).unwrap(), "nothing is written yet");
+            made.header.unwrap().write(&file).unwrap();
+            assert!(is_encrypted(&file).unwrap());
+            let made = made.cipher.check();
+            let found = open_by(&file, true, &secret, COSTS, false).unwrap();
+            assert!(found.header.is_none());
+            assert_eq!(made, found.cipher.check(), "the costs are the file's");
             let other = Secret::parse(b"correct horse battery stable").unwrap();
             assert!(open_by(&file, false, &other, CHEAP, false).is_err());
             made

@@ -108,6 +108,10 @@ fn serve(options: &Options) -> Result<()> {
         stopping.drain();
     })
     .context("installing the signal handler")?;
+    for export in &shared.exports {
+        let begun = export.begin();
+        begun.with_context(|| export.described.name.clone())?;
+    }
     tell_addresses(&shared, &listeners);
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = options.threads.map_or(cpus.min(4), usize::from);

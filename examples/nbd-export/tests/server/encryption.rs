@@ -81,7 +81,7 @@ fn a_file_that_is_renamed_keeps_its_key() {
     let folder = encrypted(&(0..64).collect::<Vec<u8>>());
     fs::copy(folder.path().join("disk"), folder.path().join("moved")).unwrap();
     let more = ["--export", "name=moved,key=own"];
-    let server = Server::start_in(folder, "auto", "disk=disk", &more);
+    let server = Server::start_in(folder, "auto", "disk=disk,ro", &more);
     let mut client = server.connect().go("name");
     assert_eq!(client.read_at(0, 4096), [7; 4096]);
     server.stop();
@@ -191,4 +191,52 @@ fn an_encrypted_export_is_not_for_clients_that_cannot_learn_its_block_size() {
     assert_eq!(client.write(0, b"fine", 0), 0);
     let said = server.stop();
     assert!(said.contains("block size"), "{said}");
+}
+
+/// Whoever forgets the key in a command line must not write over what the file holds.
+#[test]
+fn an_encrypted_file_is_not_served_without_its_key() {
+    let folder = encrypted(&(0..64).collect::<Vec<u8>>());
+    let [disk, socket] = ["disk", "never.sock"].map(|name| folder.path().join(name));
+    let (disk, socket) = (disk.display(), socket.display());
+    let said = refused(&format!("--export disk={disk} --unix {socket}"));
+    assert!(said.contains("is encrypted: say key=KEYFILE"), "{said}");
+    let server = Server::start_in(folder, "auto", "disk=disk,ro", &[]);
+    server.stop();
+}
+
+/// What can be wrong is found before anything is written.
+#[test]
+fn nothing_is_encrypted_by_a_server_that_does_not_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    write_key(&folder.path().join("own"), &(0..64).collect::<Vec<u8>>());
+    let content = vec![7; 1 << 20];
+    fs::write(folder.path().join("disk"), &content).unwrap();
+    let export = format!("--export disk={},key={},format", at("disk"), at("own"));
+    for more in [
+        format!("--unix {}", at("nowhere/sock")),
+        format!("--unix {} --export b={}", at("sock"), at("missing")),
+        format!("--unix {} --metrics bad", at("sock")),
+        format!("--unix {} --export disk={}", at("sock"), at("own")),
+    ] {
+        refused(&format!("{export} {more}"));
+        let now = fs::read(folder.path().join("disk")).unwrap();
+        assert!(now == content, "{more}");
+    }
+}
+
+/// Two exports of one file would each know nothing of what the other writes.
+#[test]
+fn a_file_is_exported_once() {
+    let folder = encrypted(&(0..64).collect::<Vec<u8>>());
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let (disk, own, socket) = (at("disk"), at("own"), at("never.sock"));
+    let twice = format!("--export a={disk},key={own} --export b={disk},ro --unix {socket}");
+    let said = refused(&twice);
+    assert!(said.contains("it is exported already"), "{said}");
+    let server = Server::start_in(folder, "auto", "disk=disk,key=own", &[]);
+    let said = refused(&format!("--export a={disk},ro --unix {socket}"));
+    assert!(said.contains("it is exported already"), "{said}");
+    server.stop();
 }
