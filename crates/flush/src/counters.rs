@@ -158,7 +158,7 @@ pub struct Counters {
     pub deferred_by_data: u64,
     /// Flushes issued although data was under way, because somebody had waited too long.
     pub forced_by_timeout: u64,
-    /// Flushes that failed.
+    /// Flushes that failed, and durable writes.
     pub errors: u64,
     /// Flushes that data needed behind it, and that were not waited for, because the data or the
     /// flush before it failed.

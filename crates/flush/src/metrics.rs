@@ -49,7 +49,7 @@ const DOMAIN: [Counter<Counters>; 11] = [
     (
         "inflight_flush_errors_total",
         Unit::Count,
-        "flushes that failed",
+        "flushes and durable writes that failed",
         |c| c.errors,
     ),
     (

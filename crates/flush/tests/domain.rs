@@ -299,6 +299,40 @@ fn a_failed_write_is_the_writers_own() {
     domain.flush_blocking().unwrap();
 }
 
+/// A durable write of a file is a flush, too: the system may have told it of others' loss.
+#[test]
+fn a_durable_write_that_fails_counts_as_a_failed_flush() {
+    let device = MemoryDevice::new(4096).with_caps(Caps::volatile_with_fua());
+    let domain = FlushDomain::builder()
+        .exclusive(true)
+        .device(device.clone());
+    domain.flush_blocking().unwrap();
+    let failed = domain.write_fua_blocking(|| Err::<(), _>(io::Error::other("lost")));
+    assert!(matches!(failed, Err(WriteError::Write(_))), "{failed:?}");
+    assert_eq!((domain.failed_flushes(), domain.is_poisoned()), (1, true));
+    domain.flush_blocking().unwrap();
+    assert_eq!(device.flushes(), 2, "what is clean is not known any more");
+}
+
+/// The other way round: the flush was told of what the durable write has lost.
+#[test]
+fn a_durable_write_fails_if_a_flush_beside_it_has_failed() {
+    let device = MemoryDevice::new(4096).with_caps(Caps::volatile_with_fua());
+    let domain = FlushDomain::new(device.clone());
+    let sequence = domain.begin_blocking(Flags::write().fua()).unwrap();
+    assert!(sequence.writes_fua());
+    device.fail_flushes(1);
+    domain.flush_blocking().unwrap_err();
+    let ended = sequence.finish_blocking(device.write_fua_at(&[1; 512], 0));
+    let Err(WriteError::Flush(error)) = ended else {
+        panic!("{ended:?}")
+    };
+    assert_eq!((domain.failed_flushes(), domain.poison()), (1, Some(error)));
+    // One that begins later is not concerned.
+    let later = domain.write_fua_blocking(|| device.write_fua_at(&[1; 512], 0));
+    later.unwrap();
+}
+
 #[test]
 fn a_thread_that_waits_forces_a_flush_that_was_put_off_too_long() {
     let clock = Clock::manual();

@@ -28,6 +28,35 @@ fn payloads(recovery: &Recovery) -> Vec<Vec<u8>> {
     recovery.records.iter().map(|r| r.payload.clone()).collect()
 }
 
+/// The time of each flush of the log's device is told, whatever it was for; none that failed counts.
+#[test]
+fn the_time_of_each_flush_is_told() {
+    let storage = storage();
+    let log = open(
+        &storage,
+        LogOptions::new().segment_size(4096).buffer_size(1024),
+    );
+    for n in 0..10_u8 {
+        let lsn = log.append_blocking(&[n; 900]).unwrap();
+        log.set_tail(log.durable());
+        log.commit_blocking(lsn, Durability::Buffered).unwrap();
+    }
+    log.commit_blocking(log.end(), Durability::Flushed).unwrap();
+    log.set_tail(log.durable());
+    let before = log.counters();
+    assert!(before.flushes_before > 0 && before.flushes_of_full_segments > 0);
+    let flushes = before.flushes
+        + before.flushes_alone
+        + before.flushes_before
+        + before.flushes_of_full_segments;
+    assert_eq!(before.flush_time.count(), flushes);
+    let device = storage.devices().pop().unwrap();
+    device.fail_flushes(1);
+    let lsn = log.append_blocking(b"behind a flush that fails").unwrap();
+    log.commit_blocking(lsn, Durability::Flushed).unwrap_err();
+    assert_eq!(log.counters().flushes_before, before.flushes_before);
+}
+
 #[test]
 fn one_committer_pays_one_flush_for_each_forced_commit() {
     for mode in [GroupMode::Off, GroupMode::Leader, GroupMode::Auto] {

@@ -291,7 +291,7 @@ impl FlushDomain {
         self.inner.core.lock().machine.caps()
     }
 
-    /// Whether a flush has failed since the domain was made or
+    /// Whether a flush, or a durable write, has failed since the domain was made or
     /// [cleared](FlushDomain::clear_poison). Later flushes are carried out all the same, and may
     /// succeed without what the failed one has lost.
     ///
@@ -304,13 +304,13 @@ impl FlushDomain {
         self.poison().is_some()
     }
 
-    /// The first failure of a flush.
+    /// The first failure of a flush or of a durable write.
     #[must_use]
     pub fn poison(&self) -> Option<DeviceError> {
         self.inner.core.lock().poisoned
     }
 
-    /// How many flushes have failed. It only rises.
+    /// How many flushes and durable writes have failed. It only rises.
     ///
     /// A system tells of a loss once. If several write to the device, each remembers this number
     /// before it writes: if it has risen when its own flush has ended, what it wrote may be lost,

@@ -89,6 +89,24 @@ impl Core {
         self.machine.flush_done(now, generation, result, actions);
     }
 
+    /// A durable write has ended; what it is to say. A system tells of a loss once: to the write,
+    /// and then the next flush succeeds without what others have lost; or to a flush beside it, and
+    /// then the write succeeds without its own data.
+    fn durable_write_done(
+        &mut self,
+        result: Result<(), DeviceError>,
+        failed_before: u64,
+    ) -> Result<(), DeviceError> {
+        if let Err(error) = result {
+            self.poisoned = self.poisoned.or(Some(error));
+            self.machine.durable_write_failed();
+        } else if self.machine.counters().errors > failed_before {
+            // The owner may have cleared it.
+            return Err(self.poisoned.unwrap_or(io::ErrorKind::Other.into()));
+        }
+        result
+    }
+
     /// Takes the request out, whatever it does.
     fn leave(&mut self, now: Instant, id: Id) -> (Vec<Notify>, Option<Notify>) {
         let mut actions = Vec::new();
@@ -212,10 +230,18 @@ impl Request {
         });
     }
 
-    /// Tells how its data went.
-    pub(super) fn data_done(&self, result: Result<(), DeviceError>) {
+    /// Tells how its data went. `failed_before`: it was a durable write, and so many flushes had
+    /// failed when it could start.
+    pub(super) fn data_done(
+        &self,
+        mut result: Result<(), DeviceError>,
+        failed_before: Option<u64>,
+    ) {
         self.domain.change(|core, now, actions| {
             core.waiter(self.id).next = None;
+            if let Some(before) = failed_before {
+                result = core.durable_write_done(result, before);
+            }
             core.machine.data_done(now, self.id, result, actions);
         });
     }

@@ -28,6 +28,8 @@ use std::time::Duration;
 pub struct Sequence {
     request: Request,
     writes_fua: bool,
+    /// How many flushes had failed when the data could start.
+    failed_before: u64,
 }
 
 impl Sequence {
@@ -48,9 +50,14 @@ impl Sequence {
 
     /// Tells how the data went, and waits for the flush behind it if there is one.
     ///
+    /// A durable write ([`writes_fua`](Sequence::writes_fua)) is a flush of its own: a system that
+    /// tells of a loss once may tell either. So if it has failed that counts as a failed flush, and
+    /// the domain is poisoned.
+    ///
     /// # Errors
     ///
-    /// `result`'s own error, or what the flush said.
+    /// `result`'s own error, or what the flush said; for a durable write also if a flush, or another
+    /// durable write, has failed since it could start.
     pub fn finish<T>(
         self,
         result: io::Result<T>,
@@ -75,7 +82,8 @@ impl Sequence {
     {
         // Not in the future: the data has ended now, whenever somebody polls.
         let told = result.as_ref().map(drop).map_err(DeviceError::from);
-        self.request.data_done(told);
+        let failed_before = self.writes_fua.then_some(self.failed_before);
+        self.request.data_done(told, failed_before);
         async move {
             let value = result.map_err(WriteError::Write)?;
             let ended = self.request.proceed(&mut lead).await;
@@ -151,6 +159,7 @@ impl FlushDomain {
             let request = domain.submit(flags);
             match request.proceed(&mut lead).await {
                 None => Ok(Sequence {
+                    failed_before: domain.failed_flushes(),
                     request,
                     writes_fua,
                 }),
@@ -207,6 +216,7 @@ impl FlushDomain {
             return Err(FlushError::WouldBlock);
         }
         Ok(Sequence {
+            failed_before: self.failed_flushes(),
             request,
             writes_fua,
         })

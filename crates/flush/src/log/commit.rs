@@ -390,6 +390,8 @@ impl Inner {
             self.next_segment(writer, &batch, at, flushing)?;
         }
         if fua {
+            let took = self.clock.now() - started;
+            self.state.lock().counters.flush_time.record(took);
             self.flushed(started, batch.end(), |counters| &mut counters.fua_writes);
         }
         Ok(())
@@ -444,7 +446,6 @@ impl Inner {
     /// The flush before a buffer, when all buffers before it were written: of the data's device, or
     /// of the log's.
     fn flush_before(&self, segment: &dyn Device) -> Result<(), DeviceError> {
-        self.state.lock().counters.flushes_before += 1;
         let flushed = match &self.options.data_domain {
             // A flush that failed before may have lost what this one does not find any more.
             Some(data) => {
@@ -452,7 +453,9 @@ impl Inner {
             }
             None => self.flush_log(segment),
         };
-        flushed.inspect_err(|&error| self.fail(error))
+        flushed.inspect_err(|&error| self.fail(error))?;
+        self.state.lock().counters.flushes_before += 1;
+        Ok(())
     }
 
     /// Makes durable what was written by calls that have returned, and before the flush is issued.
@@ -500,11 +503,14 @@ impl Inner {
 
     /// A flush of the log's device, shared with others who use its domain.
     fn flush_log(&self, segment: &dyn Device) -> Result<(), DeviceError> {
+        let started = self.clock.now();
         let lead = || ready(segment.flush());
         let flushed = self.domain.wait(None, self.domain.flush_with(lead));
         device_error(flushed.unwrap_or(Ok(())))?;
         // Another user's flush may have been told of what was lost here.
         if self.domain.failed_flushes() == self.failed_before {
+            let took = self.clock.now() - started;
+            self.state.lock().counters.flush_time.record(took);
             return Ok(());
         }
         let told = self.domain.poison();
@@ -521,7 +527,6 @@ impl Inner {
         let now = self.clock.now();
         let mut state = self.state.lock();
         *count(&mut state.counters) += 1;
-        state.counters.flush_time.record(now - started);
         let waiting = state.group.waiting_beyond(cover);
         state.pace.flushed(now, now - started, waiting);
         self.durable_up_to(&mut state, cover);

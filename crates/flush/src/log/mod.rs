@@ -124,7 +124,8 @@ pub struct LogCounters {
     pub leaders: u64,
     /// How often a leader waited for others.
     pub delays: u64,
-    /// How long flushes and durable writes took.
+    /// How long flushes of the log's device and durable writes took, whatever they were for; with
+    /// a domain that others share, how long the log waited for them.
     pub flush_time: Histogram,
     /// How long commits took.
     pub wait_time: Histogram,

@@ -130,6 +130,11 @@ impl LogOptions {
 
     /// The domain of the log's device, if others share it: its flushes are then shared with theirs,
     /// and it makes no durable writes. A flush of theirs that fails fails the log.
+    ///
+    /// Each flush of each user has to cover all segments, and what the others write: they are on
+    /// one block device, say, and all flush that. It is not for the files of
+    /// [`DirStorage`](super::DirStorage), as a flush of one file covers no other: a commit that
+    /// shares a flush of another file is told that its record is durable, and it is not.
     pub fn log_domain(mut self, domain: &FlushDomain) -> Self {
         self.log_domain = Some(domain.clone());
         self

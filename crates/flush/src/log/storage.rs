@@ -22,7 +22,8 @@ use std::time::Duration;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub trait Storage: fmt::Debug + Send + Sync + 'static {
-    /// The numbers of the segments there are, in rising order.
+    /// The numbers of the segments there are, in rising order. Their names are durable when this
+    /// returns, also that of one whose maker was killed.
     ///
     /// # Errors
     ///
@@ -62,14 +63,14 @@ pub struct DirStorage {
 }
 
 impl DirStorage {
-    /// The storage of a folder, which is made if it is not there.
+    /// The storage of a folder, which is made if it is not there; its name is durable then, too.
     ///
     /// # Errors
     ///
     /// What the system says, and `WouldBlock` if another process has the log open.
     pub fn new(path: impl AsRef<Path>) -> io::Result<Self> {
         let path = path.as_ref().to_owned();
-        std::fs::create_dir_all(&path)?;
+        make_folder(&path)?;
         let lock = OpenOptions::new()
             .write(true)
             .create(true)
@@ -97,8 +98,38 @@ impl DirStorage {
     }
 }
 
+/// Makes a folder, and those that it is in, each with a durable name before there is one in it.
+fn make_folder(path: &Path) -> io::Result<()> {
+    let parent = path.parent().map(|parent| match parent.as_os_str() {
+        name if name.is_empty() => Path::new("."),
+        _ => parent,
+    });
+    let Some(parent) = parent else { return Ok(()) };
+    let is_there = path.is_dir();
+    if !is_there {
+        make_folder(parent)?;
+        match std::fs::create_dir(path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
+            made => made?,
+        }
+    }
+    if !cfg!(unix) {
+        return Ok(());
+    }
+    // Also of one that is there: who has made it may have been killed before this.
+    let flushed = File::open(parent).and_then(|parent| parent.sync_all());
+    match flushed {
+        // It is somebody else's, who may let nobody read it.
+        Err(error) if is_there && error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+        flushed => flushed,
+    }
+}
+
 impl Storage for DirStorage {
     fn segments(&self) -> io::Result<Vec<u64>> {
+        // A process that was killed may have made the last one and not come to this. The folder is
+        // locked, so nobody makes one meanwhile.
+        self.sync_folder()?;
         let mut numbers = Vec::new();
         for entry in std::fs::read_dir(&self.path)? {
             let name = entry?.file_name();
@@ -296,7 +327,12 @@ impl MemoryStorage {
 
 impl Storage for MemoryStorage {
     fn segments(&self) -> io::Result<Vec<u64>> {
-        Ok(self.folder.lock().segments.keys().copied().collect())
+        self.power.step()?;
+        let segments = &mut self.folder.lock().segments;
+        segments
+            .values_mut()
+            .for_each(|segment| segment.durable = true);
+        Ok(segments.keys().copied().collect())
     }
 
     fn create(&self, number: u64, len: u64) -> io::Result<Arc<dyn Device>> {
@@ -352,6 +388,17 @@ impl Storage for MemoryStorage {
 mod tests {
     use super::*;
 
+    #[test]
+    fn a_folder_is_made_with_those_that_it_is_in() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a/b/c");
+        drop(DirStorage::new(&path).unwrap());
+        DirStorage::new(&path).unwrap().create(1, 4096).unwrap();
+        assert!(path.join("0000000000000001.log").exists());
+        let file = path.join("0000000000000001.log");
+        assert!(DirStorage::new(file.join("d")).is_err());
+    }
+
     /// A folder that cannot be flushed, and then can.
     #[test]
     fn a_segment_whose_name_is_not_durable_is_not_in_the_way_of_the_next() {
@@ -359,8 +406,9 @@ mod tests {
         let mut storage = DirStorage::new(folder.path()).unwrap();
         let real = storage.folder.replace(File::open("/dev/null").unwrap());
         assert!(storage.create(1, 4096).is_err());
-        assert_eq!(storage.segments().unwrap(), []);
+        assert!(storage.segments().is_err(), "no name is durable");
         storage.folder = real;
+        assert_eq!(storage.segments().unwrap(), []);
         storage.create(1, 4096).unwrap();
         assert_eq!(storage.segments().unwrap(), [1]);
     }

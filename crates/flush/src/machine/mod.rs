@@ -210,6 +210,13 @@ impl<E: Copy> Machine<E> {
         }
     }
 
+    /// Tells that a durable write has failed, which a system may have told of the loss of others'
+    /// data. It counts as a flush that has failed. [`data_done`](Machine::data_done) follows.
+    pub fn durable_write_failed(&mut self) {
+        self.counters.errors += 1;
+        self.writes_flushed = None;
+    }
+
     /// Tells that the flush of a generation has ended. Nothing happens if that generation's flush
     /// is not in flight.
     pub fn flush_done(

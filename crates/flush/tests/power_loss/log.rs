@@ -235,7 +235,7 @@ fn no_committed_record_is_lost() {
                     caps,
                     in_place: seed % 2 == 1,
                     fails: seed % 3 == 2,
-                    lost_is_readable: seed % 2 == 1,
+                    lost_is_readable: seed % 4 >= 2,
                     cuts: [None, None],
                 };
                 let [steps, more] = run.go();

@@ -4,5 +4,6 @@
 mod committers;
 mod domain;
 mod history;
+mod killed;
 mod log;
 mod unwritten;
