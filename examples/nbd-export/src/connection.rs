@@ -19,6 +19,7 @@ use futures_util::stream::FuturesUnordered;
 use nbd_export::incoming::{self, Incoming};
 use nbd_export::negotiate::{Agreed, Described, Negotiation, Next};
 use nbd_export::proto::{Command, Request};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::readv;
 
 use crate::memory::Share;
@@ -125,8 +126,6 @@ pub(crate) struct Connection {
     output: Output,
     can_read: Option<Running>,
     can_write: Option<Running>,
-    /// The client has closed its side; looked for while nothing is read from it.
-    has_left: Option<Running>,
     /// When the negotiation went on last.
     since: Instant,
     asked_for_tick: Option<u64>,
@@ -162,7 +161,6 @@ impl Connection {
             output,
             can_read: None,
             can_write: None,
-            has_left: None,
             since: Instant::now(),
             asked_for_tick: None,
             ended: false,
@@ -452,29 +450,32 @@ impl Connection {
     fn break_off(&mut self) {
         (self.broken, self.ended) = (true, true);
         (self.output, self.receiving) = (Output::default(), None);
+        self.waiting = None;
+        if let Some(share) = &mut self.share {
+            share.give_up();
+        }
         self.wait_for_nothing();
     }
 
     fn wait_for_nothing(&mut self) {
-        (self.can_read, self.can_write, self.has_left) = (None, None, None);
+        (self.can_read, self.can_write) = (None, None);
     }
 
     /// While a request waits for memory nothing is read from the client, so its end is looked for
-    /// here. One that has left waits no more: others behind it have their turn.
-    fn look_for_end(&mut self, cx: &mut Context<'_>) {
+    /// here, once a second or more often. One that has left waits no more: others behind it have
+    /// their turn. One that has closed its side only sends nothing more, and is answered.
+    fn look_for_end(&mut self) {
         if self.waiting.is_none() || self.ended {
-            self.has_left = None;
             return;
         }
-        let socket = self.socket.as_raw_fd();
-        let has_left = self
-            .has_left
-            .get_or_insert_with(|| self.reactor.ready(socket, Ready::Closed));
-        if Pin::new(has_left).poll(cx).is_ready() {
-            (self.ended, self.waiting, self.has_left) = (true, None, None);
-            if let Some(share) = &mut self.share {
-                share.give_up();
-            }
+        // What ends a connection is told of in any case.
+        let mut socket = [PollFd::new(&self.socket, PollFlags::empty())];
+        let asked = poll(&mut socket, Some(&Timespec::default()));
+        let has_left = socket[0]
+            .revents()
+            .intersects(PollFlags::HUP | PollFlags::ERR);
+        if asked.is_ok() && has_left {
+            self.break_off();
         }
     }
 
@@ -543,7 +544,7 @@ impl Future for Connection {
         this.ended |= draining || late;
         this.burst = BURST;
         while this.step(cx) {}
-        this.look_for_end(cx);
+        this.look_for_end();
         this.look_for_stall();
         if this.burst == 0 && !this.ended {
             cx.waker().wake_by_ref();

@@ -75,6 +75,7 @@ mod tests {
         block: 512,
         max_payload: 64 << 10,
         read_only: false,
+        fast_zeros: true,
         block_status: true,
     };
 

@@ -72,6 +72,7 @@ impl Agreed {
             block: export.block,
             max_payload: export.max_payload,
             read_only: export.read_only,
+            fast_zeros: export.fast_zeros,
             block_status: self.block_status,
         }
     }

@@ -209,7 +209,10 @@ impl Request {
         let known = match command {
             Command::Read => flag::DF | flag::FUA,
             Command::Write | Command::Trim => flag::FUA,
-            Command::WriteZeroes => flag::FUA | flag::NO_HOLE | flag::FAST_ZERO,
+            Command::WriteZeroes if export.fast_zeros => {
+                flag::FUA | flag::NO_HOLE | flag::FAST_ZERO
+            }
+            Command::WriteZeroes => flag::FUA | flag::NO_HOLE,
             Command::BlockStatus => flag::REQ_ONE | flag::FUA,
             Command::Flush | Command::Cache | Command::Disconnect => flag::FUA,
         };
@@ -267,6 +270,8 @@ pub struct Limits {
     pub max_payload: u32,
     /// Nothing may be written.
     pub read_only: bool,
+    /// Zeros may be asked for that take less time than to write them.
+    pub fast_zeros: bool,
     /// The client has asked for `base:allocation`.
     pub block_status: bool,
 }
@@ -343,6 +348,7 @@ mod tests {
         block: 512,
         max_payload: 64 << 10,
         read_only: false,
+        fast_zeros: true,
         block_status: true,
     };
 

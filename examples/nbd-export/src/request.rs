@@ -366,9 +366,6 @@ impl Session {
         durable: &Durable<'_>,
     ) -> Result<(), Errno> {
         let fast = flags & flag::FAST_ZERO != 0;
-        if fast && !self.export.described.fast_zeros {
-            return Err(Errno::NotSup);
-        }
         // What is encrypted reads as zeros only if zeros were encrypted.
         if self.export.cipher.is_none() {
             let op = if flags & flag::NO_HOLE == 0 {

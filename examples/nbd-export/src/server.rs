@@ -144,7 +144,8 @@ pub(crate) fn run(
     if remotes.len() == threads {
         let goes_on = || {
             status();
-            let ended = handles.iter().any(JoinHandle::is_finished);
+            // Asked in this order: who is told to stop may end at once.
+            let ended = handles.iter().any(JoinHandle::is_finished) && !shared.draining();
             if ended {
                 shared.log("a thread has ended");
             }

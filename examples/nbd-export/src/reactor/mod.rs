@@ -68,8 +68,6 @@ fn answer(done: io::Result<usize>) -> i32 {
 pub(crate) enum Ready {
     Read,
     Write,
-    /// The other side sends nothing more, though not all that it has sent may have been read.
-    Closed,
 }
 
 /// An operation that nobody has taken the answer of.

@@ -35,7 +35,6 @@ pub(super) struct Psync {
 struct Interest {
     read: Option<usize>,
     write: Option<usize>,
-    closed: Option<usize>,
 }
 
 impl Interest {
@@ -47,14 +46,11 @@ impl Interest {
         if self.write.is_some() {
             events |= epoll::EventFlags::OUT;
         }
-        if self.closed.is_some() {
-            events |= epoll::EventFlags::RDHUP;
-        }
         events
     }
 
     const fn is_none(self) -> bool {
-        self.read.is_none() && self.write.is_none() && self.closed.is_none()
+        self.read.is_none() && self.write.is_none()
     }
 }
 
@@ -95,7 +91,6 @@ impl Psync {
         match ready {
             Ready::Read => interest.read = Some(key),
             Ready::Write => interest.write = Some(key),
-            Ready::Closed => interest.closed = Some(key),
         }
         let interest = *interest;
         if self.arm(socket, interest).is_err() {
@@ -120,7 +115,6 @@ impl Psync {
         self.sockets.retain(|_, interest| {
             interest.read.take_if(|own| *own == key);
             interest.write.take_if(|own| *own == key);
-            interest.closed.take_if(|own| *own == key);
             !interest.is_none()
         });
     }
@@ -159,9 +153,6 @@ impl Psync {
             }
             if flags.intersects(epoll::EventFlags::OUT | gone) {
                 completed.extend(interest.write.take().map(|key| (key, 0)));
-            }
-            if flags.intersects(epoll::EventFlags::RDHUP | gone) {
-                completed.extend(interest.closed.take().map(|key| (key, 0)));
             }
             if !interest.is_none() {
                 self.sockets.insert(socket, interest);

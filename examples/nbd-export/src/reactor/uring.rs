@@ -118,7 +118,8 @@ impl Uring {
 
     fn push(&mut self, entry: squeue::Entry) {
         // SAFETY: buffers belong to the operation's entry, which keeps them until the completion,
-        // and so do files, here; sockets are not touched, only polled.
+        // or for ever: `Reactor::drop` forgets those that are under way. So do files, here; sockets
+        // are not touched, only polled.
         let pushed = unsafe { self.ring.submission().push(&entry) };
         if pushed.is_err() {
             self.backlog.push_back(entry);
@@ -177,7 +178,6 @@ impl Uring {
         let events = match ready {
             Ready::Read => libc_pollin(),
             Ready::Write => libc_pollout(),
-            Ready::Closed => u32::from(rustix::event::PollFlags::RDHUP.bits()),
         };
         let poll = opcode::PollAdd::new(Fd(socket), events);
         self.push(poll.build().user_data(key as u64));

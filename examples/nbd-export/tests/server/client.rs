@@ -2,7 +2,7 @@
 
 use nbd_export::proto::{self, option, reply};
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -26,6 +26,15 @@ impl Stream {
             Address::Unix(path) => UnixStream::connect(path).map(Self::Unix),
             Address::Tcp(address) => TcpStream::connect(address).map(Self::Tcp),
         }
+    }
+
+    /// Says that nothing more is sent.
+    pub(crate) fn close_sending(&self) {
+        let closed = match self {
+            Self::Unix(stream) => stream.shutdown(Shutdown::Write),
+            Self::Tcp(stream) => stream.shutdown(Shutdown::Write),
+        };
+        closed.unwrap();
     }
 
     pub(crate) fn try_clone(&self) -> io::Result<Self> {

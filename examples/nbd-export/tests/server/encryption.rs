@@ -165,7 +165,8 @@ fn an_encrypted_export_has_no_fast_zeros() {
         let refused = if is_fast {
             0
         } else {
-            proto::Errno::NotSup as u32
+            // It was not offered.
+            proto::Errno::Inval as u32
         };
         assert_eq!(client.error(), refused);
         let left = if is_fast { 0 } else { 7 };

@@ -123,6 +123,9 @@ impl Server {
         let said = self.said();
         let ended = self.child.wait().unwrap();
         assert_eq!(ended.code(), Some(status), "{said}");
+        if status == 0 {
+            assert!(!said.contains("a thread has ended"), "{said}");
+        }
         said
     }
 }
