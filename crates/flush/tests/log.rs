@@ -28,7 +28,7 @@ fn payloads(recovery: &Recovery) -> Vec<Vec<u8>> {
     recovery.records.iter().map(|r| r.payload.clone()).collect()
 }
 
-/// The time of each flush of the log's device is told, whatever it was for; none that failed counts.
+/// The time of each flush of the device is told, whatever it was for. Failed ones do not count.
 #[test]
 fn the_time_of_each_flush_is_told() {
     let storage = storage();

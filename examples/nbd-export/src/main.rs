@@ -108,10 +108,7 @@ fn serve(options: &Options) -> Result<()> {
         stopping.drain();
     })
     .context("installing the signal handler")?;
-    for export in &shared.exports {
-        let begun = export.begin();
-        begun.with_context(|| export.described.name.clone())?;
-    }
+    begin(&shared.exports)?;
     tell_addresses(&shared, &listeners);
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = options.threads.map_or(cpus.min(4), usize::from);
@@ -146,6 +143,15 @@ fn serve(options: &Options) -> Result<()> {
         options.max_connections,
         look,
     )
+}
+
+/// Nothing else can go wrong: the files that are to be encrypted may be written to.
+fn begin(exports: &[Arc<Export>]) -> Result<()> {
+    for export in exports {
+        let begun = export.begin();
+        begun.with_context(|| export.described.name.clone())?;
+    }
+    Ok(())
 }
 
 fn tell_addresses(shared: &Shared, listeners: &[Listener]) {

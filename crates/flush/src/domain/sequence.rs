@@ -56,7 +56,7 @@ impl Sequence {
     ///
     /// # Errors
     ///
-    /// `result`'s own error, or what the flush said; for a durable write also if a flush, or another
+    /// `result`'s own error, or what the flush said. Of a durable write also that a flush, or another
     /// durable write, has failed since it could start.
     pub fn finish<T>(
         self,

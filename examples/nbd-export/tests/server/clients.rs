@@ -184,7 +184,7 @@ fn a_client_that_leaves_while_it_waits_for_memory_frees_its_place() {
                 waits.send(0, 0, 0, LONG, &[]);
             }
             drop(waits);
-            // Over TCP it may have closed its side only, and is found to be gone when it is answered.
+            // Over TCP it may have closed its side only: it is found to be gone by an answer.
             while matches!(address, Address::Unix(_)) && figure(&metrics, "nbd_clients") > 1 {
                 std::thread::yield_now();
             }
