@@ -26,16 +26,16 @@ use crate::memory::Share;
 use crate::output::Output;
 use crate::reactor::{Buffer, Reactor, Ready, Running};
 use crate::request::{Reply, Session};
-use crate::server::{Place, Shared};
+use crate::server::{ClientPermit, Shared};
+use crate::stall::Stall;
 
 /// How many requests of one client are under way, or answered and the answer not sent.
 const MAX_REQUESTS: usize = 256;
 /// And how many bytes they have, roughly.
 const MAX_BYTES: usize = 64 << 20;
 /// A client that holds memory others wait for is sent away if it is its turn to take or to send
-/// something, and it moves no more than `SLOW` bytes in this time.
+/// something, and it has stalled for so long.
 const STALLED: Duration = Duration::from_secs(10);
-const SLOW: usize = 64 << 10;
 /// So many bytes are started at once; then what was done is sent, before more is. With more, a
 /// client of short requests waits for the server, and then the server for the client.
 const BURST: usize = 128 << 10;
@@ -66,30 +66,6 @@ struct Receiving {
     missing: usize,
 }
 
-/// Since when it is the client's turn, and how much it has moved since.
-#[derive(Default)]
-struct Stall(Option<(Instant, usize)>);
-
-impl Stall {
-    fn moved(&mut self, bytes: usize) {
-        if let Some((since, so_far)) = &mut self.0 {
-            *so_far += bytes;
-            if *so_far >= SLOW {
-                (*since, *so_far) = (Instant::now(), 0);
-            }
-        }
-    }
-
-    /// For how long it has been its turn, if it is, without `SLOW` bytes.
-    fn look(&mut self, is_its_turn: bool) -> Duration {
-        if !is_its_turn {
-            self.0 = None;
-            return Duration::ZERO;
-        }
-        self.0.get_or_insert((Instant::now(), 0)).0.elapsed()
-    }
-}
-
 /// How reading or writing went.
 enum Io {
     Progress,
@@ -101,8 +77,6 @@ pub(crate) struct Connection {
     socket: OwnedFd,
     reactor: Rc<Reactor>,
     shared: Arc<Shared>,
-    /// Given up last, when the socket is closed.
-    _place: Place,
     described: Vec<Described>,
     negotiation: Negotiation,
     session: Option<Rc<Session>>,
@@ -133,11 +107,13 @@ pub(crate) struct Connection {
     ended: bool,
     /// Nothing more is sent.
     broken: bool,
+    /// The last field, so that it is given up when the socket is closed and the memory is free.
+    _permit: ClientPermit,
 }
 
 impl Connection {
-    pub(crate) fn new(socket: OwnedFd, reactor: &Rc<Reactor>, place: Place) -> Self {
-        let shared = place.shared.clone();
+    pub(crate) fn new(socket: OwnedFd, reactor: &Rc<Reactor>, permit: ClientPermit) -> Self {
+        let shared = permit.shared.clone();
         let mut output = Output::default();
         output.push(Negotiation::greeting());
         Self {
@@ -145,7 +121,6 @@ impl Connection {
             reactor: reactor.clone(),
             described: shared.exports.iter().map(|e| e.described.clone()).collect(),
             shared,
-            _place: place,
             negotiation: Negotiation::new(),
             session: None,
             incoming: None,
@@ -165,6 +140,7 @@ impl Connection {
             asked_for_tick: None,
             ended: false,
             broken: false,
+            _permit: permit,
         }
     }
 
@@ -429,9 +405,9 @@ impl Connection {
 
     /// Sends a client away that holds up others, or that does not send what it has begun to.
     fn look_for_stall(&mut self) {
-        let takes = self.takes.look(self.can_write.is_some());
+        let takes = self.takes.stalled_for(self.can_write.is_some());
         let receives = self.receiving.is_some() && self.can_read.is_some();
-        let sends = self.sends.look(receives);
+        let sends = self.sends.stalled_for(receives);
         let is_wanted = self.share.as_ref().is_some_and(Share::is_wanted);
         let why = if is_wanted && takes.max(sends) >= STALLED {
             "it does not get on, and holds memory that others wait for"
@@ -446,13 +422,16 @@ impl Connection {
         }
     }
 
-    /// Nothing more goes to the client, and nothing comes from it.
+    /// Nothing more goes to the client, and nothing comes from it. It holds memory for those of its
+    /// requests only that are under way.
     fn break_off(&mut self) {
         (self.broken, self.ended) = (true, true);
-        (self.output, self.receiving) = (Output::default(), None);
+        let unsent = std::mem::take(&mut self.output).data_bytes();
+        let payload = self.receiving.take().map_or(0, |it| it.request.length);
         self.waiting = None;
         if let Some(share) = &mut self.share {
             share.give_up();
+            share.give_back(unsent + payload as usize);
         }
         self.wait_for_nothing();
     }

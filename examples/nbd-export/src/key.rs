@@ -5,7 +5,7 @@
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _};
-use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
+use std::os::unix::fs::{FileExt as _, FileTypeExt as _, PermissionsExt as _};
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -256,6 +256,12 @@ fn open_by(
         );
         let header = None;
         return Ok(Opened { cipher, header });
+    }
+    if !format && file.metadata()?.file_type().is_block_device() {
+        eprintln!(
+            "nbd-export: a device without a key is read until something is found, for an empty one \
+             to its end; format spares that"
+        );
     }
     ensure!(
         format || is_empty(file).context("looking for data")?,

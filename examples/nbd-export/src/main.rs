@@ -26,6 +26,7 @@ mod output;
 mod reactor;
 mod request;
 mod server;
+mod stall;
 
 use std::process::ExitCode;
 use std::sync::Arc;

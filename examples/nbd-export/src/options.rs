@@ -19,7 +19,7 @@ and in another terminal:
   qemu-io -f raw 'nbd+unix:///disk?socket=/tmp/nbd.sock' -c 'write -P 7 0 1M' -c 'read -P 7 0 1M'
 
 NBD has no authentication: whoever reaches --listen reads and writes. SIGTERM or Ctrl-C ends the
-server when what was read from clients is answered and flushed; a second one ends it at once.";
+server when what was begun for clients is answered and flushed; a second one ends it at once.";
 
 /// Serves files as network block devices.
 #[derive(Debug, Parser)]
@@ -28,7 +28,8 @@ server when what was read from clients is answered and flushed; a second one end
 pub(crate) struct Options {
     /// A file to serve: ro forbids writes, weight is its share of the tags beside others of its
     /// disk, key encrypts it (AES-XTS-256: 64 bytes, 128 hexadecimal digits, or a passphrase). A
-    /// new file has to be empty for that, or format is said, and what it holds is lost
+    /// new file has to be empty for that, or format is said: what it holds is lost then, and stays
+    /// readable in the file, without a key, wherever nothing has been written yet
     #[arg(
         long = "export",
         value_name = "NAME=FILE[,ro][,weight=N][,key=KEYFILE[,format]]",

@@ -62,6 +62,15 @@ impl Output {
         self.replies
     }
 
+    /// Bytes of data whose buffers are in use.
+    pub(crate) fn data_bytes(&self) -> usize {
+        let len = |part: &Part| match part {
+            Part::Head(..) => 0,
+            Part::Data(buffer) => buffer.len(),
+        };
+        self.parts.iter().map(len).sum()
+    }
+
     /// Sends what the socket takes at once.
     pub(crate) fn send(&mut self, socket: &OwnedFd, reactor: &Reactor) -> rustix::io::Result<Sent> {
         let more = self.parts.len() > 1;

@@ -111,8 +111,8 @@ impl Shared {
     }
 }
 
-/// Serves until told to stop, then drains: requests that were read are answered, and everything is
-/// flushed.
+/// Serves until told to stop, then drains: requests that were begun are answered, and everything is
+/// flushed. Those that wait for memory or for their data are not.
 pub(crate) fn run(
     shared: &Arc<Shared>,
     listeners: Vec<Listener>,
@@ -203,13 +203,13 @@ fn accept(
                     Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => break None,
                     Err(error) => break Some(error),
                 };
-                let Some(place) = Place::take(shared, max_connections) else {
+                let Some(permit) = ClientPermit::take(shared, max_connections) else {
                     shared.log("a client was turned away: --max-connections");
                     continue;
                 };
                 let remote = &remotes[accepted % remotes.len()];
                 accepted += 1;
-                remote.spawn(move |reactor| Box::pin(Connection::new(socket, reactor, place)));
+                remote.spawn(move |reactor| Box::pin(Connection::new(socket, reactor, permit)));
             };
             let Some(error) = refused else { continue };
             full |= is_full(&error);
@@ -221,11 +221,11 @@ fn accept(
 }
 
 /// A client is let in, and counted from now on until this is dropped.
-pub(crate) struct Place {
+pub(crate) struct ClientPermit {
     pub(crate) shared: Arc<Shared>,
 }
 
-impl Place {
+impl ClientPermit {
     /// None if there are so many clients. Only one thread lets clients in.
     fn take(shared: &Arc<Shared>, most: u64) -> Option<Self> {
         if shared.clients.load(Ordering::Relaxed) >= most {
@@ -237,7 +237,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ClientPermit {
     fn drop(&mut self) {
         self.shared.clients.fetch_sub(1, Ordering::Relaxed);
     }

@@ -56,8 +56,8 @@ impl Sequence {
     ///
     /// # Errors
     ///
-    /// `result`'s own error, or what the flush said. Of a durable write also that a flush, or another
-    /// durable write, has failed since it could start.
+    /// `result`'s own error, or what the flush said. Of a durable write also that a flush, or
+    /// another durable write, has failed since it could start.
     pub fn finish<T>(
         self,
         result: io::Result<T>,

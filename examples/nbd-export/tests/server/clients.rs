@@ -14,7 +14,7 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 #[test]
-fn requests_that_were_read_are_answered_before_the_server_ends() {
+fn requests_that_were_begun_are_answered_before_the_server_ends() {
     let server = Server::start("auto", "disk=disk", &[]);
     let mut client = server.connect().go("disk");
     for n in 0..100 {
@@ -373,6 +373,33 @@ fn a_client_that_stops_in_the_midst_of_its_data_is_sent_away() {
         assert_eq!(idle.write(0, b"fine", 0), 0);
         let said = server.stop();
         assert!(said.contains("does not send the data"), "{said}");
+    }
+}
+
+/// Two clients hold all the memory for data that they do not send, and a request of each is under
+/// way for long. When they are sent away others need not wait for these requests.
+#[test]
+fn a_client_that_is_sent_away_gives_its_memory_back_at_once() {
+    const LONG: u32 = 32 << 20;
+    for engine in engines() {
+        let metrics = free_address();
+        let more = ["--payload-timeout", "1", "--memory", "64", "--metrics"];
+        let slow = ["--export", "slow=big", "--faults", "again=1,export=slow"];
+        let more = [&more[..], &[&metrics], &slow].concat();
+        let server = Server::start(engine, "fast=big", &more);
+        let stalled = [0; 2].map(|_| {
+            let mut client = server.connect().go("slow");
+            // It is refused for 30 s.
+            client.send(0, 0, 0, 512, &[]);
+            client.send(1, 0, 0, LONG, &[1]);
+            client
+        });
+        let mut waits = server.connect().go("fast");
+        waits.send(0, 0, 0, LONG, &[]);
+        assert_eq!(waits.error(), 0);
+        assert_eq!(figure(&metrics, "nbd_clients"), 3);
+        assert!(waits.read(LONG as usize).iter().all(|&byte| byte == 0));
+        drop((stalled, server));
     }
 }
 
