@@ -122,8 +122,8 @@ fn has_flushed(result: i32) -> io::Result<bool> {
     outcome(result).map(|_| true)
 }
 
-/// What a write of `len` bytes with a linked flush has come to: all is durable, or else the rest has
-/// to be written, and flushed behind it.
+/// What a write of `len` bytes with a linked flush has come to: all is durable, or else the rest
+/// has to be written, and flushed behind it.
 enum Linked {
     Durable,
     /// So many are written.
