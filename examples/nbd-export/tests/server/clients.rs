@@ -384,9 +384,12 @@ fn a_client_that_is_sent_away_gives_its_memory_back_at_once() {
     for engine in engines() {
         let metrics = free_address();
         let more = ["--payload-timeout", "1", "--memory", "64", "--metrics"];
-        let slow = ["--export", "slow=big", "--faults", "again=1,export=slow"];
+        let slow = ["--export", "slow=slow", "--faults", "again=1,export=slow"];
         let more = [&more[..], &[&metrics], &slow].concat();
-        let server = Server::start(engine, "fast=big", &more);
+        let folder = tempfile::tempdir().unwrap();
+        let file = std::fs::File::create(folder.path().join("slow")).unwrap();
+        file.set_len(64 << 20).unwrap();
+        let server = Server::start_in(folder, engine, "fast=big", &more);
         let stalled = [0; 2].map(|_| {
             let mut client = server.connect().go("slow");
             // It is refused for 30 s.

@@ -203,6 +203,7 @@ fn an_encrypted_file_is_not_served_without_its_key() {
     let said = refused(&format!("--export disk={disk} --unix {socket}"));
     assert!(said.contains("is encrypted: say key=KEYFILE"), "{said}");
     let server = Server::start_in(folder, "auto", "disk=disk,ro", &[]);
+    assert_eq!(server.connect().go("disk").read_at(0, 512).len(), 512);
     server.stop();
 }
 
@@ -237,6 +238,7 @@ fn a_file_is_exported_once() {
     let said = refused(&twice);
     assert!(said.contains("it is exported already"), "{said}");
     let server = Server::start_in(folder, "auto", "disk=disk,key=own", &[]);
+    let _client = server.connect().go("disk");
     let said = refused(&format!("--export a={disk},ro --unix {socket}"));
     assert!(said.contains("it is exported already"), "{said}");
     server.stop();
