@@ -59,7 +59,7 @@ impl Pool {
     pub(crate) fn add_idle(&mut self) -> WorkerId {
         let worker = self.core.workers.create();
         self.core.workers.arrive(worker);
-        self.core.workers.park(worker, 0);
+        self.core.workers.enter_idle(worker, 0);
         worker
     }
 
@@ -143,7 +143,7 @@ impl Pool {
 
     /// The worker sleeps.
     pub(crate) fn park(&mut self, worker: WorkerId, now: u64) {
-        self.core.workers.park(worker, now);
+        self.core.workers.enter_idle(worker, now);
     }
 
     /// Items took so many ns each.

@@ -28,7 +28,7 @@ pub struct BusyWorker {
     /// What the item has [said](crate::set_worker_desc) that it does.
     pub description: Option<String>,
     /// For how long at least the item has run. Nobody notes when an item begins: this is the time
-    /// since the system has first looked at it, so it is zero at the first look.
+    /// since the system has first looked at it, so it is zero at the first tick.
     pub running_for: Duration,
     /// The name of the worker's thread; `None` if that is a [poller](crate::BhPoller)'s.
     pub thread_name: Option<String>,

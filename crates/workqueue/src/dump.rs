@@ -23,7 +23,7 @@ pub(crate) struct Dump<'a> {
     pub(crate) nice_refused: Option<io::ErrorKind>,
     pub(crate) hogs: Vec<Hog>,
     pub(crate) other_hogs: u64,
-    /// Of the watchdog's last look, and when that was.
+    /// Of the watchdog's last tick, and when that was.
     pub(crate) stalls: (Instant, Vec<Stall>),
     pub(crate) now: Instant,
 }

@@ -7,7 +7,7 @@
 //! when they are as many as the entries. Chunks that have become empty go to the FIFOs of the same
 //! pool that need one, so that what waits now and then allocates nothing the next time.
 
-use crate::trim::trim_ring;
+use crate::shrink::shrink_ring;
 use std::collections::VecDeque;
 
 /// Places of a chunk; in tests as many as no `Vec` has by itself.
@@ -162,7 +162,7 @@ impl<T: Copy> Fifo<T> {
             Some(next) => spares.put(std::mem::replace(&mut self.head, next)),
             None => std::mem::swap(&mut self.head, &mut self.tail),
         }
-        trim_ring(&mut self.full, SPARES);
+        shrink_ring(&mut self.full, SPARES);
     }
 
     /// So many places of the head are gone.
@@ -233,7 +233,7 @@ impl<T: Copy> Fifo<T> {
         }
         match self.full.pop_back() {
             Some(last) => {
-                trim_ring(&mut self.full, SPARES);
+                shrink_ring(&mut self.full, SPARES);
                 spares.put(std::mem::replace(&mut self.tail, last));
                 &mut self.tail
             }

@@ -1,8 +1,10 @@
 //! Holding all freezable queues of a system, before a snapshot or a sleep of the machine.
 
 use crate::pool_attrs::Settings;
+use crate::pool_core::PwqState;
+use crate::pwq::{FROZEN, Pwq};
 use crate::system_inner::SystemInner;
-use crate::worker_pool::Later;
+use crate::worker_pool::QueueDeferred;
 use crate::workqueue_inner::WorkqueueInner;
 use inflight_sync::Arc;
 use std::fmt;
@@ -78,14 +80,14 @@ impl SystemInner {
     }
 
     pub(crate) fn change_freezes(&self, change: impl FnOnce(&mut Settings)) {
-        let mut later = Later::default();
+        let mut deferred = QueueDeferred::default();
         let mut settings = self.settings.lock();
         let before = settings.is_frozen();
         change(&mut settings);
         let now = settings.is_frozen();
         if before != now {
             for queue in self.freezable() {
-                queue.set_frozen(now, &mut later);
+                queue.set_frozen(now, &mut deferred);
             }
         }
     }
@@ -98,5 +100,42 @@ impl SystemInner {
     /// Whether items of freezable queues run.
     pub(crate) fn is_freezing(&self) -> bool {
         self.freezable().any(|queue| queue.activity().0 > 0)
+    }
+}
+
+impl WorkqueueInner {
+    /// *freeze*: when this returns nothing begins that has not begun. And *thaw*.
+    pub(crate) fn set_frozen(&self, frozen: bool, deferred: &mut QueueDeferred) {
+        let mut control = self.control.lock();
+        control.frozen = frozen;
+        for pwq in &control.pwqs {
+            pwq.set_frozen(frozen, deferred);
+        }
+    }
+
+    pub(crate) fn is_frozen(&self) -> bool {
+        self.control.lock().frozen
+    }
+}
+
+impl Pwq {
+    /// *freeze* and *thaw*. A freeze takes back what workers have not begun.
+    pub(crate) fn set_frozen(&self, frozen: bool, deferred: &mut QueueDeferred) {
+        let mut state = self.lock();
+        self.set_flag(FROZEN, frozen);
+        state
+            .core
+            .set_stopped(self.index(), |pwq| pwq.frozen = frozen);
+        if frozen {
+            state.recall_all(|pwq| std::ptr::eq(pwq, self));
+        }
+        self.pool().unlock_deferred(state, true, deferred);
+    }
+}
+
+impl<T> PwqState<T> {
+    /// Nothing is taken from it: it is frozen, or waits for the pwq that it replaces.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.frozen || self.plugged
     }
 }

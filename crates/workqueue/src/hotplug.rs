@@ -11,7 +11,7 @@ use crate::pool_attrs::Settings;
 use crate::system::WorkqueueSystem;
 use crate::system_inner::SystemInner;
 use crate::system_shared::SystemShared;
-use crate::worker_pool::Later;
+use crate::worker_pool::QueueDeferred;
 use inflight_sync::atomic::Ordering;
 use inflight_topology::Topology;
 
@@ -56,7 +56,7 @@ impl SystemInner {
         &self,
         change: impl FnOnce(&mut Settings) -> Result<(), AttrsError>,
     ) -> Result<(), AttrsError> {
-        let mut later = Later::default();
+        let mut deferred = QueueDeferred::default();
         let mut settings = self.settings.lock();
         if self.is_stopped() {
             return Err(AttrsError::ShutDown);
@@ -65,7 +65,7 @@ impl SystemInner {
         change(&mut new)?;
         let queues = self.queues();
         let unbound = queues.iter().filter(|queue| !queue.mode().is_bound());
-        let changes = unbound.map(|queue| queue.prepare(queue.attrs(), &new, &mut later));
+        let changes = unbound.map(|queue| queue.prepare(queue.attrs(), &new, &mut deferred));
         let changes = changes.collect::<Result<Vec<_>, _>>();
         let changes = changes.map_err(|refused| self.refused(refused))?;
         let machine_changed = new.topology.version() != settings.topology.version()
@@ -81,11 +81,11 @@ impl SystemInner {
             self.shared().refreshes.fetch_add(1, Ordering::Relaxed);
         }
         for change in changes.into_iter().flatten() {
-            change.commit(&mut later);
+            change.commit(&mut deferred);
         }
         *settings = new;
         drop(settings);
-        drop(later);
+        drop(deferred);
         if machine_changed || cpus_changed {
             self.shared().timers.poke();
             self.shared().reporter.poke();

@@ -1,8 +1,8 @@
 //! Functions that sleep without saying so, remembered.
 //!
-//! To find a worker asleep takes a look, and until the look the CPU lies idle. A function that has
+//! To find a worker asleep takes a tick, and until the tick the CPU lies idle. A function that has
 //! been found asleep twice is from then on run as if inside [`blocking`](crate::blocking): items
-//! behind it do not wait for a look. Now and then it has to be found once more, so that one that
+//! behind it do not wait for a tick. Now and then it has to be found once more, so that one that
 //! has ceased to sleep is forgotten; one that computes for a while instead is forgotten at once,
 //! because beside it others compute on the same CPU.
 

@@ -104,11 +104,11 @@ mod workqueue_inner;
 
 // Items, pools and workers.
 mod batch;
+mod consts;
 mod current;
 mod fifo;
 mod flush_colour;
 mod item;
-mod limits;
 mod load_hint;
 mod mayday_list;
 #[cfg(loom)]
@@ -140,8 +140,8 @@ mod metrics;
 mod proc;
 mod reporter;
 mod sampler;
+mod shrink;
 mod trace;
-mod trim;
 mod watchdog;
 
 pub use attrs::{Attrs, Concurrency, Kind};
@@ -149,6 +149,7 @@ pub use bh::{BH_BUDGET, BH_PATIENCE, BhPoller, Polled};
 pub use builder::SystemBuilder;
 pub use busy_worker::BusyWorker;
 pub use completion::Wait;
+pub use consts::{DEFAULT_MAX_ACTIVE, MAX_ACTIVE_LIMIT, NAME_LIMIT};
 pub use current::blocking;
 pub use current_work::{CurrentItem, current_item, current_work, set_worker_desc, touch_watchdog};
 pub use delayed_work::DelayedWork;
@@ -161,7 +162,6 @@ pub use freeze::Frozen;
 pub use hog::Hog;
 pub use join_handle::JoinHandle;
 pub use leftover::Leftover;
-pub use limits::{DEFAULT_MAX_ACTIVE, MAX_ACTIVE_LIMIT, NAME_LIMIT};
 pub use queued::{Modified, Queued};
 pub use stats::WorkqueueStats;
 pub use system::WorkqueueSystem;

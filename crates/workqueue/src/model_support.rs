@@ -73,7 +73,7 @@ impl ManualPool {
         stolen
     }
 
-    /// What a look does that finds nobody to have moved.
+    /// What a tick does that finds nobody to have moved.
     pub fn recall(&self) {
         let mut state = self.0.lock();
         state.recall_all(|_| true);

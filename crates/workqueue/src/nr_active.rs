@@ -6,7 +6,7 @@
 //! and carries that to the pwq's pool without a lock.
 
 use crate::pool_core::{PoolItem, PwqState};
-use crate::trim::trim_ring;
+use crate::shrink::shrink_ring;
 use inflight_sync::asym::fence_after_rmw;
 use inflight_sync::atomic::{AtomicUsize, Ordering, fence};
 use inflight_sync::{Arc, Mutex};
@@ -148,7 +148,7 @@ impl NrActive {
             return None;
         }
         let pwq = pending.pop_front();
-        trim_ring(&mut pending, ROOM);
+        shrink_ring(&mut pending, ROOM);
         self.waiting.store(pending.len(), Ordering::Relaxed);
         pwq
     }
@@ -159,7 +159,7 @@ impl NrActive {
         let at = pending.iter().position(|p| *p == pwq);
         if let Some(at) = at {
             pending.remove(at);
-            trim_ring(&mut pending, ROOM);
+            shrink_ring(&mut pending, ROOM);
             self.waiting.store(pending.len(), Ordering::Relaxed);
         }
         at.is_some()

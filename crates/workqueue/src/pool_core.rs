@@ -13,26 +13,24 @@
 use crate::fifo::SpareChunks;
 use crate::flush_colour::FlushNumber;
 use crate::nr_active::{Limit, NrActive, PwqId};
-use crate::trim::trim_table;
+use crate::shrink::shrink_table;
 use inflight_sync::Arc;
 
 mod pwq_state;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
+mod wake;
 mod workers;
 mod worklist;
 
 pub(crate) use pwq_state::PwqState;
 use pwq_state::Worklist;
 pub use pwq_state::{PoolItem, PwqIndex};
-pub use workers::{ASLEEP, BLOCKED, INTENSIVE, WakeAction, WorkerId, WorkerPhase, Workers};
+pub use wake::WakeAction;
+pub use workers::{ASLEEP, BLOCKED, INTENSIVE, WorkerId, WorkerPhase, Workers};
 
 /// What a batch may last, in ns.
 const SLICE_NS: u64 = 20_000;
-
-/// So much listed work makes it worthwhile to bring a further worker, in ns: about what waking one
-/// on another CPU costs.
-pub(crate) const WAKE_NS: u64 = 8_000;
 
 /// What is left to do when the lock has been released.
 #[derive(Clone, Debug)]
@@ -116,7 +114,7 @@ impl<T: PoolItem> PoolCore<T> {
             // If it is not there any more, whoever carries its slot finds no pwq and passes it on.
             let _ = nr_active.forget(pwq.id);
         }
-        trim_table(&mut self.pwqs);
+        shrink_table(&mut self.pwqs);
     }
 
     #[inline]
@@ -325,10 +323,6 @@ impl<T: PoolItem> PoolCore<T> {
         room
     }
 
-    fn is_worth_a_wake(&self) -> bool {
-        self.service_ns.saturating_mul(self.listed as u64) >= WAKE_NS
-    }
-
     /// *settle*: so many entries have ended, `ran` of them by running.
     #[inline]
     pub fn ended(&mut self, index: PwqIndex, colour: u8, entries: usize, ran: usize) {
@@ -448,53 +442,10 @@ impl<T: PoolItem> PoolCore<T> {
         self.ended(index, colour, 1, 0);
     }
 
-    /// Who must be brought for what is listed, besides those that run: nobody if each entry can
-    /// have one of those that are on their way or linger. While somebody runs and it is little,
-    /// nobody either, unless `now`.
-    #[inline]
-    pub fn need_worker(&mut self, now: bool) -> WakeAction {
-        if self.needs_worker(now) {
-            self.workers.wake_or_create()
-        } else {
-            WakeAction::None
-        }
-    }
-
-    /// Whether that is somebody.
-    #[inline]
-    pub(crate) fn needs_worker(&self, now: bool) -> bool {
-        let takers = self.workers.nr_takers();
-        let waits = self.listed > takers && !self.workers.are_enough();
-        let asks = waits && (now || self.workers.nr_running() == 0 || self.is_worth_a_wake());
-        asks && self.is_ready_for_more_than(takers)
-    }
-
-    /// Whether more entries could run now than so many: those that wait behind a limit bring
-    /// nobody. Looks at no more pwqs than that, as each of them has an entry and a slot.
-    #[inline(never)]
-    fn is_ready_for_more_than(&self, takers: usize) -> bool {
-        let mut ready = 0;
-        self.ready_by_pwq().any(|entries| {
-            ready += entries;
-            ready > takers
-        })
-    }
-
     /// Whether listed work waits for workers that run.
     #[must_use]
     pub fn has_waiting(&self) -> bool {
         self.first_listed().is_some()
-    }
-
-    /// Entries that workers could run now, if there were enough.
-    pub(crate) fn ready(&self) -> usize {
-        self.ready_by_pwq().sum()
-    }
-
-    /// The same of each listed pwq: no more than it has slots.
-    fn ready_by_pwq(&self) -> impl Iterator<Item = usize> {
-        let listed = self.worklist().map(|index| self.pwq(index));
-        listed.map(|pwq| pwq.fifo.len().min(1 + pwq.free_slots()))
     }
 
     /// Entries that could be taken.

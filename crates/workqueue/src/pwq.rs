@@ -6,7 +6,7 @@ use crate::completion::Completion;
 use crate::flush_colour::FlushNumber;
 use crate::nr_active::{Limit, NrActive, PwqId};
 use crate::pool_core::{PoolCore, PwqIndex};
-use crate::worker_pool::{Later, PoolState, WorkerPool};
+use crate::worker_pool::{PoolState, QueueDeferred, WorkerPool};
 use crate::workqueue_inner::WorkqueueInner;
 use inflight_sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use inflight_sync::registry::Registry;
@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 /// Entries wait in its FIFO.
 const QUEUED: u8 = 1;
 /// It is frozen.
-const FROZEN: u8 = 1 << 1;
+pub(crate) const FROZEN: u8 = 1 << 1;
 /// Another pwq has replaced it.
 pub(crate) const RETIRED: u8 = 1 << 2;
 /// Only items of its own queue may queue.
@@ -181,38 +181,25 @@ impl Pwq {
         self.flags() == 0
     }
 
-    /// *freeze* and *thaw*. A freeze takes back what workers have not begun.
-    pub(crate) fn set_frozen(&self, frozen: bool, later: &mut Later) {
-        let mut state = self.lock();
-        self.set_flag(FROZEN, frozen);
-        state
-            .core
-            .set_stopped(self.index, |pwq| pwq.frozen = frozen);
-        if frozen {
-            state.recall_all(|pwq| std::ptr::eq(pwq, self));
-        }
-        self.pool.unlock_later(state, true, later);
-    }
-
     /// The limit of its own changes.
-    pub(crate) fn set_max(&self, max: usize, lowered: bool, later: &mut Later) {
+    pub(crate) fn set_max(&self, max: usize, lowered: bool, deferred: &mut QueueDeferred) {
         let mut state = self.lock();
         state.core.set_max(self.index, max);
         if lowered {
             state.recall_all(|pwq| std::ptr::eq(pwq, self));
         }
-        self.pool.unlock_later(state, true, later);
+        self.pool.unlock_deferred(state, true, deferred);
     }
 
     /// What workers have not begun of it goes back.
-    pub(crate) fn recall(&self, later: &mut Later) {
+    pub(crate) fn recall(&self, deferred: &mut QueueDeferred) {
         let mut state = self.lock();
         state.recall_all(|pwq| std::ptr::eq(pwq, self));
-        self.pool.unlock_later(state, true, later);
+        self.pool.unlock_deferred(state, true, deferred);
     }
 
     /// A flush begins: `flush` is done once more when what is in flight now has ended.
-    pub(crate) fn begin_flush(&self, flush: &Arc<Completion>, later: &mut Later) {
+    pub(crate) fn begin_flush(&self, flush: &Arc<Completion>, deferred: &mut QueueDeferred) {
         let mut state = self.lock();
         if let Some(number) = state.core.begin_flush(self.index) {
             flush.add();
@@ -224,7 +211,7 @@ impl Pwq {
             }
             flushes.push((number, Arc::downgrade(flush)));
         }
-        self.pool.unlock_later(state, false, later);
+        self.pool.unlock_deferred(state, false, deferred);
     }
 
     /// Flushes below that number are over.

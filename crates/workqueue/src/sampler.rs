@@ -10,16 +10,16 @@ use inflight_sync::Mutex;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Between two looks when something has just been found, and at first.
+/// Between two ticks when something has just been found, and at first.
 pub(crate) const SOON: Duration = Duration::from_micros(50);
 
-/// Between two looks when nothing has been found for long.
+/// Between two ticks when nothing has been found for long.
 const SLOW: Duration = Duration::from_millis(1);
 
-/// So many slow looks in a row without an item that waits end it.
-const QUIET_LOOKS: u32 = 20;
+/// So many slow ticks in a row without an item that waits end it.
+const QUIET_TICKS: u32 = 20;
 
-/// The files of so many workers of a pool stay open from one look to the next: to open one takes
+/// The files of so many workers of a pool stay open from one tick to the next: to open one takes
 /// as long as ten looks at it.
 const MAX_OPEN: usize = 32;
 
@@ -31,7 +31,7 @@ pub(crate) struct Sampling {
     pub(crate) intensive: Duration,
 }
 
-/// What the timer remembers of a pool from one look to the next.
+/// What the timer remembers of a pool from one tick to the next.
 #[derive(Default)]
 pub(crate) struct Sampler(Mutex<Memory>);
 
@@ -84,13 +84,13 @@ pub(crate) trait Sampled {
 
 impl Sampler {
     /// One look at the pool. Returns when to look again, `None` if that is not needed.
-    pub(crate) fn look(&self, pool: &impl Sampled, sampling: Sampling) -> Option<Duration> {
+    pub(crate) fn tick(&self, pool: &impl Sampled, sampling: Sampling) -> Option<Duration> {
         let mut memory = self.0.lock();
         let mut candidates = std::mem::take(&mut memory.candidates);
         if !pool.candidates(&mut candidates) {
             memory.candidates = candidates;
             memory.quiet += 1;
-            if memory.quiet > QUIET_LOOKS && pool.end_watch() {
+            if memory.quiet > QUIET_TICKS && pool.end_watch() {
                 *memory = Memory::default();
                 return None;
             }
@@ -107,7 +107,7 @@ impl Sampler {
             let Some(mut now) = Watched::of(before, &candidate) else {
                 continue;
             };
-            if let Some(verdict) = now.look(sampling.intensive) {
+            if let Some(verdict) = now.tick(sampling.intensive) {
                 verdicts.push((candidate.worker, candidate.turn, verdict));
             }
             memory.watched.insert(candidate.worker, now);
@@ -123,7 +123,7 @@ impl Sampler {
 }
 
 impl Watched {
-    /// With the files of the look before, if it is the same thread.
+    /// With the files of the tick before, if it is the same thread.
     fn of(before: Option<Self>, candidate: &Candidate) -> Option<Self> {
         let before = before.filter(|b| b.thread == candidate.thread);
         let Some(before) = before else {
@@ -146,7 +146,7 @@ impl Watched {
         })
     }
 
-    fn look(&mut self, intensive: Duration) -> Option<Verdict> {
+    fn tick(&mut self, intensive: Duration) -> Option<Verdict> {
         self.looks += 1;
         if self.files.is_asleep() {
             return Some(Verdict::Asleep);

@@ -27,7 +27,7 @@ pub struct Submitters {
 struct Pods {
     /// What is to be told to whom.
     told: Vec<(CpuSet, Weak<LoadHint>)>,
-    /// Room for a look: by CPU, who was heard from there; 0 for nobody.
+    /// Room for a tick: by CPU, who was heard from there; 0 for nobody.
     heard: Vec<usize>,
     /// Those of a pod.
     names: Vec<usize>,
@@ -79,7 +79,7 @@ impl Submitters {
     /// The pods are told who has been heard since the last time, if that was long enough ago.
     /// One at a time looks.
     #[inline]
-    pub fn look(&self, now: Instant) {
+    pub fn tick(&self, now: Instant) {
         // In a model nobody is heard.
         if cfg!(any(loom, shuttle)) {
             return;
@@ -201,14 +201,14 @@ mod tests {
         submitters.note(A, 1); // It was moved.
         submitters.note(B, 2);
         assert_eq!(seen(&hints), [0, 0], "nobody has looked");
-        submitters.look(at(1));
+        submitters.tick(at(1));
         assert_eq!(seen(&hints), [1, 1]);
         submitters.note(A, 1);
-        submitters.look(Instant::from_nanos(2 * SILENCE - 1));
+        submitters.tick(Instant::from_nanos(2 * SILENCE - 1));
         assert_eq!(seen(&hints), [1, 1], "not so soon");
-        submitters.look(at(2));
+        submitters.tick(at(2));
         assert_eq!(seen(&hints), [1, 0]);
-        submitters.look(at(3));
+        submitters.tick(at(3));
         assert_eq!(seen(&hints), [0, 0]);
     }
 
@@ -219,14 +219,14 @@ mod tests {
         drop(second);
         submitters.note(A, 4);
         submitters.note(B, 0);
-        submitters.look(at(1));
+        submitters.tick(at(1));
         assert_eq!(first.submitters(), 1);
         assert_eq!(submitters.pods.lock().told.len(), 1);
     }
 
     proptest! {
         /// Against the plain way: of each pod, who has written last on one of its CPUs since the
-        /// last look.
+        /// last tick.
         #[test]
         fn looks_count_who_wrote_last(
             steps in proptest::collection::vec((0..6usize, 0..5usize), 0..60)
@@ -243,7 +243,7 @@ mod tests {
                     continue;
                 }
                 now += 1;
-                submitters.look(at(now));
+                submitters.tick(at(now));
                 let count = |pod: &[Option<usize>]| {
                     let mut who: Vec<_> = pod.iter().flatten().collect();
                     who.sort_unstable();

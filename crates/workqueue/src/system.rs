@@ -427,7 +427,7 @@ impl WorkqueueSystem {
 /// More of what can be changed and seen while it runs.
 impl WorkqueueSystem {
     /// After how long the watchdog reports a stall, from now on; zero switches it off. The
-    /// [dump](WorkqueueSystem::dump) has the stalls that its last look has found, also in a system
+    /// [dump](WorkqueueSystem::dump) has the stalls that its last tick has found, also in a system
     /// that was built without [`watchdog`](SystemBuilder::watchdog).
     ///
     /// ```
@@ -553,20 +553,20 @@ impl WorkqueueSystem {
         pools.iter().map(|pool| pool.report().idle).sum()
     }
 
-    /// A look that a model asks for: every worker that holds others back is seen asleep, or
+    /// A tick that a model asks for: every worker that holds others back is seen asleep, or
     /// computing for long, whatever it does. Returns whether that was news of any.
     #[allow(clippy::must_use_candidate, reason = "a model may not care")]
-    pub fn look(&self, asleep: bool) -> bool {
+    pub fn tick(&self, asleep: bool) -> bool {
         let pools = self.inner().pools();
-        pools.iter().any(|pool| pool.look_now(asleep))
+        pools.iter().any(|pool| pool.tick_finds_all(asleep))
     }
 
     /// The same, but everybody is seen on a CPU.
-    pub fn look_away(&self) {
+    pub fn tick_finds_nobody(&self) {
         self.inner()
             .pools()
             .iter()
-            .for_each(|pool| pool.look_away());
+            .for_each(|pool| pool.tick_finds_nobody());
     }
 }
 

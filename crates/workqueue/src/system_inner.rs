@@ -9,7 +9,7 @@ use crate::panics::dispose;
 use crate::pool_attrs::{PoolAttrs, Settings};
 use crate::system_shared::SystemShared;
 use crate::watchdog::Watch;
-use crate::worker_pool::{Later, Overloaded, Siblings, WorkerPool};
+use crate::worker_pool::{Overloaded, QueueDeferred, Siblings, WorkerPool};
 use crate::workqueue::{WeakWorkqueue, Workqueue};
 use crate::workqueue_inner::{ChangeRefused, QueueHost, WorkqueueInner};
 use inflight_sync::thread::JoinHandle;
@@ -119,7 +119,7 @@ impl SystemInner {
         let mut report = |report| shared.report(report);
         shared
             .watchdog
-            .look(shared.clock.now(), places, &mut report);
+            .tick(shared.clock.now(), places, &mut report);
         self.arm_watchdog_for_items();
     }
 
@@ -213,7 +213,7 @@ impl SystemInner {
             return Err(BuildError::ShutDown);
         }
         handle.inner().make_pwqs()?;
-        self.introduce_newcomers(&mut Later::default());
+        self.introduce_newcomers(&mut QueueDeferred::default());
         Ok(handle)
     }
 
@@ -326,7 +326,7 @@ impl QueueHost for SystemInner {
     }
 
     /// Pools that have been made, and those that serve the same queues, learn of each other.
-    fn introduce_newcomers(&self, later: &mut Later) {
+    fn introduce_newcomers(&self, deferred: &mut QueueDeferred) {
         let mut pools = self.pools.lock();
         let newcomers = std::mem::take(&mut pools.newcomers);
         let is_one = |attrs: &PoolAttrs| {
@@ -342,7 +342,7 @@ impl QueueHost for SystemInner {
             let others = all.iter().filter(|p| p.attrs().is_sibling_of(pool.attrs()));
             let others: Vec<_> = others.cloned().collect();
             let siblings = Siblings::new(machine, pool, &others, &pools.overloaded);
-            pool.meet(siblings, later);
+            pool.meet(siblings, deferred);
         }
     }
 
@@ -388,7 +388,7 @@ impl QueueHost for SystemInner {
         expected: Option<&Attrs>,
     ) -> Result<bool, AttrsError> {
         queue.check_unbound()?;
-        let mut later = Later::default();
+        let mut deferred = QueueDeferred::default();
         let settings = self.settings.lock();
         if self.is_stopped() {
             return Err(AttrsError::ShutDown);
@@ -397,10 +397,10 @@ impl QueueHost for SystemInner {
         if expected.is_some_and(|expected| *expected != queue.attrs()) {
             return Ok(false);
         }
-        let prepared = queue.prepare(attrs, &settings, &mut later);
+        let prepared = queue.prepare(attrs, &settings, &mut deferred);
         let prepared = prepared.map_err(|refused| self.refused(refused))?;
         if let Some(prepared) = prepared {
-            prepared.commit(&mut later);
+            prepared.commit(&mut deferred);
         }
         Ok(true)
     }

@@ -1,7 +1,7 @@
 //! The queues that every system has, made when they are first asked for.
 
 use crate::attrs::{Attrs, Kind};
-use crate::limits::{DEFAULT_MAX_ACTIVE, MAX_ACTIVE_LIMIT};
+use crate::consts::{DEFAULT_MAX_ACTIVE, MAX_ACTIVE_LIMIT};
 use crate::system::WorkqueueSystem;
 use crate::system_inner::SystemInner;
 use crate::workqueue::Workqueue;

@@ -77,12 +77,12 @@ pub(crate) struct Watchdog {
     /// In ns; 0: it does not look.
     threshold: AtomicU64,
     on_stall: Option<OnStall>,
-    /// When the look comes that is planned, in ns; 0: none is.
+    /// When the tick comes that is planned, in ns; 0: none is.
     due: AtomicU64,
     seen: Mutex<Seen>,
 }
 
-/// What the last look has seen.
+/// What the last tick has seen.
 #[derive(Default)]
 struct Seen {
     at: Instant,
@@ -113,7 +113,7 @@ impl Watchdog {
         (ns > 0).then(|| Duration::from_nanos(ns))
     }
 
-    /// Zero switches it off. The look that was planned is not any more.
+    /// Zero switches it off. The tick that was planned is not any more.
     pub(crate) fn set_threshold(&self, threshold: Duration) {
         let ns = u64::try_from(threshold.as_nanos()).unwrap_or(u64::MAX);
         self.threshold.store(ns, Ordering::Relaxed);
@@ -133,14 +133,14 @@ impl Watchdog {
         if !self.change_due(0, at.as_nanos()) {
             return None;
         }
-        // Who has set another one meanwhile may not have seen this look.
+        // Who has set another one meanwhile may not have seen this tick.
         if self.threshold() != Some(threshold) && self.disarm(at) {
             return self.arm(clock);
         }
         Some(at)
     }
 
-    /// The look that was planned for that time comes, or could not be planned. `false`: it is not
+    /// The tick that was planned for that time comes, or could not be planned. `false`: it is not
     /// planned any more.
     pub(crate) fn disarm(&self, at: Instant) -> bool {
         self.change_due(at.as_nanos(), 0)
@@ -153,7 +153,7 @@ impl Watchdog {
     }
 
     /// Compares what waits now with what waited before, and reports what has not moved.
-    pub(crate) fn look(&self, now: Instant, places: Vec<Waiting>, report: &mut dyn FnMut(Report)) {
+    pub(crate) fn tick(&self, now: Instant, places: Vec<Waiting>, report: &mut dyn FnMut(Report)) {
         let Some(threshold) = self.threshold() else {
             return;
         };
@@ -196,6 +196,6 @@ impl Watchdog {
 
 /// Who plans the looks of a system.
 pub(crate) trait Watch: Send + Sync {
-    /// Something waits or has begun: a look is planned, unless one is.
+    /// Something waits or has begun: a tick is planned, unless one is.
     fn arm_watchdog(self: Arc<Self>);
 }

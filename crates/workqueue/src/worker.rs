@@ -71,7 +71,7 @@ pub(crate) fn run(pool: &Arc<WorkerPool>, me: WorkerId) -> End {
             Next::Leave(last) => break pool.leave(last, me),
             Next::Park(last) => {
                 lingered = false;
-                pool.park(last, me);
+                pool.enter_idle(last, me);
                 worker.sleep(|| {
                     while !shared.take_woken() {
                         parker.park();
@@ -198,7 +198,7 @@ impl<'a> Worker<'a> {
             let began = self.pool.shared().clock.now();
             let ran = run_batch(&self.context);
             let now = self.pool.shared().clock.now();
-            self.pool.shared().submitters.look(now);
+            self.pool.shared().submitters.tick(now);
             let ns = u64::try_from((now - began).as_nanos()).unwrap_or(u64::MAX);
             self.service_ns = Some(ns / u64::from(ran.max(1)));
         } else {

@@ -1,9 +1,9 @@
 //! A workqueue: items go in here, and workers that it shares with others run them.
 
 use crate::attrs::Kind;
+use crate::consts::NAME_LIMIT;
 use crate::delayed_work::DelayedWork;
 use crate::error::{BuildError, EnableError, QueueError};
-use crate::limits::NAME_LIMIT;
 use crate::queued::{Modified, Queued};
 use crate::stats::WorkqueueStats;
 use crate::work::Work;

@@ -1,8 +1,8 @@
 //! What a workqueue is made from.
 
 use crate::attrs::{Attrs, Kind};
+use crate::consts::DEFAULT_MAX_ACTIVE;
 use crate::error::BuildError;
-use crate::limits::DEFAULT_MAX_ACTIVE;
 use crate::rescuer::Rescuer;
 use crate::system_inner::SystemInner;
 use crate::system_shared::SystemShared;

@@ -190,7 +190,7 @@ fn housekeepers_follow_the_unbound_mask() {
     let all_on = |cpus: &CpuSet| {
         let are_there = || names.map(of_threads);
         let wanted = names.map(|_| vec![cpus.clone()]);
-        // A look takes longer than others do.
+        // A tick takes longer than others do.
         let mut looks = 0..support::LOOKS / 50;
         let arrived = looks.any(|_| {
             thread::yield_now();

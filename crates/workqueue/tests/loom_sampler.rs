@@ -22,7 +22,7 @@ fn looked_at(asleep: bool) {
         move || blocking(|| second_ran.wait())
     });
     drop(wq.spawn(move || second_ran.raise()));
-    sys.look(asleep);
+    sys.tick(asleep);
     first.wait().unwrap();
     serial(&wq);
     drop(sys);
@@ -58,8 +58,8 @@ fn i34_guard_against_sampler() {
     check("i34_guard_against_sampler", ZERO, || looked_at(true));
 }
 
-/// A look alone: the first item waits for the second without saying so, and only a look can bring
-/// the second a worker. The look may come too early to see anything; then it is made again.
+/// A tick alone: the first item waits for the second without saying so, and only a tick can bring
+/// the second a worker. The tick may come too early to see anything; then it is made again.
 #[test]
 fn i34_found_asleep_for_a_later_item() {
     check("i34_found_asleep_for_a_later_item", ZERO, || {
@@ -73,14 +73,14 @@ fn i34_found_asleep_for_a_later_item() {
             }
         }));
         begun.wait();
-        assert!(sys.look(true), "it holds the second one back");
+        assert!(sys.tick(true), "it holds the second one back");
         first.wait().unwrap();
         serial(&wq);
         drop(sys);
     });
 }
 
-/// The same of one that has the second item in its batch: a look takes that from it.
+/// The same of one that has the second item in its batch: a tick takes that from it.
 #[test]
 fn i34_found_asleep_with_the_later_item_in_its_batch() {
     let name = "i34_found_asleep_with_the_later_item_in_its_batch";
@@ -94,7 +94,7 @@ fn i34_found_asleep_with_the_later_item_in_its_batch() {
             move || second_ran.add()
         }));
         begun.wait();
-        assert!(sys.look(true), "it holds the second one back");
+        assert!(sys.tick(true), "it holds the second one back");
         first.wait().unwrap();
         drop(sys);
     });

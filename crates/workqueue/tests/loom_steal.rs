@@ -268,7 +268,7 @@ fn occupy(wq: &Workqueue, count: &Count) -> JoinHandle<()> {
 /// Looks until that has happened.
 fn look_until(sys: &WorkqueueSystem, ran: &Count) {
     while ran.get() == 0 {
-        sys.look_away();
+        sys.tick_finds_nobody();
         thread::yield_now();
     }
 }

@@ -336,7 +336,7 @@ fn busy_workers_are_named_in_stalls_and_in_the_dump() {
         };
         assert_eq!((busy.queue.as_str(), busy.item.as_str()), (queue, item));
         assert_eq!(busy.thread_name.as_deref(), Some(name));
-        assert_eq!(busy.running_for, LONG, "since the look before");
+        assert_eq!(busy.running_for, LONG, "since the tick before");
         let number = busy
             .thread
             .map_or(String::new(), |number| format!(" ({number})"));
@@ -521,7 +521,7 @@ fn a_threshold_that_is_lowered_counts_at_once() {
     let open = plug(&wq);
     assert!(wq.queue_on(0, &Work::new(|| ())).unwrap().is_queued());
     sys.set_watchdog_threshold(LONG);
-    // The timer sleeps until the look before, unless it has done something since.
+    // The timer sleeps until the tick before, unless it has done something since.
     let high = sys.workqueue("high").bound().highpri().build().unwrap();
     let (now, came) = (Duration::from_nanos(1), Level::new());
     let delayed = DelayedWork::new({

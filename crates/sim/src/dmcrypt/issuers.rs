@@ -2,7 +2,7 @@
 
 use super::measure::Outcome;
 use super::model::DmCrypt3900x;
-use super::pools::{Look, Pools};
+use super::pools::{Pools, Tick};
 use super::scenario::Scenario;
 use crate::cpus::{Counters, Cpus, Kind, Load, Ns, ThreadId};
 use inflight_topology::Topology;
@@ -37,12 +37,12 @@ pub(super) enum Event {
     Read(usize),
     Written(usize),
     /// A pool is looked at.
-    Look(Look),
+    Tick(Tick),
 }
 
-impl From<Look> for Event {
-    fn from(look: Look) -> Self {
-        Self::Look(look)
+impl From<Tick> for Event {
+    fn from(tick: Tick) -> Self {
+        Self::Tick(tick)
     }
 }
 
@@ -286,7 +286,7 @@ impl Load for Crypt {
         match event {
             Event::Read(io) => self.pools.queue(cpus, io, self.ios[io].cpu),
             Event::Written(io) => self.complete(cpus, io),
-            Event::Look(look) => self.pools.look(cpus, look),
+            Event::Tick(tick) => self.pools.tick(cpus, tick),
         }
     }
 }

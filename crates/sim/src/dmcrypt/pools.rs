@@ -12,7 +12,7 @@ use inflight_workqueue::unstable::{
     WakeTarget, WorkerId,
 };
 
-/// Between two looks at a pool in which something waits, in ns: at first, and after a while.
+/// Between two ticks at a pool in which something waits, in ns: at first, and after a while.
 const SOON: u64 = 50_000;
 const SLOW: u64 = 1_000_000;
 
@@ -21,7 +21,7 @@ const LOOK_LATER: u32 = 8;
 
 /// That pod is to be looked at.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Look(usize);
+pub(super) struct Tick(usize);
 
 /// A worker thread.
 #[derive(Clone, Copy, Debug)]
@@ -47,7 +47,7 @@ struct Pod {
     /// What the others see of it.
     hint: Arc<LoadHint>,
     look_later: u32,
-    /// How long after the last look the next one comes, if one is planned.
+    /// How long after the last tick the next one comes, if one is planned.
     watch: Option<u64>,
 }
 
@@ -80,7 +80,7 @@ pub(super) struct Pools {
 }
 
 impl Pools {
-    pub(super) fn new<E: Copy + From<Look>>(
+    pub(super) fn new<E: Copy + From<Tick>>(
         scope: Scope,
         model: &DmCrypt3900x,
         machine: &Topology,
@@ -158,7 +158,7 @@ impl Pools {
     }
 
     /// An item is queued on a CPU.
-    pub(super) fn queue<E: Copy + From<Look>>(
+    pub(super) fn queue<E: Copy + From<Tick>>(
         &mut self,
         cpus: &mut Cpus<E>,
         item: usize,
@@ -177,7 +177,7 @@ impl Pools {
 
     /// An event of a pool of ours has ended: who is brought for what waits there, if not a worker
     /// of another pod.
-    fn unlock<E: Copy + From<Look>>(
+    fn unlock<E: Copy + From<Tick>>(
         &mut self,
         cpus: &mut Cpus<E>,
         home: usize,
@@ -204,7 +204,7 @@ impl Pools {
     }
 
     /// A worker of the pod that suits best is brought for what waits in this one.
-    fn seek_help<E: Copy + From<Look>>(
+    fn seek_help<E: Copy + From<Tick>>(
         &mut self,
         cpus: &mut Cpus<E>,
         home: usize,
@@ -225,19 +225,19 @@ impl Pools {
 
     /// The others learn how a pod is. If something waits there for those that run it will be looked
     /// at.
-    fn tell<E: Copy + From<Look>>(&mut self, cpus: &mut Cpus<E>, pod: usize, action: WakeAction) {
+    fn tell<E: Copy + From<Tick>>(&mut self, cpus: &mut Cpus<E>, pod: usize, action: WakeAction) {
         let load = self.load(pod);
         let state = &mut self.pods[pod];
         state.hint.tell(&load);
         if action == WakeAction::None && state.pool.has_waiting() && state.watch.is_none() {
             state.watch = Some(SOON);
-            cpus.after(SOON, Look(pod).into());
+            cpus.after(SOON, Tick(pod).into());
         }
     }
 
-    /// The look has come.
-    pub(super) fn look<E: Copy + From<Look>>(&mut self, cpus: &mut Cpus<E>, Look(pod): Look) {
-        self.submitters.look(Instant::from_nanos(cpus.now()));
+    /// The tick has come.
+    pub(super) fn tick<E: Copy + From<Tick>>(&mut self, cpus: &mut Cpus<E>, Tick(pod): Tick) {
+        self.submitters.tick(Instant::from_nanos(cpus.now()));
         let state = &mut self.pods[pod];
         let waits = state.pool.has_waiting();
         state.watch = state
@@ -245,7 +245,7 @@ impl Pools {
             .filter(|_| waits)
             .map(|last| (2 * last).min(SLOW));
         if let Some(next) = state.watch {
-            cpus.after(next, Look(pod).into());
+            cpus.after(next, Tick(pod).into());
             let cpu = cpus.cache(pod)[0];
             self.unlock(cpus, pod, cpu, true);
         }
@@ -273,7 +273,7 @@ impl Pools {
         self.pods.iter().enumerate().map(load).collect()
     }
 
-    fn bring<E: Copy + From<Look>>(
+    fn bring<E: Copy + From<Tick>>(
         &mut self,
         cpus: &mut Cpus<E>,
         pod: usize,
@@ -300,7 +300,7 @@ impl Pools {
     }
 
     /// The thread of a new worker.
-    fn start<E: Copy + From<Look>>(
+    fn start<E: Copy + From<Tick>>(
         &mut self,
         cpus: &mut Cpus<E>,
         pod: usize,
@@ -331,7 +331,7 @@ impl Pools {
     }
 
     /// The worker asks for an item. `waited` is how long it took to come, if it was woken.
-    pub(super) fn next<E: Copy + From<Look>>(
+    pub(super) fn next<E: Copy + From<Tick>>(
         &mut self,
         cpus: &mut Cpus<E>,
         thread: ThreadId,
@@ -365,7 +365,7 @@ impl Pools {
     }
 
     /// What the worker ran, if anything, has ended.
-    fn end<E: Copy + From<Look>>(&mut self, cpus: &mut Cpus<E>, pod: usize, number: WorkerId) {
+    fn end<E: Copy + From<Tick>>(&mut self, cpus: &mut Cpus<E>, pod: usize, number: WorkerId) {
         for (_, to) in self.pods[pod].pool.ask(number) {
             let to = to as usize;
             let granted = &mut self.pods[to];
@@ -377,7 +377,7 @@ impl Pools {
     }
 
     /// A worker that has found nothing takes an item of another pod.
-    fn steal<E: Copy + From<Look>>(
+    fn steal<E: Copy + From<Tick>>(
         &mut self,
         cpus: &mut Cpus<E>,
         thread: ThreadId,
@@ -403,7 +403,7 @@ impl Pools {
         if away.is_none() {
             self.pods[pod].pool.note_service(ns as u64);
         }
-        self.submitters.look(Instant::from_nanos(now));
+        self.submitters.tick(Instant::from_nanos(now));
     }
 
     /// An issuer submits on that CPU.

@@ -7,7 +7,7 @@ pub(crate) use join::Name;
 pub use join::{JoinError, PanicPayload, Rejected};
 pub use wait::{DisableError, EnableError, FlushError, NotDisabled, WaitError};
 
-use crate::limits::{MAX_ACTIVE_LIMIT, NAME_LIMIT};
+use crate::consts::{MAX_ACTIVE_LIMIT, NAME_LIMIT};
 use inflight_topology::DiscoverError;
 use std::io;
 

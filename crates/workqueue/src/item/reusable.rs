@@ -143,7 +143,7 @@ impl Head {
     /// makes it shorter.
     fn is_left_alone(&self) -> bool {
         // Relaxed: as said.
-        self.header.word.load(Ordering::Relaxed) & (PENDING | AWAITED | BLOCKED) == 0
+        self.header.word.load(Ordering::Relaxed) & (PENDING | AWAITED | REFUSING) == 0
     }
 }
 

@@ -28,7 +28,7 @@ impl Header {
     pub(crate) fn set_pending(&self, pwq: Option<u32>) -> Result<Seq, Queued> {
         let mut seen = self.word.load(Ordering::Relaxed);
         loop {
-            if seen & BLOCKED != 0 {
+            if seen & REFUSING != 0 {
                 return Err(Queued::Disabled);
             }
             let pending = seen & PENDING != 0;

@@ -34,7 +34,7 @@ pub(crate) const HANDLES: u64 = 1 << 6;
 pub(crate) const TIMER: u64 = 1 << 7;
 
 /// One of these is there: no queueing is taken.
-pub(crate) const BLOCKED: u64 = DISABLED | CANCELLING;
+pub(crate) const REFUSING: u64 = DISABLED | CANCELLING;
 
 const COLOUR_SHIFT: u32 = 8;
 pub(crate) const COLOUR: u64 = 0xf << COLOUR_SHIFT;

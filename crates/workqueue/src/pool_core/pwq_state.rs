@@ -108,10 +108,6 @@ impl<T: PoolItem> PwqState<T> {
         }
     }
 
-    pub(super) fn is_stopped(&self) -> bool {
-        self.frozen || self.plugged
-    }
-
     pub(super) fn has_work(&self) -> bool {
         !self.fifo.is_empty() && !self.is_stopped()
     }

@@ -278,8 +278,8 @@ fn who_is_brought() {
 fn the_first_push_wakes_a_worker_and_the_next_ones_nobody() {
     let (mut core, pwq, worker) = pool(2, Limit::None);
     let other = active(&mut core);
-    core.workers.park(other, 0);
-    core.workers.park(worker, 1);
+    core.workers.enter_idle(other, 0);
+    core.workers.enter_idle(worker, 1);
     push(&mut core, pwq, 1);
     assert_eq!(core.need_worker(false), WakeAction::Wake(worker));
     for _ in 0..6 {
@@ -337,7 +337,7 @@ fn the_last_idle_is_woken_first_and_the_first_idle_leaves_first() {
     let mut core = PoolCore::<Entry<'static>>::new(4);
     let workers = [(); 4].map(|()| active(&mut core));
     for (at, worker) in (10..).zip([2, 0, 3, 1]) {
-        core.workers.park(workers[worker], at);
+        core.workers.enter_idle(workers[worker], at);
     }
     assert_eq!(core.workers.coldest(), Some((workers[2], 10)));
     assert_eq!(core.workers.wake_or_create(), WakeAction::Wake(workers[1]));
@@ -362,7 +362,7 @@ fn the_idle_rule() {
             let worker = workers.create();
             workers.arrive(worker);
             if idle {
-                workers.park(worker, 0);
+                workers.enter_idle(worker, 0);
             }
             workers.are_too_many_idle()
         };

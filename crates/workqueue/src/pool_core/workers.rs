@@ -1,4 +1,4 @@
-//! The workers of a pool: who is idle, who counts as running, and whether one is woken or created.
+//! The workers of a pool: who is idle, and who counts as running.
 
 use super::pwq_state::PwqIndex;
 
@@ -33,7 +33,7 @@ pub enum WorkerPhase {
 
 #[derive(Debug)]
 pub(crate) struct Worker {
-    phase: WorkerPhase,
+    pub(super) phase: WorkerPhase,
     /// Reasons not to count as running.
     flags: u8,
     /// It has no thread, and is not one of those that are idle.
@@ -51,18 +51,6 @@ pub(crate) struct Worker {
     pub(crate) counted_later: u64,
 }
 
-/// What is to be done about workers once the lock has been released.
-#[must_use]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WakeAction {
-    /// Nothing.
-    None,
-    /// This idle worker is woken.
-    Wake(WorkerId),
-    /// A thread is made for this worker.
-    Create(WorkerId),
-}
-
 /// The workers of a pool.
 #[derive(Debug)]
 #[repr(C)]
@@ -76,7 +64,7 @@ pub struct Workers {
     /// Nobody is created.
     pub(crate) creates: bool,
     /// The one that went idle last is woken first.
-    idle: Vec<WorkerId>,
+    pub(super) idle: Vec<WorkerId>,
     all: Vec<Worker>,
     /// All but the free ones, those that leave, and guests.
     nr_workers: usize,
@@ -169,7 +157,7 @@ impl Workers {
         all.filter(|(_, w)| w.phase != WorkerPhase::Free)
     }
 
-    fn change(&mut self, worker: WorkerId, change: impl FnOnce(&mut Worker)) {
+    pub(super) fn change(&mut self, worker: WorkerId, change: impl FnOnce(&mut Worker)) {
         let worker = &mut self.all[worker];
         let (before, came) = (worker.is_running(), worker.is_coming());
         change(worker);
@@ -178,7 +166,7 @@ impl Workers {
         self.nr_coming = self.nr_coming + usize::from(comes) - usize::from(came);
     }
 
-    fn add(&mut self, phase: WorkerPhase, flags: u8) -> WorkerId {
+    pub(super) fn add(&mut self, phase: WorkerPhase, flags: u8) -> WorkerId {
         let new = Worker {
             phase: WorkerPhase::Free,
             flags,
@@ -210,18 +198,6 @@ impl Workers {
         self.nr_workers += usize::from(flags & GUEST == 0);
         self.change(worker, |w| w.phase = phase);
         worker
-    }
-
-    /// An idle worker is woken, or else one is created.
-    pub fn wake_or_create(&mut self) -> WakeAction {
-        if let Some(worker) = self.idle.pop() {
-            self.change(worker, |w| w.phase = WorkerPhase::Waking);
-            return WakeAction::Wake(worker);
-        }
-        if !self.creates {
-            return WakeAction::None;
-        }
-        WakeAction::Create(self.add(WorkerPhase::Creating, 0))
     }
 
     /// A further worker is created, as the first of a pool.
@@ -260,7 +236,7 @@ impl Workers {
     }
 
     /// There is nothing for it to do, since so many ns.
-    pub fn park(&mut self, worker: WorkerId, since: u64) {
+    pub fn enter_idle(&mut self, worker: WorkerId, since: u64) {
         self.change(worker, |w| {
             debug_assert!(w.held.is_empty(), "its batch has ended");
             w.phase = WorkerPhase::Idle;
@@ -295,14 +271,6 @@ impl Workers {
         }
     }
 
-    /// Whether there are more idle workers than may stay: two, and a k-th more while
-    /// more than 4k are busy.
-    pub(crate) fn are_too_many_idle(&self) -> bool {
-        let idle = self.idle.len();
-        let busy = self.nr_workers - idle;
-        idle > 2 && (idle - 2) * 4 >= busy
-    }
-
     /// The one that has been idle for longest, and since when.
     pub(crate) fn coldest(&self) -> Option<(WorkerId, u64)> {
         let worker = *self.idle.first()?;
@@ -314,16 +282,6 @@ impl Workers {
         self.idle.retain(|idle| *idle != worker);
         self.nr_workers -= 1;
         self.change(worker, |w| w.phase = WorkerPhase::Leaving);
-    }
-
-    /// Takes this idle worker for something else than `wake_or_create` would.
-    pub(crate) fn wake_this(&mut self, worker: WorkerId) -> WakeAction {
-        if self.all[worker].phase != WorkerPhase::Idle {
-            return WakeAction::None;
-        }
-        self.idle.retain(|idle| *idle != worker);
-        self.change(worker, |w| w.phase = WorkerPhase::Waking);
-        WakeAction::Wake(worker)
     }
 }
 

@@ -183,9 +183,9 @@ impl WorkerPool {
     }
 
     /// The worker is about to sleep until it is woken.
-    pub(crate) fn park(&self, mut state: MutexGuard<'_, PoolState>, worker: WorkerId) {
+    pub(crate) fn enter_idle(&self, mut state: MutexGuard<'_, PoolState>, worker: WorkerId) {
         let now = self.shared.clock.now();
-        state.core.workers.park(worker, now.as_nanos());
+        state.core.workers.enter_idle(worker, now.as_nanos());
         let (woken, cull_at) = self.next_cull(&mut state, now);
         self.unlock(state, false);
         woken.iter().for_each(WorkerThread::wake);

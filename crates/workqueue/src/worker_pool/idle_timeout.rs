@@ -1,6 +1,7 @@
 //! Which idle workers are let go, and when.
 
 use super::{PoolState, WorkerPool, WorkerThread};
+use crate::pool_core::Workers;
 use inflight_sync::time::Instant;
 use std::time::Duration;
 
@@ -47,5 +48,15 @@ impl WorkerPool {
         drop(state);
         woken.iter().for_each(WorkerThread::wake);
         self.plan_cull(at);
+    }
+}
+
+impl Workers {
+    /// Whether there are more idle workers than may stay: two, and a k-th more while more than 4k
+    /// are busy.
+    pub(crate) fn are_too_many_idle(&self) -> bool {
+        let idle = self.nr_idle();
+        let busy = self.nr_workers() - idle;
+        idle > 2 && (idle - 2) * 4 >= busy
     }
 }

@@ -11,9 +11,9 @@ use crate::pool_attrs::PoolAttrs;
 use crate::pool_core::{PoolCore, PoolItem, PwqIndex, WorkerId};
 use crate::pwq::{Batch, Pwq};
 use crate::sampler::Sampler;
+use crate::shrink::shrink_table;
 use crate::steal::StealPolicy;
 use crate::system_shared::SystemShared;
-use crate::trim::trim_table;
 use inflight_sync::atomic::AtomicUsize;
 use inflight_sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use inflight_sync::time::Instant;
@@ -25,12 +25,12 @@ use std::time::Duration;
 mod affinity;
 mod batches;
 mod create_worker;
+mod deferred;
 mod idle_timeout;
 mod mayday;
 mod pool_report;
+mod sampler_tick;
 mod siblings;
-mod wake;
-mod worker_sleeping;
 
 pub(crate) use batches::Settlement;
 pub(crate) use pool_report::PwqLevel;
@@ -121,7 +121,7 @@ pub(crate) struct WorkerThread {
     number: Option<u32>,
     /// When it was woken, if it has not come yet and that matters.
     woken_at: Option<Instant>,
-    /// How far it was in its batch at the last look.
+    /// How far it was in its batch at the last tick.
     seen: Option<u32>,
     /// The entry that somebody has seen it run, and when first.
     runs_since: Option<(u32, Instant)>,
@@ -199,7 +199,7 @@ pub(crate) struct WorkerShared {
 /// What is to be done when a pool's lock has been released.
 #[must_use]
 #[derive(Default)]
-pub(crate) struct AfterUnlock {
+pub(crate) struct PoolDeferred {
     wake: Option<WorkerThread>,
     create: Option<WorkerId>,
     /// In most cases one or two, which need no memory of their own.
@@ -222,8 +222,8 @@ enum DeferredAction {
 /// What is done when the locks of queues' controls have been released, which what pools leave to do
 /// may want: when this is dropped.
 #[derive(Default)]
-pub(crate) struct Later {
-    pools: Vec<(Arc<WorkerPool>, AfterUnlock)>,
+pub(crate) struct QueueDeferred {
+    pools: Vec<(Arc<WorkerPool>, PoolDeferred)>,
     /// Slots that have become free, with who waits for them.
     pub(crate) slots: Vec<(Arc<NrActive>, PwqId)>,
     /// Pwqs that have been replaced.
@@ -399,7 +399,7 @@ impl PoolState {
     pub(crate) fn remove_pwq(&mut self, index: PwqIndex) -> Option<Arc<Pwq>> {
         self.core.remove_pwq(index);
         let pwq = self.pwqs[index as usize].take();
-        trim_table(&mut self.pwqs);
+        shrink_table(&mut self.pwqs);
         pwq
     }
 

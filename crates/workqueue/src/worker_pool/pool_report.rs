@@ -172,7 +172,7 @@ impl WorkerPool {
         Some(Waiting {
             id: StallSite::Pool(self.id),
             place: format!("pool {}", self.attrs.name(self.id)),
-            // Relaxed: a later look sees it.
+            // Relaxed: a later tick sees it.
             progress: state.core.progress() + self.touched.load(Ordering::Relaxed),
             item: format!("{}: {item}", pwq.wq().name()),
             waiting: state.core.listed(),
@@ -180,7 +180,7 @@ impl WorkerPool {
         })
     }
 
-    /// An item that runs here gets on. Relaxed: a later look of the watchdog sees it.
+    /// An item that runs here gets on. Relaxed: a later tick of the watchdog sees it.
     pub(crate) fn touch(&self) {
         self.touched.fetch_add(1, Ordering::Relaxed);
     }

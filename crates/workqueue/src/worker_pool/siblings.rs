@@ -1,7 +1,7 @@
 //! What the pools of a system know of each other, and how they help. The decisions are those of
 //! [`StealPolicy`](crate::steal::StealPolicy).
 
-use super::{Later, Overloaded, PoolState, Sibling, Siblings, WorkerPool, WorkerShared};
+use super::{Overloaded, PoolState, QueueDeferred, Sibling, Siblings, WorkerPool, WorkerShared};
 use crate::current::Context;
 use crate::pool_core::{INTENSIVE, WakeAction, WorkerId};
 use crate::steal::{Costs, Load, Pod, StealPolicy, WakeTarget};
@@ -85,7 +85,7 @@ pub(crate) struct Theft {
 
 impl WorkerPool {
     /// Its siblings are these from now on, if there are any.
-    pub(crate) fn meet(&self, siblings: Siblings, later: &mut Later) {
+    pub(crate) fn meet(&self, siblings: Siblings, deferred: &mut QueueDeferred) {
         let mut state = self.lock();
         if state.overloaded {
             // The count of those that it knew.
@@ -94,7 +94,7 @@ impl WorkerPool {
         }
         state.tells |= siblings.are_some();
         state.siblings = siblings.are_some().then(|| Arc::new(siblings));
-        self.unlock_later(state, false, later);
+        self.unlock_deferred(state, false, deferred);
     }
 
     /// Whether what is listed would run better in a sibling's pool than beside those that are awake

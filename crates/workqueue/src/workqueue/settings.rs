@@ -2,8 +2,8 @@
 
 use super::Workqueue;
 use crate::attrs::{Attrs, Mode};
+use crate::consts::{DEFAULT_MAX_ACTIVE, MAX_ACTIVE_LIMIT};
 use crate::error::{AttrsError, MaxActiveError, MinActiveError};
-use crate::limits::{DEFAULT_MAX_ACTIVE, MAX_ACTIVE_LIMIT};
 
 impl Workqueue {
     /// Whether it was made with [`highpri`](crate::WorkqueueBuilder::highpri).

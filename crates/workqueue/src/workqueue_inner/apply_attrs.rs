@@ -9,7 +9,7 @@ use crate::attrs::{Attrs, Mode};
 use crate::error::QueueError;
 use crate::pool_attrs::{PodMap, Settings};
 use crate::pwq::{Pwq, RETIRED};
-use crate::worker_pool::{Later, WorkerPool};
+use crate::worker_pool::{QueueDeferred, WorkerPool};
 use inflight_sync::{Arc, MutexGuard};
 use std::io;
 
@@ -40,7 +40,7 @@ impl WorkqueueInner {
         self: &'a Arc<Self>,
         attrs: Attrs,
         settings: &Settings,
-        later: &mut Later,
+        deferred: &mut QueueDeferred,
     ) -> Result<Option<AttrsChange<'a>>, ChangeRefused> {
         let mut control = self.control.lock();
         if control.detached {
@@ -48,7 +48,7 @@ impl WorkqueueInner {
         }
         let pods = PodMap::new(settings, self.mode, &attrs, self.flags.highpri);
         let before = control.pwqs.len();
-        let pwqs = self.prepare_pwqs(&mut control, &pods, later);
+        let pwqs = self.prepare_pwqs(&mut control, &pods, deferred);
         let mut change = AttrsChange {
             wq: self,
             control,
@@ -66,7 +66,7 @@ impl WorkqueueInner {
         self: &Arc<Self>,
         control: &mut Control,
         pods: &PodMap,
-        later: &mut Later,
+        deferred: &mut QueueDeferred,
     ) -> Result<Vec<Arc<Pwq>>, ChangeRefused> {
         let mut pwqs = Vec::new();
         let (shut_down, rescued) = (control.shut_down, self.rescuer.is_some());
@@ -88,7 +88,7 @@ impl WorkqueueInner {
             }
             pwqs.push(pwq);
         }
-        self.host.introduce_newcomers(later);
+        self.host.introduce_newcomers(deferred);
         Ok(pwqs)
     }
 
@@ -101,7 +101,7 @@ impl WorkqueueInner {
 
 impl AttrsChange<'_> {
     /// From now on every item goes the new way.
-    pub(crate) fn commit(mut self, later: &mut Later) {
+    pub(crate) fn commit(mut self, deferred: &mut QueueDeferred) {
         let wq = self.wq;
         let old: Vec<_> = self
             .control
@@ -139,10 +139,10 @@ impl AttrsChange<'_> {
             state.core.pwq_mut(pwq.index()).retired = true;
             WorkerPool::remove_user(&mut state);
             state.recall_all(|other| std::ptr::eq(other, &**pwq));
-            pwq.pool().unlock_later(state, false, later);
+            pwq.pool().unlock_deferred(state, false, deferred);
         }
-        wq.split_anew(&mut self.control, &self.settings, later);
-        later.retired.extend(old);
+        wq.split_anew(&mut self.control, &self.settings, deferred);
+        deferred.retired.extend(old);
     }
 }
 

@@ -4,7 +4,7 @@ use super::WorkqueueInner;
 use crate::completion::Completion;
 use crate::current;
 use crate::error::WaitError;
-use crate::worker_pool::Later;
+use crate::worker_pool::QueueDeferred;
 use inflight_sync::Arc;
 
 impl WorkqueueInner {
@@ -16,13 +16,13 @@ impl WorkqueueInner {
     /// *flush* begins: done when all that was queued before this call has ended.
     pub(crate) fn begin_flush(&self) -> Arc<Completion> {
         let flush = Arc::new(Completion::of(1));
-        let mut later = Later::default();
+        let mut deferred = QueueDeferred::default();
         let control = self.control.lock();
         for pwq in &control.pwqs {
-            pwq.begin_flush(&flush, &mut later);
+            pwq.begin_flush(&flush, &mut deferred);
         }
         drop(control);
-        drop(later);
+        drop(deferred);
         flush.done();
         flush
     }

@@ -5,7 +5,7 @@ use crate::attrs::Mode;
 use crate::error::MinActiveError;
 use crate::nr_active::{NrActive, default_min_active, node_shares};
 use crate::pool_attrs::Settings;
-use crate::worker_pool::{Later, WorkerPool};
+use crate::worker_pool::{QueueDeferred, WorkerPool};
 use inflight_sync::Arc;
 use inflight_topology::Topology;
 
@@ -26,18 +26,18 @@ impl WorkqueueInner {
     }
 
     pub(crate) fn set_max_active(&self, max_active: usize) {
-        let mut later = Later::default();
+        let mut deferred = QueueDeferred::default();
         let mut control = self.control.lock();
         let lowered = max_active < control.limit.max_active;
         control.limit.max_active = max_active;
         if let Some(min_active) = &mut control.limit.min_active {
             *min_active = (*min_active).min(max_active);
         }
-        self.apply(&control, lowered, &mut later);
+        self.apply(&control, lowered, &mut deferred);
     }
 
     pub(crate) fn set_min_active(&self, min_active: usize) -> Result<(), MinActiveError> {
-        let mut later = Later::default();
+        let mut deferred = QueueDeferred::default();
         let mut control = self.control.lock();
         if self.mode != Mode::Unbound || control.limit.share != Share::PerNode {
             return Err(MinActiveError::NotPerNode);
@@ -50,33 +50,38 @@ impl WorkqueueInner {
             });
         }
         control.limit.min_active = Some(min_active);
-        self.apply(&control, true, &mut later);
+        self.apply(&control, true, &mut deferred);
         Ok(())
     }
 
     /// The limits are what `control` says. What waited for more goes on; what workers have not
     /// begun goes back if there may be fewer.
-    pub(super) fn apply(&self, control: &Control, lowered: bool, later: &mut Later) {
+    pub(super) fn apply(&self, control: &Control, lowered: bool, deferred: &mut QueueDeferred) {
         control.apply_limit();
         for pwq in &control.pwqs {
             if pwq.nr_active().is_none() {
-                pwq.set_max(control.limit.max_active, lowered, later);
+                pwq.set_max(control.limit.max_active, lowered, deferred);
             } else if lowered {
-                pwq.recall(later);
+                pwq.recall(deferred);
             }
         }
         for nr_active in &control.nr_active {
             while let Some(id) = nr_active.next() {
-                later.slots.push((nr_active.clone(), id));
+                deferred.slots.push((nr_active.clone(), id));
             }
         }
     }
 
     /// The machine has changed, or the CPUs of the queue: the parts of nodes are others.
-    pub(super) fn split_anew(&self, control: &mut Control, settings: &Settings, later: &mut Later) {
+    pub(super) fn split_anew(
+        &self,
+        control: &mut Control,
+        settings: &Settings,
+        deferred: &mut QueueDeferred,
+    ) {
         if self.mode == Mode::Unbound {
             control.count_cpus(settings);
-            self.apply(control, false, later);
+            self.apply(control, false, deferred);
         }
     }
 

@@ -2,14 +2,14 @@
 
 mod apply_attrs;
 mod call;
-mod closing;
 mod flush;
+mod lifecycle;
 mod max_active;
 mod queue_report;
 mod queueing;
 
 pub(crate) use apply_attrs::ChangeRefused;
-pub(crate) use closing::{Destroy, Drain};
+pub(crate) use lifecycle::{Destroy, Drain};
 pub(crate) use queueing::Origin;
 
 use crate::attrs::{Attrs, Kind, Mode};
@@ -21,7 +21,7 @@ use crate::pool_attrs::{PodMap, PoolAttrs};
 use crate::pwq::Pwq;
 use crate::system_shared::SystemShared;
 use crate::unfinished::Unfinished;
-use crate::worker_pool::{Later, WorkerPool};
+use crate::worker_pool::{QueueDeferred, WorkerPool};
 use inflight_sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use inflight_sync::wait::Event;
 use inflight_sync::{Arc, Mutex};
@@ -111,7 +111,7 @@ pub(crate) trait QueueHost: Send + Sync {
     fn pool(&self, attrs: &PoolAttrs) -> Arc<WorkerPool>;
 
     /// Pools that have been made, and those that serve the same queues, learn of each other.
-    fn introduce_newcomers(&self, later: &mut Later);
+    fn introduce_newcomers(&self, deferred: &mut QueueDeferred);
 
     /// A closed queue has become idle.
     fn queue_is_idle(&self);
@@ -138,7 +138,7 @@ pub(crate) struct WorkqueueInner {
     /// By CPU: the pwq of items that are queued there; null if it has not been made. What they
     /// point to lives in `control`, until the queue is detached.
     by_cpu: Box<[AtomicPtr<Pwq>]>,
-    control: Mutex<Control>,
+    pub(crate) control: Mutex<Control>,
     /// Pwqs in which something is in flight, while they are counted, and those who count.
     busy: AtomicUsize,
     /// `busy` has become 0.
@@ -154,18 +154,18 @@ pub(crate) struct WorkqueueInner {
 
 /// The slow side of a workqueue, one change at a time. Its lock comes after that of the system's
 /// settings and before those of pools.
-struct Control {
+pub(crate) struct Control {
     attrs: Attrs,
     limit: ActiveLimit,
     pods: PodMap,
     /// All pwqs, retired ones too: who queues may still look at one.
-    pwqs: Vec<Arc<Pwq>>,
+    pub(crate) pwqs: Vec<Arc<Pwq>>,
     /// Limits that pwqs share: one, or one for each node and one for pools without a node.
     nr_active: Vec<Arc<NrActive>>,
     /// The machine's nodes when the queue was made, if there were several, each with the CPUs that
     /// the queue may use there: by those the limit is split.
     nodes: Vec<(usize, usize)>,
-    frozen: bool,
+    pub(crate) frozen: bool,
     /// Drains under way.
     draining: usize,
     destroyed: bool,

@@ -107,7 +107,7 @@ impl Machine {
         let mut core = PoolCore::new(1);
         let first = core.workers.create();
         core.workers.arrive(first);
-        core.workers.park(first, 0);
+        core.workers.enter_idle(first, 0);
         for (id, queue) in (0..).zip(queues) {
             let (max, used) = (queue.max_active, 0);
             let index = core.add_pwq(id, Limit::Own { max, used }, queue.intensive);
@@ -220,7 +220,7 @@ impl Machine {
         }
         match taken {
             Some(job) => self.starts(me, job),
-            None => self.core.workers.park(me, 0),
+            None => self.core.workers.enter_idle(me, 0),
         }
         self.unlock();
         taken.is_some()
@@ -292,11 +292,11 @@ impl Machine {
                 }
             }
         }
-        self.look();
+        self.sample();
     }
 
     /// What a sampler would see at this moment.
-    fn look(&mut self) {
+    fn sample(&mut self) {
         for n in 0..self.threads.len() {
             let holds_back = self.counts(n);
             let Some((job, _)) = self.threads[n].job.filter(|_| holds_back) else {

@@ -3,6 +3,7 @@
 //! All events are sections of one lock, so these orders are all that can happen to a core.
 
 use super::*;
+use crate::pool_core::wake::WAKE_NS;
 use std::cell::Cell;
 use std::collections::VecDeque;
 
@@ -397,7 +398,7 @@ impl<'a> Driver<'a> {
                         self.set(worker, Phase::Free, false);
                     } else if is_over {
                         self.now += 1;
-                        self.core.workers.park(worker, self.now);
+                        self.core.workers.enter_idle(worker, self.now);
                         self.set(worker, Phase::Idle, false);
                     }
                 }

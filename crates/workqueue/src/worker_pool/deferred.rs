@@ -1,6 +1,6 @@
-//! Who is woken when a pool's lock is released, and what else is done then without it.
+//! What is done when a pool's lock has been released: wakes, grants of slots, ends of flushes.
 
-use super::{AfterUnlock, DeferredAction, Later, PoolState, WorkerPool, WorkerThread};
+use super::{DeferredAction, PoolDeferred, PoolState, QueueDeferred, WorkerPool, WorkerThread};
 use crate::pool_core::{Deferred, PwqIndex, WakeAction, WorkerId};
 use crate::pwq;
 use inflight_sync::MutexGuard;
@@ -19,14 +19,14 @@ impl WorkerPool {
     }
 
     /// The same for callers that hold the lock of a queue's control.
-    pub(crate) fn unlock_later(
+    pub(crate) fn unlock_deferred(
         &self,
         state: MutexGuard<'_, PoolState>,
         now: bool,
-        later: &mut Later,
+        deferred: &mut QueueDeferred,
     ) {
         if let Some(after) = self.release(state, now) {
-            later.pools.push((self.arc(), after));
+            deferred.pools.push((self.arc(), after));
         }
     }
 
@@ -35,7 +35,7 @@ impl WorkerPool {
         &self,
         state: MutexGuard<'_, PoolState>,
         now: bool,
-    ) -> Option<AfterUnlock> {
+    ) -> Option<PoolDeferred> {
         if state.is_looked_at_alone() && !state.core.needs_worker(now) && !state.has_deferred() {
             return None;
         }
@@ -43,7 +43,11 @@ impl WorkerPool {
     }
 
     #[inline(never)]
-    fn release_slow(&self, mut state: MutexGuard<'_, PoolState>, now: bool) -> Option<AfterUnlock> {
+    fn release_slow(
+        &self,
+        mut state: MutexGuard<'_, PoolState>,
+        now: bool,
+    ) -> Option<PoolDeferred> {
         let action = self.decide(&mut state, now);
         let watch = self.must_watch(&state, action);
         let help = state.tells && self.wants_help(&mut state);
@@ -87,7 +91,7 @@ impl WorkerPool {
         action: WakeAction,
         watch: bool,
         help: Option<bool>,
-    ) -> AfterUnlock {
+    ) -> PoolDeferred {
         if watch {
             state.watched = true;
             state.core.set_batching(true);
@@ -99,18 +103,18 @@ impl WorkerPool {
             Deferred::Flushed(index, over) => DeferredAction::Flushed(pwq(index), over),
             Deferred::Idle(index, counted) => DeferredAction::Idle(pwq(index), counted),
         };
-        let mut after = AfterUnlock {
+        let mut after = PoolDeferred {
             actions: state.core.drain_deferred().map(to_do).collect(),
             watch,
             help,
             stale: std::mem::take(&mut state.stale),
-            ..AfterUnlock::default()
+            ..PoolDeferred::default()
         };
         self.plan(state, &mut after, action);
         after
     }
 
-    pub(super) fn plan(&self, state: &mut PoolState, after: &mut AfterUnlock, action: WakeAction) {
+    pub(super) fn plan(&self, state: &mut PoolState, after: &mut PoolDeferred, action: WakeAction) {
         match action {
             WakeAction::None => {}
             WakeAction::Wake(worker) if state.is_poller(worker) => after.poll = true,
@@ -128,7 +132,7 @@ impl WorkerPool {
     }
 }
 
-impl Drop for Later {
+impl Drop for QueueDeferred {
     fn drop(&mut self) {
         for (pool, after) in self.pools.drain(..) {
             after.perform(&pool);
@@ -143,7 +147,7 @@ impl Drop for Later {
     }
 }
 
-impl AfterUnlock {
+impl PoolDeferred {
     /// Does it. No lock is held. Returns whether a worker is brought.
     pub(crate) fn perform(mut self, pool: &WorkerPool) -> bool {
         let brings = self.wake.is_some() || self.create.is_some() || self.poll;

@@ -1,4 +1,4 @@
-//! What a queue takes: its birth, freeze, drain and end.
+//! The life of a queue: its making, drain, destroy and shutdown.
 
 use super::{ActiveLimit, Control, Flags, QueueHost, WorkqueueInner};
 use crate::attrs::{Kind, Mode};
@@ -9,7 +9,7 @@ use crate::panics;
 use crate::pool_attrs::{PodMap, Settings};
 use crate::pwq::{DESTROYED, DRAINING, RETIRED, SHUT_DOWN};
 use crate::unfinished::Unfinished;
-use crate::worker_pool::{Later, WorkerPool};
+use crate::worker_pool::WorkerPool;
 use inflight_sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use inflight_sync::wait::Event;
 use inflight_sync::{Arc, Mutex};
@@ -82,19 +82,6 @@ impl WorkqueueInner {
             self.pwq_of(cpu)?;
         }
         Ok(())
-    }
-
-    /// *freeze*: when this returns nothing begins that has not begun. And *thaw*.
-    pub(crate) fn set_frozen(&self, frozen: bool, later: &mut Later) {
-        let mut control = self.control.lock();
-        control.frozen = frozen;
-        for pwq in &control.pwqs {
-            pwq.set_frozen(frozen, later);
-        }
-    }
-
-    pub(crate) fn is_frozen(&self) -> bool {
-        self.control.lock().frozen
     }
 
     /// A pwq has become busy. Its pool's lock is held.

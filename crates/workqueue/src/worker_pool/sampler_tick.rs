@@ -1,4 +1,4 @@
-//! *look*: what the timer does for a pool in which something waits for those that run: who sleeps
+//! *tick*: what the timer does for a pool in which something waits for those that run: who sleeps
 //! without having said so does not count as running any more, nor who computes for long.
 
 use super::{PoolState, WorkerPool};
@@ -25,7 +25,7 @@ impl PoolState {
         self.core.has_waiting() || self.core.workers.iter().any(|(w, _)| self.has_rest(w))
     }
 
-    /// Takes from workers that have not moved since the last look what they have not begun.
+    /// Takes from workers that have not moved since the last tick what they have not begun.
     fn recall_stuck(&mut self) {
         let mut stuck = std::mem::take(&mut self.chosen);
         stuck.extend(self.core.workers.iter().map(|(worker, _)| worker));
@@ -35,7 +35,7 @@ impl PoolState {
         self.chosen = stuck;
     }
 
-    /// Whether the worker has not moved since the last look, and has something left.
+    /// Whether the worker has not moved since the last tick, and has something left.
     fn is_stuck(&mut self, worker: WorkerId) -> bool {
         if !self.has_batch(worker) {
             return false;
@@ -56,8 +56,8 @@ impl PoolState {
 impl WorkerPool {
     /// The timer looks at the pool from now on. The caller has set `watched`.
     pub(super) fn begin_watch(&self) {
-        if !self.plan_look(sampler::SOON) {
-            // Nobody may wait for a look that does not come.
+        if !self.plan_tick(sampler::SOON) {
+            // Nobody may wait for a tick that does not come.
             let mut state = self.lock();
             self.unwatch(&mut state);
             state.recall_all(|_| true);
@@ -70,40 +70,40 @@ impl WorkerPool {
         state.core.set_batching(false);
     }
 
-    fn plan_look(&self, later: Duration) -> bool {
+    fn plan_tick(&self, later: Duration) -> bool {
         if cfg!(loom) {
             return true; // A model looks itself.
         }
         let at = self.shared.clock.now() + later;
         let pool = self.arc();
-        self.shared.set_duty(at, move || pool.look())
+        self.shared.set_duty(at, move || pool.tick())
     }
 
-    fn look(&self) {
+    fn tick(&self) {
         let now = self.shared.clock.now();
-        self.shared.submitters.look(now);
+        self.shared.submitters.tick(now);
         let mut state = self.lock();
         state.note_running(now);
         state.recall_stuck();
         self.unlock(state, true);
-        if let Some(later) = self.sampler.look(self, self.shared.sampling) {
-            self.plan_look(later);
+        if let Some(later) = self.sampler.tick(self, self.shared.sampling) {
+            self.plan_tick(later);
         }
     }
 
-    /// For models: a look that finds nobody asleep.
+    /// For models: a tick that finds nobody asleep.
     #[cfg(loom)]
-    pub(crate) fn look_away(&self) {
+    pub(crate) fn tick_finds_nobody(&self) {
         let mut state = self.lock();
         state.recall_stuck();
         self.unlock(state, true);
     }
 
-    /// For models: a look that finds everybody asleep who holds others back, or computing for long.
+    /// For models: a tick that finds everybody asleep who holds others back, or computing for long.
     /// Returns whether that was news.
     #[cfg(loom)]
-    pub(crate) fn look_now(&self, asleep: bool) -> bool {
-        self.look_away();
+    pub(crate) fn tick_finds_all(&self, asleep: bool) -> bool {
+        self.tick_finds_nobody();
         let verdict = match asleep {
             true => Verdict::Asleep,
             false => Verdict::Intensive(Duration::ZERO),
@@ -238,7 +238,7 @@ mod tests {
         }
     }
 
-    /// What a look saw of a worker says nothing of the item that it runs by now.
+    /// What a tick saw of a worker says nothing of the item that it runs by now.
     #[test]
     fn what_was_seen_of_an_item_that_has_ended_is_no_news() {
         // Nobody looks but the test.

@@ -4,14 +4,14 @@ use std::collections::VecDeque;
 
 /// An empty ring keeps room for `most` entries.
 #[inline]
-pub(crate) fn trim_ring<T>(ring: &mut VecDeque<T>, most: usize) {
+pub(crate) fn shrink_ring<T>(ring: &mut VecDeque<T>, most: usize) {
     if ring.is_empty() && ring.capacity() > most {
         ring.shrink_to(most);
     }
 }
 
 /// A table keeps no free places at its end, and room for some.
-pub(crate) fn trim_table<T>(table: &mut Vec<Option<T>>) {
+pub(crate) fn shrink_table<T>(table: &mut Vec<Option<T>>) {
     while table.last().is_some_and(Option::is_none) {
         table.pop();
     }
@@ -28,15 +28,15 @@ mod tests {
     fn what_is_short_has_little_room() {
         let mut ring: VecDeque<_> = (0..1_000).collect();
         ring.truncate(1);
-        trim_ring(&mut ring, 16);
+        shrink_ring(&mut ring, 16);
         assert!(ring.capacity() >= 1_000, "it is not empty");
         ring.clear();
-        trim_ring(&mut ring, 16);
+        shrink_ring(&mut ring, 16);
         assert!((16..100).contains(&ring.capacity()));
         let mut table: Vec<_> = (0..1_000).map(Some).collect();
         table[10..].fill(None);
         table[3] = None;
-        trim_table(&mut table);
+        shrink_table(&mut table);
         assert_eq!(table.len(), 10);
         assert!(table.capacity() < 100);
     }
