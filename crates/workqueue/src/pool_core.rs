@@ -316,7 +316,7 @@ impl<T: PoolItem> PoolCore<T> {
         }
         let most = u64::from(crate::batch::BATCH_MAX);
         let room = (SLICE_NS / self.service_ns.max(1)).clamp(1, most) as usize;
-        if self.workers.target() > 1 && self.is_worth_a_wake() {
+        if self.workers.target() > 1 && self.is_worth_a_wake() && self.is_ready_for_more_than(1) {
             // Somebody else can run the other half.
             return room.min(self.listed.div_ceil(2)).max(1);
         }

@@ -192,6 +192,15 @@ fn a_batch_leaves_half_to_others_who_are_worth_waking() {
     }
 }
 
+/// Nobody else could run the other half.
+#[test]
+fn a_batch_of_an_ordered_queue_leaves_nothing_to_others() {
+    let (mut core, pwq, worker) = pool(2, Limit::Own { max: 1, used: 0 });
+    core.set_batching(true);
+    push(&mut core, pwq, 20);
+    assert_eq!(takes(&mut core, worker), 20);
+}
+
 /// Who waits for a shared slot has it after each entry.
 #[test]
 fn a_batch_has_one_entry_of_a_limit_that_others_wait_for() {

@@ -41,10 +41,10 @@ impl<T: PoolItem> PoolCore<T> {
         asks && self.is_ready_for_more_than(takers)
     }
 
-    /// Whether more entries could run now than so many: those that wait behind a limit bring
+    /// Whether more entries could run at once than so many: those that wait behind a limit bring
     /// nobody. Looks at no more pwqs than that, as each of them has an entry and a slot.
     #[inline(never)]
-    fn is_ready_for_more_than(&self, takers: usize) -> bool {
+    pub(super) fn is_ready_for_more_than(&self, takers: usize) -> bool {
         let mut ready = 0;
         self.ready_by_pwq().any(|entries| {
             ready += entries;
