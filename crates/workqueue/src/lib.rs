@@ -107,6 +107,7 @@ mod batch;
 mod consts;
 mod current;
 mod fifo;
+mod flush;
 mod flush_colour;
 mod item;
 mod load_hint;
@@ -121,7 +122,7 @@ mod pool_core;
 mod pwq;
 mod queued;
 mod rescuer;
-mod steal;
+mod steal_policy;
 mod submitters;
 mod threads;
 mod timer_queue;
@@ -188,7 +189,7 @@ pub mod unstable {
         ASLEEP, BLOCKED, Deferred, INTENSIVE, PoolCore, PoolItem, PwqIndex, WakeAction, WorkerId,
         WorkerPhase, Workers,
     };
-    pub use crate::steal::{Costs, Load, Pod, Reason, StealPolicy, WakeTarget};
+    pub use crate::steal_policy::{Costs, Load, Pod, Reason, StealPolicy, WakeTarget};
     pub use crate::submitters::Submitters;
 }
 

@@ -1,6 +1,6 @@
 //! What a pool says of itself, for those that may help it.
 
-use crate::steal::Load;
+use crate::steal_policy::Load;
 use inflight_sync::CachePadded;
 use inflight_sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use inflight_sync::time::Instant;

@@ -11,7 +11,6 @@ use crate::workqueue_inner::WorkqueueInner;
 use inflight_sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use inflight_sync::registry::Registry;
 use inflight_sync::{Arc, Mutex, MutexGuard, Weak};
-use smallvec::SmallVec;
 
 /// Entries wait in its FIFO.
 const QUEUED: u8 = 1;
@@ -55,7 +54,7 @@ pub(crate) struct Pwq {
     reruns: AtomicU64,
     /// Flushes that wait for it, by number, also those that have been given up. Locked inside the
     /// pool's lock.
-    flushes: Mutex<Vec<(FlushNumber, Weak<Completion>)>>,
+    pub(crate) flushes: Mutex<Vec<(FlushNumber, Weak<Completion>)>>,
     /// The pwq that waits until this one is idle.
     pub(crate) successor: Mutex<Option<Arc<Pwq>>>,
 }
@@ -196,35 +195,6 @@ impl Pwq {
         let mut state = self.lock();
         state.recall_all(|pwq| std::ptr::eq(pwq, self));
         self.pool.unlock_deferred(state, true, deferred);
-    }
-
-    /// A flush begins: `flush` is done once more when what is in flight now has ended.
-    pub(crate) fn begin_flush(&self, flush: &Arc<Completion>, deferred: &mut QueueDeferred) {
-        let mut state = self.lock();
-        if let Some(number) = state.core.begin_flush(self.index) {
-            flush.add();
-            let mut flushes = self.flushes.lock();
-            if flushes.len() == flushes.capacity() {
-                flushes.retain(|(_, flush)| flush.strong_count() > 0);
-                let room = flushes.len() + 1;
-                flushes.reserve(room);
-            }
-            flushes.push((number, Arc::downgrade(flush)));
-        }
-        self.pool.unlock_deferred(state, false, deferred);
-    }
-
-    /// Flushes below that number are over.
-    pub(crate) fn flushed(&self, over: FlushNumber) {
-        let mut done = SmallVec::<[Arc<Completion>; 4]>::new();
-        self.flushes.lock().retain(|(number, flush)| {
-            let waits = *number >= over;
-            if !waits {
-                done.extend(flush.upgrade());
-            }
-            waits
-        });
-        done.iter().for_each(|flush| flush.done());
     }
 
     /// Nothing is in flight any more.

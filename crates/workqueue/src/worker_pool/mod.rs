@@ -12,7 +12,7 @@ use crate::pool_core::{PoolCore, PoolItem, PwqIndex, WorkerId};
 use crate::pwq::{Batch, Pwq};
 use crate::sampler::Sampler;
 use crate::shrink::shrink_table;
-use crate::steal::StealPolicy;
+use crate::steal_policy::StealPolicy;
 use crate::system_shared::SystemShared;
 use inflight_sync::atomic::AtomicUsize;
 use inflight_sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -31,6 +31,7 @@ mod mayday;
 mod pool_report;
 mod sampler_tick;
 mod siblings;
+mod steal;
 
 pub(crate) use batches::Settlement;
 pub(crate) use pool_report::PwqLevel;

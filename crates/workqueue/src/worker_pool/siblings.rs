@@ -1,15 +1,12 @@
 //! What the pools of a system know of each other, and how they help. The decisions are those of
-//! [`StealPolicy`](crate::steal::StealPolicy).
+//! [`StealPolicy`](crate::steal_policy::StealPolicy).
 
 use super::{Overloaded, PoolState, QueueDeferred, Sibling, Siblings, WorkerPool, WorkerShared};
-use crate::current::Context;
-use crate::pool_core::{INTENSIVE, WakeAction, WorkerId};
-use crate::steal::{Costs, Load, Pod, StealPolicy, WakeTarget};
-use crate::threads;
-use crate::worker;
+use crate::pool_core::{WakeAction, WorkerId};
+use crate::steal_policy::{Costs, Load, Pod, StealPolicy, WakeTarget};
 use crate::workqueue_inner::Count;
+use inflight_sync::Arc;
 use inflight_sync::atomic::Ordering;
-use inflight_sync::{Arc, Parker};
 use inflight_topology::Topology;
 
 /// So many events pass after a search for help that has found nobody.
@@ -40,7 +37,7 @@ impl Siblings {
         }
     }
 
-    fn loads(&self, pool: &WorkerPool, mine: Load) -> Vec<Load> {
+    pub(super) fn loads(&self, pool: &WorkerPool, mine: Load) -> Vec<Load> {
         let now = pool.shared.clock.now();
         let load = |(at, sibling): (usize, &Sibling)| Load {
             delay: sibling.hint.delay(now),
@@ -60,7 +57,7 @@ impl Siblings {
 
 impl PoolState {
     /// What is known of the pool now.
-    fn load(&self, pool: &WorkerPool) -> Load {
+    pub(super) fn load(&self, pool: &WorkerPool) -> Load {
         let workers = &self.core.workers;
         Load {
             waiting: self.core.listed(),
@@ -75,12 +72,6 @@ impl PoolState {
             ..Load::default()
         }
     }
-}
-
-/// A look at the siblings, for a worker that has found nothing to do.
-pub(crate) struct Theft {
-    siblings: Arc<Siblings>,
-    mine: Load,
 }
 
 impl WorkerPool {
@@ -181,20 +172,9 @@ impl WorkerPool {
         action != WakeAction::None
     }
 
-    /// For a worker that has found nothing to do: what it needs for a look at the siblings, if one
-    /// of them may have something.
-    pub(crate) fn theft(&self, state: &PoolState) -> Option<Theft> {
-        let siblings = state.siblings.as_ref()?;
-        let some = siblings.overloaded.0.load(Ordering::Relaxed) > 0;
-        some.then(|| Theft {
-            siblings: siblings.clone(),
-            mine: state.load(self),
-        })
-    }
-
     /// The worker is a guest of another pool, or is back. Whatever waits meanwhile, the timer is to
     /// know what it runs.
-    fn set_away(&self, worker: WorkerId, away: Option<Arc<WorkerShared>>) {
+    pub(super) fn set_away(&self, worker: WorkerId, away: Option<Arc<WorkerShared>>) {
         let mut state = self.lock();
         state.threads[worker].as_mut().expect("it is there").away = away;
     }
@@ -220,49 +200,6 @@ impl WorkerPool {
             state.delay.note(took, 10);
             self.hint.came(state.delay.ns(), now);
         }
-    }
-}
-
-impl Theft {
-    /// *steal*: the worker `me` of `thief` takes a batch of a sibling and runs it as a guest there.
-    /// `false`: there was none.
-    pub(crate) fn steal(self, thief: &Arc<WorkerPool>, me: WorkerId) -> bool {
-        let Self { siblings, mine } = self;
-        let loads = siblings.loads(thief, mine);
-        let victim = siblings.policy.victim(siblings.me, &loads);
-        let victim = victim.and_then(|(from, _)| siblings.all[from].pool.upgrade());
-        let Some(victim) = victim else {
-            return false;
-        };
-        let mut state = victim.lock();
-        if !state.core.has_waiting() || state.stopped {
-            return false;
-        }
-        let shared = WorkerShared::new(&victim.shared, threads::name());
-        let guest = state.core.workers.attach();
-        let unparker = Parker::current().unparker();
-        WorkerPool::register(&mut state, guest, shared.clone(), unparker);
-        if let Some(thread) = &mut state.threads[guest] {
-            thread.own = Some((thief.clone(), me));
-        }
-        let taken = state.take(guest, &shared.batch).entries;
-        let own = Some((thief.clone(), me));
-        let context = Context::guest(victim.clone(), guest, shared.clone(), own);
-        if taken > 0 {
-            // SAFETY: the entry has just been taken.
-            let pwq = unsafe { shared.batch.get(shared.batch.next()).pwq.as_ref() };
-            pwq.wq().counted(Count::Stolen, taken as u64);
-        }
-        let unmanaged = !state.core.workers.get(guest).may_hold_others_back();
-        victim.unlock(state, false);
-        thief.set_away(me, Some(shared.clone()));
-        if unmanaged {
-            thief.flag_away(me, &shared, INTENSIVE);
-        }
-        worker::run_as_guest(&context);
-        thief.set_away(me, None);
-        victim.detach(guest, &shared);
-        taken > 0
     }
 }
 

@@ -2,7 +2,6 @@
 
 mod apply_attrs;
 mod call;
-mod flush;
 mod lifecycle;
 mod max_active;
 mod queue_report;

@@ -1,0 +1,73 @@
+//! A worker that has found nothing to do takes a batch of a sibling's pool, if that pays.
+
+use super::{PoolState, Siblings, WorkerPool, WorkerShared};
+use crate::current::Context;
+use crate::pool_core::{INTENSIVE, WorkerId};
+use crate::steal_policy::Load;
+use crate::threads;
+use crate::worker;
+use crate::workqueue_inner::Count;
+use inflight_sync::atomic::Ordering;
+use inflight_sync::{Arc, Parker};
+
+/// A look at the siblings, for a worker that has found nothing to do.
+pub(crate) struct Theft {
+    siblings: Arc<Siblings>,
+    mine: Load,
+}
+
+impl WorkerPool {
+    /// For a worker that has found nothing to do: what it needs for a look at the siblings, if one
+    /// of them may have something.
+    pub(crate) fn theft(&self, state: &PoolState) -> Option<Theft> {
+        let siblings = state.siblings.as_ref()?;
+        let some = siblings.overloaded.0.load(Ordering::Relaxed) > 0;
+        some.then(|| Theft {
+            siblings: siblings.clone(),
+            mine: state.load(self),
+        })
+    }
+}
+
+impl Theft {
+    /// *steal*: the worker `me` of `thief` takes a batch of a sibling and runs it as a guest there.
+    /// `false`: there was none.
+    pub(crate) fn steal(self, thief: &Arc<WorkerPool>, me: WorkerId) -> bool {
+        let Self { siblings, mine } = self;
+        let loads = siblings.loads(thief, mine);
+        let victim = siblings.policy.victim(siblings.me, &loads);
+        let victim = victim.and_then(|(from, _)| siblings.all[from].pool.upgrade());
+        let Some(victim) = victim else {
+            return false;
+        };
+        let mut state = victim.lock();
+        if !state.core.has_waiting() || state.stopped {
+            return false;
+        }
+        let shared = WorkerShared::new(&victim.shared, threads::name());
+        let guest = state.core.workers.attach();
+        let unparker = Parker::current().unparker();
+        WorkerPool::register(&mut state, guest, shared.clone(), unparker);
+        if let Some(thread) = &mut state.threads[guest] {
+            thread.own = Some((thief.clone(), me));
+        }
+        let taken = state.take(guest, &shared.batch).entries;
+        let own = Some((thief.clone(), me));
+        let context = Context::guest(victim.clone(), guest, shared.clone(), own);
+        if taken > 0 {
+            // SAFETY: the entry has just been taken.
+            let pwq = unsafe { shared.batch.get(shared.batch.next()).pwq.as_ref() };
+            pwq.wq().counted(Count::Stolen, taken as u64);
+        }
+        let unmanaged = !state.core.workers.get(guest).may_hold_others_back();
+        victim.unlock(state, false);
+        thief.set_away(me, Some(shared.clone()));
+        if unmanaged {
+            thief.flag_away(me, &shared, INTENSIVE);
+        }
+        worker::run_as_guest(&context);
+        thief.set_away(me, None);
+        victim.detach(guest, &shared);
+        taken > 0
+    }
+}
