@@ -209,6 +209,7 @@ impl Connection {
         match next {
             Next::More => {}
             Next::Transmit(agreed) => self.begin(agreed),
+            Next::Goodbye => self.ended = true,
             Next::Close(why) => {
                 self.log_sent_away(&why);
                 self.ended = true;

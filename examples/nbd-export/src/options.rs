@@ -34,8 +34,9 @@ Exit status:
 pub(crate) struct Options {
     /// A file to serve: ro forbids writes, weight is its share of the tags beside others of its
     /// disk, key encrypts it (AES-XTS-256: 64 bytes, 128 hexadecimal digits, or else a passphrase),
-    /// passphrase does that with a file that is one, whatever it looks like. A new file has to be empty for that, or format is said: what it holds is lost then, and stays
-    /// readable in the file, without a key, wherever nothing has been written yet
+    /// passphrase does that with a file that is one, whatever it looks like. A new file has to be
+    /// empty for that, or format is said: what it holds is lost then, and stays readable in the
+    /// file, without a key, wherever nothing has been written yet
     #[arg(
         long = "export",
         value_name = "NAME=FILE[,ro][,weight=N][,key=KEYFILE|,passphrase=KEYFILE[,format]]",

@@ -355,3 +355,17 @@ fn lines_about_clients_say_who_they_are() {
         "{said}"
     );
 }
+
+/// Who only asks what there is, and leaves, has done nothing wrong.
+#[test]
+fn a_client_that_leaves_without_an_export_is_not_sent_away() {
+    let server = Server::start("auto", "disk=disk", &[]);
+    let mut client = server.connect();
+    client.option(proto::option::ABORT, &[]);
+    assert_eq!(client.answer(), proto::reply::ACK);
+    let mut rest = Vec::new();
+    client.stream.read_to_end(&mut rest).unwrap();
+    assert_eq!(rest, []);
+    let said = server.stop();
+    assert!(!said.contains("client"), "{said}");
+}
