@@ -160,7 +160,7 @@ fn in_a_line(error: &str) -> String {
     let ends = |line: &str| line.starts_with("Usage:") || line.starts_with("For more information");
     let lines = error.lines().map(str::trim).take_while(|line| !ends(line));
     let lines: Vec<_> = lines.filter(|line| !line.is_empty()).collect();
-    let line = lines.join(" ");
+    let line = lines.join(" ").replace(" tip: ", "; tip: ");
     line.strip_prefix("error: ").unwrap_or(&line).to_owned()
 }
 

@@ -258,7 +258,10 @@ fn bad_input_is_told_in_a_line() {
             "--export a=b --unix x --faults reed=1",
             &["--faults", "reed=1"],
         ),
-        ("--export a=b --unix x --unx y", &["--unx", "--unix"]),
+        (
+            "--export a=b --unix x --unx y",
+            &["--unx", "; tip: ", "--unix"],
+        ),
         ("--export a=b --unix x y", &["'y'"]),
         ("--export a=b --unix", &["--unix", "value is required"]),
     ] {
