@@ -122,10 +122,28 @@ lists() {
         [ "$(nbdinfo --list "nbd+unix:///?socket=$socket" | grep -c '^export=')" = 100 ] && stop
 }
 
+# The addresses that are printed are for clients as they are, whatever an export is called.
+uris() {
+    local uri
+    : >"$scratch/log"
+    start --threads 1 --listen "127.0.0.1:$(free_port)" --export "a b?#%é/1=$scratch/fixed,ro" || return
+    until [ "$(grep -c '^nbd-export: nbd' "$scratch/log")" = 2 ]; do
+        kill -0 "$server" || return
+        sleep 0.05
+    done
+    for uri in $(sed -n 's/^nbd-export: \(nbd.*\)/\1/p' "$scratch/log"); do
+        printf '%s\n' "$uri"
+        [ "$(nbdinfo --size "$uri")" = "$size" ] && qemu-io -r -f raw "$uri" -c 'read -P 0 0 4k' || return
+    done
+    stop
+}
+
 # idle_clients PORT: a thousand over a Unix socket, then a thousand over TCP.
 idle_clients() {
     /usr/bin/python3 - "$socket" "$1" "$server" <<'PY'
-import socket, struct, sys
+import resource, socket, struct, sys
+_, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 path, port, server = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 
 def client(family, address):
@@ -149,6 +167,8 @@ def served(s):
 def resident():
     return int([l for l in open(f"/proc/{server}/status") if l.startswith("VmRSS")][0].split()[1])
 
+# All stay until the end: memory that some leave behind would be counted for none of the others.
+stay = []
 for name, family, address in ("Unix", socket.AF_UNIX, path), ("TCP", socket.AF_INET, ("127.0.0.1", port)):
     # When the first one is served, all threads have begun, and have made what they keep.
     clients = [served(client(family, address))]
@@ -157,6 +177,7 @@ for name, family, address in ("Unix", socket.AF_UNIX, path), ("TCP", socket.AF_I
     for s in clients[1:]:
         served(s)
     after = resident()
+    stay += clients
     each = (after - before) / 1000
     print(f"{name}: 1000 idle clients: {each:.1f} KiB each, {after} KiB in all")
     assert each < 4, "too much for a client that does nothing"
@@ -213,5 +234,6 @@ if memory="$(mktemp -p /dev/shm)"; then
     step "memory stop" stop
 fi
 step lists lists
+step uris uris
 step full-disk full_disk
 step full-disk-stop stop

@@ -132,7 +132,7 @@ fuzz_target!(|client: Client| {
         match next {
             Next::More if taken > 0 => {}
             Next::More => assert!(buffer.len() <= (8 << 10) + 16 + 256),
-            Next::Close(_) => return,
+            Next::Close(_) | Next::Goodbye => return,
             Next::Transmit(agreed) => break agreed,
         }
     };

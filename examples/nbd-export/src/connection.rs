@@ -3,6 +3,7 @@
 //! A client holds no tags while its bytes are on the way, in either direction. What it may have
 //! under way is bounded; then nothing more is read from it until something has been sent.
 
+use std::fmt::Display;
 use std::future::Future;
 use std::io::{self, IoSliceMut};
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -108,7 +109,7 @@ pub(crate) struct Connection {
     /// Nothing more is sent.
     broken: bool,
     /// The last field, so that it is given up when the socket is closed and the memory is free.
-    _permit: ClientPermit,
+    permit: ClientPermit,
 }
 
 impl Connection {
@@ -140,7 +141,7 @@ impl Connection {
             asked_for_tick: None,
             ended: false,
             broken: false,
-            _permit: permit,
+            permit,
         }
     }
 
@@ -208,8 +209,9 @@ impl Connection {
         match next {
             Next::More => {}
             Next::Transmit(agreed) => self.begin(agreed),
+            Next::Goodbye => self.ended = true,
             Next::Close(why) => {
-                self.shared.log(&format!("a client was sent away: {why}"));
+                self.log_sent_away(&why);
                 self.ended = true;
             }
         }
@@ -221,15 +223,15 @@ impl Connection {
         let tenant = match self.shared.tenant_for(&export) {
             Ok(tenant) => tenant,
             Err(error) => {
-                self.shared.log(&format!("a client was sent away: {error}"));
+                self.log_sent_away(&error);
                 self.ended = true;
                 return;
             }
         };
         let clients = export.stats.clients.fetch_add(1, Ordering::Relaxed) + 1;
-        let name = &export.described.name;
-        self.shared
-            .log(&format!("{name}: a client has come, {clients} in all"));
+        let (name, who) = (&export.described.name, self.permit.who);
+        let line = format!("{name}: {who} has come, {clients} in all");
+        self.shared.log_of_client(&line);
         let limits = agreed.limits(&export.described);
         self.share = Some(Share::new(export.disk.memory.clone()));
         self.incoming = Some(Incoming::new(limits));
@@ -245,6 +247,11 @@ impl Connection {
         self.described = Vec::new();
     }
 
+    fn log_sent_away(&self, why: &dyn Display) {
+        let line = format!("{} was sent away: {why}", self.permit.who);
+        self.shared.log_of_client(&line);
+    }
+
     fn request(&mut self, input: &[u8]) -> usize {
         let Some(incoming) = &mut self.incoming else {
             return 0;
@@ -256,7 +263,7 @@ impl Connection {
             incoming::Next::Refused(request, _) => self.start(request, Vec::new()),
             incoming::Next::Goodbye => self.ended = true,
             incoming::Next::Close(why) => {
-                self.shared.log(&format!("a client was sent away: {why}"));
+                self.log_sent_away(&why);
                 self.ended = true;
             }
         }
@@ -382,9 +389,7 @@ impl Connection {
         let request = reply.request;
         let Some(session) = &self.session else { return };
         if reply.result.is_err() {
-            if let Some(loss) = session.export.new_loss() {
-                self.shared.log(&loss);
-            }
+            session.export.news().for_each(|it| self.shared.log(&it));
         }
         let checked = request.check(&session.limits);
         let needed = checked.map_or(0, |()| session.memory_for(&request));
@@ -417,7 +422,7 @@ impl Connection {
             return;
         };
         if !self.broken {
-            self.shared.log(&format!("a client was sent away: {why}"));
+            self.log_sent_away(&why);
             self.break_off();
         }
     }
@@ -520,6 +525,9 @@ impl Future for Connection {
         let this = self.get_mut();
         let draining = this.shared.draining();
         let late = this.session.is_none() && this.since.elapsed() > NEGOTIATION;
+        if late && !this.ended {
+            this.log_sent_away(&"it does not choose an export");
+        }
         this.ended |= draining || late;
         this.burst = BURST;
         while this.step(cx) {}
@@ -544,9 +552,9 @@ impl Drop for Connection {
         self.wait_for_nothing();
         if let Some(session) = &self.session {
             let clients = session.export.stats.clients.fetch_sub(1, Ordering::Relaxed) - 1;
-            let name = &session.export.described.name;
-            self.shared
-                .log(&format!("{name}: a client has left, {clients} are left"));
+            let (name, who) = (&session.export.described.name, self.permit.who);
+            let line = format!("{name}: {who} has left, {clients} are left");
+            self.shared.log_of_client(&line);
         }
     }
 }

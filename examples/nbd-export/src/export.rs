@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use crate::adapter::Tenant;
 use crate::crypto::{Cipher, UNIT};
 use crate::disk::{Disk, Disks};
-use crate::key::{self, HEADER, NewHeader, Opened};
+use crate::key::{self, HEADER, KeyFile, NewHeader, Opened};
 
 /// The most a read or a write moves.
 const MAX_PAYLOAD: u32 = 32 << 20;
@@ -31,7 +31,7 @@ pub(crate) struct Spec {
     file: PathBuf,
     read_only: bool,
     weight: u32,
-    key: Option<PathBuf>,
+    key: Option<KeyFile>,
     /// The file is to be encrypted, whatever it holds.
     format: bool,
 }
@@ -39,7 +39,7 @@ pub(crate) struct Spec {
 impl std::str::FromStr for Spec {
     type Err = String;
 
-    /// `NAME=FILE[,ro][,weight=N][,key=KEYFILE[,format]]`.
+    /// `NAME=FILE[,ro][,weight=N][,key=KEYFILE|,passphrase=KEYFILE[,format]]`.
     fn from_str(text: &str) -> Result<Self, String> {
         let (name, rest) = text.split_once('=').ok_or("expected NAME=FILE")?;
         let mut parts = rest.split(',');
@@ -55,23 +55,39 @@ impl std::str::FromStr for Spec {
             key: None,
             format: false,
         };
+        let mut said = Vec::new();
         for part in parts {
+            let option = part.split('=').next().unwrap_or_default();
+            if said.contains(&option) {
+                return Err(format!("{option} is said twice"));
+            }
+            said.push(option);
             match part.split_once('=') {
                 None if part == "ro" => spec.read_only = true,
                 None if part == "format" => spec.format = true,
                 Some(("weight", weight)) => {
                     let weight = weight.parse().ok().filter(|w| (1..=10_000).contains(w));
-                    spec.weight = weight.ok_or("weight: a whole number from 1 to 10000")?;
+                    let wrong = || format!("{part}: a weight is a whole number from 1 to 10000");
+                    spec.weight = weight.ok_or_else(wrong)?;
                 }
-                Some(("key", path)) if !path.is_empty() => spec.key = Some(path.into()),
+                Some(("key" | "passphrase", "")) => return Err(format!("{part} names no file")),
+                Some(("key" | "passphrase", _)) if spec.key.is_some() => {
+                    return Err("key and passphrase exclude each other".to_owned());
+                }
+                Some((kind @ ("key" | "passphrase"), path)) => {
+                    spec.key = Some(KeyFile {
+                        path: path.into(),
+                        is_passphrase: kind == "passphrase",
+                    });
+                }
                 _ => {
-                    let known = "ro, weight=N, key=KEYFILE, format";
+                    let known = "ro, weight=N, key=KEYFILE, passphrase=KEYFILE, format";
                     return Err(format!("{part:?} is none of {known}"));
                 }
             }
         }
         if spec.format && spec.key.is_none() {
-            return Err("format goes with key=KEYFILE".to_owned());
+            return Err("format goes with key=KEYFILE or passphrase=KEYFILE".to_owned());
         }
         Ok(spec)
     }
@@ -122,12 +138,17 @@ pub(crate) struct Export {
     /// Where its data begins in the file.
     pub(crate) start: u64,
     pub(crate) cipher: Option<Arc<Cipher>>,
+    /// What its key file was taken for.
+    pub(crate) key_is: Option<String>,
     /// What the file is to get before it is served.
     header: Option<NewHeader>,
     /// All its clients share its flushes.
     pub(crate) domain: FlushDomain,
     /// The log knows of a flush that failed.
     loss_is_logged: AtomicBool,
+    /// A read has found the file's end where it should not be, and the log knows of it.
+    is_shorter: AtomicBool,
+    shortness_is_logged: AtomicBool,
     pub(crate) disk: Arc<Disk>,
     pub(crate) tenant: Tenant,
     pub(crate) weight: u32,
@@ -162,9 +183,13 @@ impl Export {
             let opened = key::open(&file, spec.read_only, key, spec.format);
             opened.with_context(|| path.to_string())
         });
-        let (cipher, header) = match opened.transpose()? {
-            Some(Opened { cipher, header }) => (Some(Arc::new(cipher)), header),
-            None => (None, None),
+        let (cipher, key_is, header) = match opened.transpose()? {
+            Some(Opened {
+                cipher,
+                key_is,
+                header,
+            }) => (Some(Arc::new(cipher)), Some(key_is), header),
+            None => (None, None, None),
         };
         let disk = disks.of(&file)?;
         let tenant = disk.tags.tenant(&spec.name, spec.weight);
@@ -186,9 +211,12 @@ impl Export {
             file: Arc::new(file),
             start,
             cipher,
+            key_is,
             header,
             domain: FlushDomain::builder().build(),
             loss_is_logged: AtomicBool::new(false),
+            is_shorter: AtomicBool::new(false),
+            shortness_is_logged: AtomicBool::new(false),
             disk,
             tenant,
             weight: spec.weight,
@@ -230,8 +258,31 @@ impl Export {
         }
     }
 
-    /// What the log is told of the first flush that has failed, once.
-    pub(crate) fn new_loss(&self) -> Option<String> {
+    /// A read has found the file's end within what is exported.
+    pub(crate) fn note_shorter(&self) {
+        self.is_shorter.store(true, Ordering::Relaxed);
+    }
+
+    /// What the log is told when a request has failed, if that is new.
+    pub(crate) fn news(&self) -> impl Iterator<Item = String> + use<> {
+        self.new_loss().into_iter().chain(self.new_shortness())
+    }
+
+    /// That the file has become shorter, once.
+    fn new_shortness(&self) -> Option<String> {
+        let is_new = self.is_shorter.load(Ordering::Relaxed)
+            && !self.shortness_is_logged.swap(true, Ordering::Relaxed);
+        is_new.then(|| {
+            format!(
+                "{}: the file has become shorter than it was at the start: what lay behind its end \
+                 cannot be read",
+                self.described.name
+            )
+        })
+    }
+
+    /// The first flush that has failed, once.
+    fn new_loss(&self) -> Option<String> {
         let error = self.domain.poison()?;
         let known = self.loss_is_logged.swap(true, Ordering::Relaxed);
         (!known).then(|| {
@@ -270,7 +321,10 @@ mod tests {
             (&spec.name[..], spec.read_only, spec.weight),
             ("disk", true, 3)
         );
-        assert_eq!(spec.key, Some("/k".into()));
+        let key = spec.key.unwrap();
+        assert_eq!((key.path, key.is_passphrase), ("/k".into(), false));
+        let spec: Spec = "disk=x,passphrase=/k".parse().unwrap();
+        assert!(spec.key.unwrap().is_passphrase);
         for wrong in [
             "disk",
             "=x",

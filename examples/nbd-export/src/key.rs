@@ -6,7 +6,7 @@
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _};
 use std::os::unix::fs::{FileExt as _, FileTypeExt as _, PermissionsExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use argon2::{Algorithm, Argon2, Params, Version};
@@ -90,16 +90,25 @@ impl Header {
     }
 }
 
+/// Where a key is, and whether it is said that it is a passphrase. If not, that is found out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct KeyFile {
+    pub(crate) path: PathBuf,
+    pub(crate) is_passphrase: bool,
+}
+
 /// What a key file holds. It is wiped from memory when it is dropped.
 enum Secret {
-    /// The key itself: 64 bytes, or 128 hexadecimal digits.
-    Key(Zeroizing<[u8; KEY]>),
+    /// The key itself, as 64 bytes that are no text.
+    Bytes(Zeroizing<[u8; KEY]>),
+    /// The key itself, as 128 hexadecimal digits.
+    Digits(Zeroizing<[u8; KEY]>),
     /// Any other text.
     Passphrase(Zeroizing<Vec<u8>>),
 }
 
 impl Secret {
-    fn read(path: &Path) -> Result<Self> {
+    fn read(path: &Path, is_passphrase: bool) -> Result<Self> {
         let mut file = File::open(path)?;
         let found = file.metadata()?;
         let mode = found.permissions().mode();
@@ -116,29 +125,40 @@ impl Secret {
             }
         }
         ensure!(len <= LONGEST, "it is longer than any key");
-        Self::parse(&content[..len])
+        Self::parse(&content[..len], is_passphrase)
     }
 
-    fn parse(content: &[u8]) -> Result<Self> {
+    fn parse(content: &[u8], is_passphrase: bool) -> Result<Self> {
         let without_end = content.strip_suffix(b"\n").unwrap_or(content);
         let line = without_end.strip_suffix(b"\r").unwrap_or(without_end);
         // 64 random bytes are no text, as good as never.
         let text = std::str::from_utf8(line).ok();
         let Some(text) = text.filter(|text| !text.chars().any(char::is_control)) else {
+            ensure!(!is_passphrase, "no text, as a passphrase is");
             let key = <&[u8; KEY]>::try_from(content);
             let key = key.ok().context("neither text nor 64 bytes")?;
-            return Ok(Self::Key(Zeroizing::new(*key)));
+            halves_differ(key)?;
+            return Ok(Self::Bytes(Zeroizing::new(*key)));
         };
-        if let Some(key) = from_hex(text) {
-            return Ok(Self::Key(key));
+        if let Some(key) = from_hex(text).filter(|_| !is_passphrase) {
+            halves_differ(&key)?;
+            return Ok(Self::Digits(key));
         }
         ensure!(text.len() >= 8, "a passphrase of fewer than 8 bytes");
         Ok(Self::Passphrase(Zeroizing::new(line.to_vec())))
     }
 
+    const fn is_taken_for(&self) -> &'static str {
+        match self {
+            Self::Bytes(_) => "a key of 64 bytes",
+            Self::Digits(_) => "a key of 128 hexadecimal digits",
+            Self::Passphrase(_) => "a passphrase",
+        }
+    }
+
     fn cipher(&self, salt: &[u8; SALT], costs: Costs) -> Result<Cipher> {
         let passphrase = match self {
-            Self::Key(key) => return Cipher::new(key),
+            Self::Bytes(key) | Self::Digits(key) => return Cipher::new(key),
             Self::Passphrase(passphrase) => passphrase,
         };
         let within = costs.memory_kib <= MAX_MEMORY_KIB
@@ -161,6 +181,13 @@ impl Secret {
             .map_err(refused)?;
         Cipher::new(&key)
     }
+}
+
+/// With one key for the data and for the units' numbers XTS hides less than it should.
+fn halves_differ(key: &[u8; KEY]) -> Result<()> {
+    let (data, tweak) = key.split_at(KEY / 2);
+    ensure!(data != tweak, "its two halves are equal");
+    Ok(())
 }
 
 fn from_hex(text: &str) -> Option<Zeroizing<[u8; KEY]>> {
@@ -213,6 +240,7 @@ pub(crate) fn is_encrypted(file: &File) -> Result<bool> {
 /// The cipher of an encrypted file, and the header that it is to get first if it has none.
 pub(crate) struct Opened {
     pub(crate) cipher: Cipher,
+    pub(crate) key_is: String,
     pub(crate) header: Option<NewHeader>,
 }
 
@@ -231,9 +259,17 @@ impl NewHeader {
 
 /// The cipher of an encrypted file, whose key is in another one. A file that holds nothing is to
 /// get a header; so is any other that has none, if `format` says so. Nothing is written yet.
-pub(crate) fn open(file: &File, read_only: bool, key: &Path, format: bool) -> Result<Opened> {
-    let secret = Secret::read(key).with_context(|| format!("the key in {}", key.display()))?;
-    open_by(file, read_only, &secret, COSTS, format)
+pub(crate) fn open(file: &File, read_only: bool, key: &KeyFile, format: bool) -> Result<Opened> {
+    let path = key.path.display();
+    let secret = Secret::read(&key.path, key.is_passphrase);
+    let secret = secret.with_context(|| format!("the key in {path}"))?;
+    let (cipher, header) = open_by(file, read_only, &secret, COSTS, format)?;
+    let key_is = format!("what {path} holds is {}", secret.is_taken_for());
+    Ok(Opened {
+        cipher,
+        key_is,
+        header,
+    })
 }
 
 fn open_by(
@@ -242,7 +278,7 @@ fn open_by(
     secret: &Secret,
     costs: Costs,
     format: bool,
-) -> Result<Opened> {
+) -> Result<(Cipher, Option<NewHeader>)> {
     let mut bytes = vec![0; HEADER];
     file.read_exact_at(&mut bytes, 0)
         .context("reading its header")?;
@@ -254,8 +290,7 @@ fn open_by(
             cipher.check() == header.check,
             "it is encrypted by another key"
         );
-        let header = None;
-        return Ok(Opened { cipher, header });
+        return Ok((cipher, None));
     }
     if !format && file.metadata()?.file_type().is_block_device() {
         eprintln!(
@@ -274,8 +309,7 @@ fn open_by(
     let cipher = secret.cipher(&salt, costs)?;
     let check = cipher.check();
     let header = Header { salt, costs, check };
-    let header = Some(NewHeader(header.encode()));
-    Ok(Opened { cipher, header })
+    Ok((cipher, Some(NewHeader(header.encode()))))
 }
 
 #[cfg(test)]
@@ -289,8 +323,8 @@ mod tests {
     };
 
     fn is_key(content: &[u8]) -> Option<bool> {
-        let secret = Secret::parse(content).ok()?;
-        Some(matches!(secret, Secret::Key(_)))
+        let secret = Secret::parse(content, false).ok()?;
+        Some(!matches!(secret, Secret::Passphrase(_)))
     }
 
     /// A passphrase may have any length, also that of a key.
@@ -299,8 +333,8 @@ mod tests {
         let bytes: Vec<u8> = (100..164).collect();
         assert_eq!(is_key(&bytes), Some(true));
         assert_eq!(is_key(&bytes[1..]), None);
-        assert_eq!(is_key("0f".repeat(64).as_bytes()), Some(true));
-        assert_eq!(is_key(("0F".repeat(64) + "\r\n").as_bytes()), Some(true));
+        assert_eq!(is_key(("0f".repeat(63) + "0e").as_bytes()), Some(true));
+        assert_eq!(is_key(("0F".repeat(63) + "0E\r\n").as_bytes()), Some(true));
         assert_eq!(is_key("+f".repeat(64).as_bytes()), Some(false));
         assert_eq!(is_key("x".repeat(64).as_bytes()), Some(false));
         assert_eq!(is_key("\u{e9}".repeat(32).as_bytes()), Some(false));
@@ -330,7 +364,7 @@ mod tests {
     /// A header may come from anywhere.
     #[test]
     fn a_header_cannot_ask_for_endless_work() {
-        let secret = Secret::parse(b"correct horse battery staple").unwrap();
+        let secret = Secret::parse(b"correct horse battery staple", false).unwrap();
         for costs in [
             Costs {
                 memory_kib: u32::MAX,
@@ -352,19 +386,19 @@ mod tests {
 
     #[test]
     fn each_new_file_has_a_salt_of_its_own() {
-        let secret = Secret::parse(b"correct horse battery staple").unwrap();
+        let secret = Secret::parse(b"correct horse battery staple", false).unwrap();
         let checks = [0, 1].map(|_| {
             let file = tempfile::tempfile().unwrap();
             file.set_len(1 << 20).unwrap();
-            let made = open_by(&file, false, &secret, CHEAP, false).unwrap();
+            let (made, header) = open_by(&file, false, &secret, CHEAP, false).unwrap();
             assert!(!is_encrypted(&file).unwrap(), "nothing is written yet");
-            made.header.unwrap().write(&file).unwrap();
+            header.unwrap().write(&file).unwrap();
             assert!(is_encrypted(&file).unwrap());
-            let made = made.cipher.check();
-            let found = open_by(&file, true, &secret, COSTS, false).unwrap();
-            assert!(found.header.is_none());
-            assert_eq!(made, found.cipher.check(), "the costs are the file's");
-            let other = Secret::parse(b"correct horse battery stable").unwrap();
+            let made = made.check();
+            let (found, header) = open_by(&file, true, &secret, COSTS, false).unwrap();
+            assert!(header.is_none());
+            assert_eq!(made, found.check(), "the costs are the file's");
+            let other = Secret::parse(b"correct horse battery stable", false).unwrap();
             assert!(open_by(&file, false, &other, CHEAP, false).is_err());
             made
         });

@@ -1,7 +1,9 @@
 //! Where clients come in.
 
-use std::net::{TcpListener, TcpStream};
-use std::os::fd::{AsFd, OwnedFd};
+use std::fmt::{self, Display, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -50,8 +52,12 @@ impl Listener {
 
     /// How to reach it.
     pub(crate) fn uri(&self, export: &str) -> String {
+        let export = Encoded(export.as_bytes());
         match self {
-            Self::Unix(_, path) => format!("nbd+unix:///{export}?socket={}", path.display()),
+            Self::Unix(_, path) => {
+                let path = Encoded(path.as_os_str().as_bytes());
+                format!("nbd+unix:///{export}?socket={path}")
+            }
             Self::Tcp(listener) => match listener.local_addr() {
                 Ok(address) => format!("nbd://{address}/{export}"),
                 Err(_) => format!("nbd://?/{export}"),
@@ -59,23 +65,85 @@ impl Listener {
         }
     }
 
-    pub(crate) fn accept(&self) -> std::io::Result<OwnedFd> {
+    /// The next client, and where it is.
+    pub(crate) fn accept(&self) -> std::io::Result<(OwnedFd, Peer)> {
         match self {
             Self::Unix(listener, _) => {
                 let (stream, _) = listener.accept()?;
                 stream.set_nonblocking(true)?;
                 // The kernel takes less if it does not allow that.
                 let _ = sockopt::set_socket_send_buffer_size(&stream, SEND_BUFFER);
-                Ok(stream.into())
+                let peer = Peer::of_process(&stream);
+                Ok((stream.into(), peer))
             }
             Self::Tcp(listener) => {
-                let (stream, _) = listener.accept()?;
+                let (stream, address) = listener.accept()?;
                 stream.set_nonblocking(true)?;
                 stream.set_nodelay(true)?;
                 notice_gone(&stream)?;
-                Ok(stream.into())
+                Ok((stream.into(), Peer::Tcp(address)))
             }
         }
+    }
+}
+
+/// Where a client is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Peer {
+    Tcp(SocketAddr),
+    /// A process of this machine, as it was when it connected.
+    Unix {
+        pid: libc::pid_t,
+        uid: libc::uid_t,
+    },
+    /// The system does not say.
+    Unknown,
+}
+
+impl Peer {
+    // `rustix` has no place for the 0 that stands for a process of another namespace.
+    fn of_process(stream: &UnixStream) -> Self {
+        let mut peer = libc::ucred {
+            pid: 0,
+            uid: 0,
+            gid: 0,
+        };
+        let mut len = size_of_val(&peer) as libc::socklen_t;
+        let (level, name) = (libc::SOL_SOCKET, libc::SO_PEERCRED);
+        let place = (&raw mut peer).cast();
+        // SAFETY: `place` has room for `len` bytes, and any bytes are credentials.
+        let read = unsafe { libc::getsockopt(stream.as_raw_fd(), level, name, place, &mut len) };
+        if read != 0 {
+            return Self::Unknown;
+        }
+        let libc::ucred { pid, uid, .. } = peer;
+        Self::Unix { pid, uid }
+    }
+}
+
+impl Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => write!(f, "{address}"),
+            Self::Unix { pid, uid } => write!(f, "pid {pid}, uid {uid}"),
+            Self::Unknown => f.write_str("nobody knows where"),
+        }
+    }
+}
+
+/// A part of a URI, in which everything but letters, digits and a few marks is encoded.
+struct Encoded<'a>(&'a [u8]);
+
+impl Display for Encoded<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for &byte in self.0 {
+            match byte {
+                b'-' | b'.' | b'_' | b'~' | b'/' => f.write_char(byte.into())?,
+                _ if byte.is_ascii_alphanumeric() => f.write_char(byte.into())?,
+                _ => write!(f, "%{byte:02X}")?,
+            }
+        }
+        Ok(())
     }
 }
 
@@ -123,7 +191,7 @@ mod tests {
         let _peer = TcpStream::connect(tcp.local_addr().unwrap()).unwrap();
         let socket = loop {
             match listener.accept() {
-                Ok(socket) => break socket,
+                Ok((socket, _)) => break socket,
                 Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock),
             }
         };
@@ -133,5 +201,15 @@ mod tests {
         let asked = sockopt::tcp_keepcnt(&socket).unwrap();
         assert_eq!(idle + between * asked, Duration::from_secs(120));
         assert_eq!(sockopt::tcp_user_timeout(&socket).unwrap(), 120_000);
+    }
+
+    #[test]
+    fn a_socket_s_path_is_a_part_of_a_uri() {
+        let folder = tempfile::tempdir().unwrap();
+        let listener = Listener::unix(&folder.path().join("a b&c=d%\u{e9}")).unwrap();
+        let uri = listener.uri("disk");
+        let (before, name) = uri.rsplit_once('/').unwrap();
+        assert!(before.starts_with("nbd+unix:///disk?socket=/"), "{uri}");
+        assert_eq!(name, "a%20b%26c%3Dd%25%C3%A9");
     }
 }

@@ -34,21 +34,28 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
-use clap::Parser as _;
 use inflight::tags::Steering;
 use inflight::topology::Scope;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::adapter::{CryptOptions, Workers};
 use crate::console::Console;
 use crate::disk::Disks;
 use crate::export::Export;
 use crate::listener::Listener;
-use crate::options::{Engine, Options, Tenants};
+use crate::options::{Engine, Options};
 use crate::reactor::{Kind, Reactor, Setup};
-use crate::server::Shared;
+use crate::server::{Shared, Stop};
+
+/// The exit status after a second signal.
+const TOLD_TWICE: i32 = 1;
 
 fn main() -> ExitCode {
-    match serve(&Options::parse()) {
+    let options = match Options::read() {
+        Ok(options) => options,
+        Err(status) => return status,
+    };
+    match serve(&options) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("nbd-export: {error:#}");
@@ -75,6 +82,9 @@ fn serve(options: &Options) -> Result<()> {
     for spec in &options.exports {
         exports.push(Arc::new(Export::open(spec, &mut disks)?));
     }
+    // Before there is anything that stays behind if a signal ends the program.
+    let stop = Stop::default();
+    end_on_signals(stop.clone())?;
     let mut listeners = Vec::new();
     if let Some(path) = &options.unix {
         listeners.push(Listener::unix(path)?);
@@ -92,23 +102,13 @@ fn serve(options: &Options) -> Result<()> {
     let shared = Arc::new(Shared::new(
         exports,
         (disks, workers),
-        options.max_split as usize * 1024,
-        options.tenants == Tenants::Client,
-        Duration::from_secs(options.payload_timeout.into()),
+        options,
         Console::new().context("starting a thread")?,
-        options.quiet,
+        stop,
     ));
     if let Some(address) = &options.metrics {
         metrics::serve(address, &shared)?;
     }
-    let stopping = shared.clone();
-    ctrlc::set_handler(move || {
-        if stopping.draining() {
-            std::process::exit(130);
-        }
-        stopping.drain();
-    })
-    .context("installing the signal handler")?;
     begin(&shared.exports)?;
     tell_addresses(&shared, &listeners);
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
@@ -121,6 +121,9 @@ fn serve(options: &Options) -> Result<()> {
     for export in &shared.exports {
         let (name, disk) = (&export.described.name, export.disk.tags.name());
         shared.log(&format!("{name} lies on disk {disk}"));
+        if let Some(key_is) = &export.key_is {
+            shared.log(&format!("{name}: {key_is}"));
+        }
     }
     shared.log(&format!(
         "serving by {engine}, {threads} threads, {depth} tags for each disk"
@@ -144,6 +147,23 @@ fn serve(options: &Options) -> Result<()> {
         options.max_connections,
         look,
     )
+}
+
+/// The first signal is a wish to end, the second one an end.
+fn end_on_signals(stop: Stop) -> Result<()> {
+    let told = move || {
+        if stop.ask() {
+            return;
+        }
+        // Whoever does not read standard error does not hold up the end.
+        let stderr = std::io::stderr();
+        let mut stderr = [PollFd::new(&stderr, PollFlags::OUT)];
+        if poll(&mut stderr, Some(&Timespec::default())) == Ok(1) {
+            eprintln!("nbd-export: a second signal: not everything is answered and flushed");
+        }
+        std::process::exit(TOLD_TWICE);
+    };
+    ctrlc::set_handler(told).context("installing the signal handler")
 }
 
 /// Nothing else can go wrong: the files that are to be encrypted may be written to.

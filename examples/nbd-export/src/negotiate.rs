@@ -85,7 +85,9 @@ pub enum Next {
     More,
     /// Requests follow.
     Transmit(Agreed),
-    /// Send what there is to be sent, and close.
+    /// The client leaves: send what there is to be sent, and close.
+    Goodbye,
+    /// The same, because of something that cannot be answered.
     Close(&'static str),
 }
 
@@ -230,7 +232,7 @@ impl Negotiation {
             option::EXPORT_NAME => return self.export_name(data, exports, output),
             option::ABORT => {
                 answer(output, number, reply::ACK, &[]);
-                return Next::Close("the client has left");
+                return Next::Goodbye;
             }
             option::LIST if data.is_empty() => {
                 for export in exports {

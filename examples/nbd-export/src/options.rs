@@ -1,6 +1,7 @@
 //! The command line.
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use clap::builder::PossibleValuesParser;
 use clap::{ArgGroup, Parser, ValueEnum};
@@ -19,7 +20,12 @@ and in another terminal:
   qemu-io -f raw 'nbd+unix:///disk?socket=/tmp/nbd.sock' -c 'write -P 7 0 1M' -c 'read -P 7 0 1M'
 
 NBD has no authentication: whoever reaches --listen reads and writes. SIGTERM or Ctrl-C ends the
-server when what was begun for clients is answered and flushed; a second one ends it at once.";
+server when what was begun for clients is answered and flushed; a second one ends it at once.
+
+Exit status:
+  0  told to end: all that was begun is answered, and all files are flushed
+  1  told to end twice: it did not wait for that
+  2  it could not start, or a file or a thread has failed; standard error says why";
 
 /// Serves files as network block devices.
 #[derive(Debug, Parser)]
@@ -27,12 +33,13 @@ server when what was begun for clients is answered and flushed; a second one end
 #[command(group(ArgGroup::new("where").required(true).multiple(true).args(["unix", "listen"])))]
 pub(crate) struct Options {
     /// A file to serve: ro forbids writes, weight is its share of the tags beside others of its
-    /// disk, key encrypts it (AES-XTS-256: 64 bytes, 128 hexadecimal digits, or a passphrase). A
-    /// new file has to be empty for that, or format is said: what it holds is lost then, and stays
-    /// readable in the file, without a key, wherever nothing has been written yet
+    /// disk, key encrypts it (AES-XTS-256: 64 bytes, 128 hexadecimal digits, or else a passphrase),
+    /// passphrase does that with a file that is one, whatever it looks like. A new file has to be
+    /// empty for that, or format is said: what it holds is lost then, and stays readable in the
+    /// file, without a key, wherever nothing has been written yet
     #[arg(
         long = "export",
-        value_name = "NAME=FILE[,ro][,weight=N][,key=KEYFILE[,format]]",
+        value_name = "NAME=FILE[,ro][,weight=N][,key=KEYFILE|,passphrase=KEYFILE[,format]]",
         required = true
     )]
     pub(crate) exports: Vec<Spec>,
@@ -127,9 +134,34 @@ pub(crate) struct Options {
     )]
     pub(crate) faults: Faults,
 
-    /// Say nothing of clients that come and go
+    /// Say nothing of clients that come and go, or are sent away
     #[arg(long)]
     pub(crate) quiet: bool,
+}
+
+impl Options {
+    /// What the command line says. If the program is not to go on, its exit status.
+    pub(crate) fn read() -> Result<Self, ExitCode> {
+        Self::try_parse().map_err(|error| {
+            if !error.use_stderr() {
+                // Help, or the version. Who has closed standard output does not read it.
+                let _ = error.print();
+                return ExitCode::SUCCESS;
+            }
+            eprintln!("nbd-export: {}", in_a_line(&error.to_string()));
+            eprintln!("nbd-export: all options: nbd-export --help");
+            ExitCode::from(2)
+        })
+    }
+}
+
+/// What is wrong, and a hint if there is one, without the usage behind them.
+fn in_a_line(error: &str) -> String {
+    let ends = |line: &str| line.starts_with("Usage:") || line.starts_with("For more information");
+    let lines = error.lines().map(str::trim).take_while(|line| !ends(line));
+    let lines: Vec<_> = lines.filter(|line| !line.is_empty()).collect();
+    let line = lines.join(" ").replace(" tip: ", "; tip: ");
+    line.strip_prefix("error: ").unwrap_or(&line).to_owned()
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

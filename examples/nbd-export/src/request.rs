@@ -315,6 +315,7 @@ impl Session {
             Ok(done) if done == buffer.len() => return (Ok(()), buffer),
             // All that the file has is there.
             Ok(_) if buffer.is_pipe() => {
+                self.export.note_shorter();
                 return (Err(io::ErrorKind::UnexpectedEof.into()), buffer);
             }
             Ok(done) => done,
@@ -325,7 +326,12 @@ impl Session {
             let rest = buffer[at..].to_vec().into();
             let more = self.attempt(&mut tag, op(offset + at as u64), rest);
             match more.await {
-                (Ok(0), _) => return (Err(io::ErrorKind::UnexpectedEof.into()), buffer),
+                (Ok(0), _) => {
+                    if !write {
+                        self.export.note_shorter();
+                    }
+                    return (Err(io::ErrorKind::UnexpectedEof.into()), buffer);
+                }
                 (Ok(done), rest) => {
                     if !write {
                         buffer[at..at + done].copy_from_slice(&rest[..done]);

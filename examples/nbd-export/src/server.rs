@@ -1,5 +1,6 @@
 //! Threads, listeners, and the end.
 
+use std::fmt::{self, Display};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, mpsc};
 use std::thread::{self, JoinHandle};
@@ -13,7 +14,8 @@ use crate::connection::Connection;
 use crate::console::Console;
 use crate::disk::Disks;
 use crate::export::Export;
-use crate::listener::Listener;
+use crate::listener::{Listener, Peer};
+use crate::options::{Options, Tenants};
 use crate::reactor::{Reactor, Remote, Setup};
 
 /// How often the main thread looks up.
@@ -21,6 +23,17 @@ const LOOK: Duration = Duration::from_millis(200);
 
 /// For so long clients may take their last answers.
 const DRAIN: Duration = Duration::from_secs(5);
+
+/// The wish to end, and since when there is one.
+#[derive(Clone, Default)]
+pub(crate) struct Stop(Arc<OnceLock<Instant>>);
+
+impl Stop {
+    /// Whether nobody has wished it before.
+    pub(crate) fn ask(&self) -> bool {
+        self.0.set(Instant::now()).is_ok()
+    }
+}
 
 /// What all threads use.
 pub(crate) struct Shared {
@@ -39,48 +52,43 @@ pub(crate) struct Shared {
     pub(crate) started: Instant,
     pub(crate) console: Console,
     quiet: bool,
-    stop: OnceLock<Instant>,
+    stop: Stop,
 }
 
 impl Shared {
     pub(crate) fn new(
         exports: Vec<Arc<Export>>,
         (disks, workers): (Disks, Arc<Workers>),
-        max_split: usize,
-        tenant_per_client: bool,
-        payload_timeout: Duration,
+        options: &Options,
         console: Console,
-        quiet: bool,
+        stop: Stop,
     ) -> Self {
         Self {
             exports,
             disks,
             workers,
-            max_split,
-            tenant_per_client,
+            max_split: options.max_split as usize * 1024,
+            tenant_per_client: options.tenants == Tenants::Client,
             clients: AtomicU64::new(0),
-            payload_timeout,
+            payload_timeout: Duration::from_secs(options.payload_timeout.into()),
             with_registered: Arc::default(),
             tenants: AtomicU64::new(0),
             started: Instant::now(),
             console,
-            quiet,
-            stop: OnceLock::new(),
+            quiet: options.quiet,
+            stop,
         }
     }
 
     /// Whether clients are to leave when their requests are answered.
     pub(crate) fn draining(&self) -> bool {
-        self.stop.get().is_some()
+        self.stop.0.get().is_some()
     }
 
     /// Whether clients that do not read their answers are left behind.
     pub(crate) fn overdue(&self) -> bool {
-        self.stop.get().is_some_and(|since| since.elapsed() > DRAIN)
-    }
-
-    pub(crate) fn drain(&self) {
-        self.stop.get_or_init(Instant::now);
+        let since = self.stop.0.get();
+        since.is_some_and(|since| since.elapsed() > DRAIN)
     }
 
     /// The tags of a client.
@@ -100,14 +108,19 @@ impl Shared {
     }
 
     pub(crate) fn log(&self, what: &str) {
-        if let Some(line) = self.line(what) {
-            self.console.line(line);
+        self.console.line(self.line(what));
+    }
+
+    /// The same about a client that comes or goes, unless nobody wants to know.
+    pub(crate) fn log_of_client(&self, what: &str) {
+        if !self.quiet {
+            self.log(what);
         }
     }
 
-    fn line(&self, what: &str) -> Option<String> {
+    fn line(&self, what: &str) -> String {
         let at = self.started.elapsed().as_secs_f64();
-        (!self.quiet).then(|| format!("nbd-export: {at:10.3} {what}"))
+        format!("nbd-export: {at:10.3} {what}")
     }
 }
 
@@ -153,7 +166,7 @@ pub(crate) fn run(
         };
         accept(shared, &listeners, &remotes, max_connections, goes_on);
     }
-    shared.drain();
+    shared.stop.ask();
     drop(listeners);
     shared.log("draining");
     remotes.iter().for_each(Remote::wake);
@@ -164,7 +177,7 @@ pub(crate) fn run(
     let flushed = shared.exports.iter().map(|export| export.flush_at_end());
     let ended = all_of(joined.chain(flushed));
     let last = ended.is_ok().then(|| shared.line("everything is flushed"));
-    shared.console.end(last.flatten());
+    shared.console.end(last);
     ended
 }
 
@@ -185,6 +198,7 @@ fn accept(
         tv_nsec: LOOK.subsec_nanos().into(),
     };
     let mut accepted = 0;
+    let mut numbers = 1..;
     // Whether nobody could be let in when that was tried last.
     let mut full = false;
     while goes_on() && !shared.draining() {
@@ -198,13 +212,15 @@ fn accept(
         let was_full = std::mem::take(&mut full);
         for listener in listeners {
             let refused = loop {
-                let socket = match listener.accept() {
-                    Ok(socket) => socket,
+                let (socket, peer) = match listener.accept() {
+                    Ok(accepted) => accepted,
                     Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => break None,
                     Err(error) => break Some(error),
                 };
-                let Some(permit) = ClientPermit::take(shared, max_connections) else {
-                    shared.log("a client was turned away: --max-connections");
+                let number = numbers.next().unwrap_or_default();
+                let who = Who { number, peer };
+                let Some(permit) = ClientPermit::take(shared, max_connections, who) else {
+                    shared.log_of_client(&format!("{who} was turned away: --max-connections"));
                     continue;
                 };
                 let remote = &remotes[accepted % remotes.len()];
@@ -220,20 +236,34 @@ fn accept(
     }
 }
 
+/// A client, as the log calls it. One process may be several.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Who {
+    number: u64,
+    peer: Peer,
+}
+
+impl Display for Who {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "client {} ({})", self.number, self.peer)
+    }
+}
+
 /// A client is let in, and counted from now on until this is dropped.
 pub(crate) struct ClientPermit {
     pub(crate) shared: Arc<Shared>,
+    pub(crate) who: Who,
 }
 
 impl ClientPermit {
     /// None if there are so many clients. Only one thread lets clients in.
-    fn take(shared: &Arc<Shared>, most: u64) -> Option<Self> {
+    fn take(shared: &Arc<Shared>, most: u64, who: Who) -> Option<Self> {
         if shared.clients.load(Ordering::Relaxed) >= most {
             return None;
         }
         shared.clients.fetch_add(1, Ordering::Relaxed);
         let shared = shared.clone();
-        Some(Self { shared })
+        Some(Self { shared, who })
     }
 }
 

@@ -148,7 +148,7 @@ fn a_hundred_exports_can_be_asked_about_one_by_one() {
     }
     input.extend(option(option::ABORT, &[]));
     let (kinds, next) = run_with(&exports, &input);
-    assert_eq!(next, Next::Close("the client has left"));
+    assert_eq!(next, Next::Goodbye);
     let contexts = kinds.iter().filter(|&&kind| kind == reply::META_CONTEXT);
     assert_eq!(contexts.count(), 100);
 }

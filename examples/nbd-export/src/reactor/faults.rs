@@ -29,12 +29,17 @@ impl std::str::FromStr for Faults {
     /// `again=N,short=N,read=N,write=N,flush=N,thread=N,export=NAME`.
     fn from_str(text: &str) -> Result<Self, String> {
         let mut faults = Self::default();
+        let mut said = Vec::new();
         for part in text.split(',').filter(|part| !part.is_empty()) {
             let refused = || {
                 let known = "again=N, short=N, read=N, write=N, flush=N, thread=N, export=NAME";
                 format!("{part:?} is none of {known}")
             };
             let (name, value) = part.split_once('=').ok_or_else(refused)?;
+            if said.contains(&name) {
+                return Err(format!("{name} is said twice"));
+            }
+            said.push(name);
             let every = match name {
                 "export" => {
                     faults.export = Some(value.to_owned());

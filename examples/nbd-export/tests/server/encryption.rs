@@ -243,3 +243,68 @@ fn a_file_is_exported_once() {
     assert!(said.contains("it is exported already"), "{said}");
     server.stop();
 }
+
+/// What a key file is taken for is told, and can be said: then it is another key, or none.
+#[test]
+fn the_log_says_what_a_key_file_is_taken_for() {
+    let digits = "0123456789abcdef".repeat(7) + "fedcba9876543210";
+    let bytes: Vec<u8> = (100..164).collect();
+    let text = "x".repeat(64);
+    let started = |folder, option: &str| {
+        let export = format!("disk=disk,{option}=own");
+        let server = Server::start_in(folder, "auto", &export, &[]);
+        (server.connect().go("disk"), server)
+    };
+    for (option, content, taken_for, otherwise) in [
+        ("key", &bytes[..], "a key of 64 bytes", Some("no text")),
+        (
+            "key",
+            digits.as_bytes(),
+            "a key of 128 hexadecimal digits",
+            Some("another key"),
+        ),
+        ("key", text.as_bytes(), "a passphrase", None),
+        (
+            "passphrase",
+            digits.as_bytes(),
+            "a passphrase",
+            Some("another key"),
+        ),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        write_key(&folder.path().join("own"), content);
+        let (mut client, server) = started(folder, option);
+        assert_eq!(client.write(0, &[7; 4096], proto::flag::FUA), 0);
+        let folder = server.stop_and_keep();
+        let other = ["key", "passphrase"].into_iter().find(|&it| it != option);
+        let other = other.unwrap();
+        let right = match otherwise {
+            None => other,
+            Some(why) => {
+                let at = |name: &str| folder.path().join(name).display().to_string();
+                let export = format!("disk={},{other}={}", at("disk"), at("own"));
+                let said = refused(&format!("--export {export} --unix {}", at("never.sock")));
+                assert!(said.contains(why), "{said}");
+                option
+            }
+        };
+        let (mut client, server) = started(folder, right);
+        assert_eq!(client.read_at(0, 4096), [7; 4096]);
+        let said = server.stop();
+        let line = format!("disk: what own holds is {taken_for}\n");
+        assert!(said.contains(&line), "{line}: {said}");
+    }
+}
+
+/// With two equal halves XTS hides less than it promises.
+#[test]
+fn a_key_of_two_equal_halves_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("disk"), vec![0; 1 << 20]).unwrap();
+    for key in [(100..132).collect::<Vec<u8>>().repeat(2), b"0f".repeat(64)] {
+        write_key(&folder.path().join("own"), &key);
+        let said = refused_in(folder.path(), "disk", "own", "");
+        assert!(said.contains("/own: its two halves are equal"), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+    }
+}

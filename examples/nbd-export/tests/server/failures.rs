@@ -251,3 +251,46 @@ fn short_transfers_go_on() {
         }
     }
 }
+
+/// Somebody makes the file shorter while it is served. What is not there any more cannot be read,
+/// and everything else goes on. The log says so once.
+#[test]
+fn a_file_that_gets_shorter_fails_reads_behind_its_end_and_nothing_else() {
+    for engine in engines() {
+        for (folder, key) in [
+            (env!("CARGO_TARGET_TMPDIR"), ""),
+            (env!("CARGO_TARGET_TMPDIR"), ",key=key"),
+            ("/dev/shm", ""),
+        ] {
+            let Ok(folder) = tempfile::tempdir_in(folder) else {
+                continue;
+            };
+            let server = Server::start_in(folder, engine, &format!("disk=disk{key}"), &[]);
+            let mut one = server.connect().go("disk");
+            let mut other = server.connect().go("disk");
+            assert_eq!(one.write(0, &[3; 1 << 20], 0), 0);
+            let disk = fs::File::options().write(true).open(server.path("disk"));
+            let disk = disk.unwrap();
+            disk.set_len(SIZE / 2).unwrap();
+            let io = proto::Errno::Io as u32;
+            for _ in 0..3 {
+                // Behind the end, and across it.
+                for (offset, len) in [(SIZE / 2, 512), (SIZE / 2 - 65536, 1 << 20)] {
+                    one.send(0, 0, offset, len, &[]);
+                    assert_eq!(one.error(), io);
+                    assert!(other.read_at(0, 1 << 20) == [3; 1 << 20]);
+                }
+            }
+            assert_eq!(one.write(4096, &[5; 4096], proto::flag::FUA), 0);
+            // A write makes it longer again.
+            assert_eq!(
+                other.write(SIZE / 2 + 8192, &[4; 4096], proto::flag::FUA),
+                0
+            );
+            assert_eq!(one.read_at(SIZE / 2 + 8192, 4096), [4; 4096]);
+            let said = server.stop();
+            let line = "disk: the file has become shorter than it was at the start";
+            assert_eq!(said.matches(line).count(), 1, "{said}");
+        }
+    }
+}

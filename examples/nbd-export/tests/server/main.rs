@@ -5,6 +5,7 @@ mod client;
 mod clients;
 mod data;
 mod encryption;
+mod ends;
 mod extents;
 mod failures;
 mod floods;
@@ -146,23 +147,31 @@ fn write_key(path: &Path, key: &[u8]) {
 
 /// What the program says to arguments with which it does not begin.
 fn refused(arguments: &str) -> String {
+    refused_with(&arguments.split_whitespace().collect::<Vec<_>>())
+}
+
+fn refused_with(arguments: &[&str]) -> String {
     let mut program = Command::new(env!("CARGO_BIN_EXE_nbd-export"))
-        .args(arguments.split_whitespace())
+        .args(arguments)
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let (_, socket) = arguments.split_once("--unix ").unwrap_or_default();
+    // If that comes last nothing else is wrong that is found behind it.
+    let socket = match arguments {
+        [.., "--unix", socket] => socket,
+        _ => "",
+    };
     let status = loop {
         if let Some(status) = program.try_wait().unwrap() {
             break status;
         }
         if Path::new(socket).exists() {
             program.kill().unwrap();
-            panic!("it begins with {arguments}");
+            panic!("it begins with {arguments:?}");
         }
         std::thread::yield_now();
     };
-    assert_eq!(status.code(), Some(2), "{arguments}");
+    assert_eq!(status.code(), Some(2), "{arguments:?}");
     let mut said = String::new();
     program.stderr.unwrap().read_to_string(&mut said).unwrap();
     said

@@ -1,8 +1,11 @@
 //! What the server tells its user: messages and metrics.
 
-use crate::{Server, engines, figure, free_address, noise, refused, scrape};
+use crate::client::{Client, Stream};
+use crate::{Server, addresses, engines, figure, free_address, noise, refused, scrape};
 use nbd_export::proto;
 use std::collections::HashMap;
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
 
 /// `force` sends each completion through the worker of the CPU that submitted, `inline` none.
 /// Without a ring, writes of an only client are done at once, so 16 reads are all that is steered.
@@ -201,26 +204,171 @@ fn sample(line: &str) -> Sample {
     }
 }
 
+/// One line names the option and the value; at most a hint follows.
 #[test]
 fn bad_input_is_told_in_a_line() {
-    for (arguments, word) in [
+    for (arguments, words) in [
         (
             "--export disk=/nonexistent --unix /tmp/never.sock",
-            "/nonexistent",
+            &["/nonexistent"][..],
         ),
-        ("--export disk --unix x", "NAME=FILE"),
+        (
+            "--export disk --unix x",
+            &["--export", "'disk'", "NAME=FILE"],
+        ),
         (
             "--export disk=/dev/null --unix x",
-            "neither a file nor a block device",
+            &["/dev/null", "neither a file nor a block device"],
         ),
-        ("--export a=/etc/hostname,ro", "--unix"),
-        ("--unix x", "--export"),
+        ("--export a=/etc/hostname,ro", &["--unix", "--listen"]),
+        ("--unix x", &["--export"]),
         (
             "--export a=/etc/hostname,ro --export a=/etc/passwd,ro --unix x",
-            "two exports are called a",
+            &["two exports are called a"],
         ),
+        (
+            "--export a=b,rw --unix x",
+            &["--export", "a=b,rw", "\"rw\" is none of ro"],
+        ),
+        (
+            "--export a=b,weight=0 --unix x",
+            &["--export", "weight=0", "from 1 to 10000"],
+        ),
+        (
+            "--export a=b,key= --unix x",
+            &["--export", "key= ", "names no file"],
+        ),
+        (
+            "--export a=b,format --unix x",
+            &["--export", "format goes with"],
+        ),
+        (
+            "--export a=b --unix x --engine steam",
+            &["--engine", "'steam'", "psync"],
+        ),
+        (
+            "--export a=b --unix x --depth 0",
+            &["--depth", "'0'", "1..=10240"],
+        ),
+        (
+            "--export a=b --unix x --threads many",
+            &["--threads", "'many'"],
+        ),
+        (
+            "--export a=b --unix x --faults reed=1",
+            &["--faults", "reed=1"],
+        ),
+        (
+            "--export a=b --unix x --unx y",
+            &["--unx", "; tip: ", "--unix"],
+        ),
+        ("--export a=b --unix x y", &["'y'"]),
+        ("--export a=b --unix", &["--unix", "value is required"]),
     ] {
         let said = refused(arguments);
-        assert!(said.contains(word), "{arguments}: {said}");
+        let mut lines = said.lines();
+        let line = lines.next().unwrap_or_default();
+        assert!(line.starts_with("nbd-export: "), "{arguments}: {said}");
+        for word in words {
+            assert!(line.contains(word), "{arguments}: {said}");
+        }
+        let hint = lines.next();
+        assert!(hint.is_none_or(|hint| hint.contains("--help")), "{said}");
+        assert_eq!(lines.next(), None, "{said}");
     }
+}
+
+/// Which of two would count is nothing to guess at.
+#[test]
+fn what_is_said_twice_is_refused() {
+    for (arguments, twice) in [
+        ("--export a=b,ro,ro", "ro"),
+        ("--export a=b,weight=1,weight=2", "weight"),
+        ("--export a=b,key=c,key=d", "key"),
+        ("--export a=b,key=c,format,format", "format"),
+        ("--export a=b,passphrase=c,passphrase=c", "passphrase"),
+        ("--export a=b --faults read=1,read=2", "read"),
+        ("--export a=b --faults export=a,export=b", "export"),
+    ] {
+        let said = refused(&format!("{arguments} --unix x"));
+        let expected = format!("{twice} is said twice");
+        assert!(said.contains(&expected), "{arguments}: {said}");
+    }
+    let said = refused("--export a=b,key=c,passphrase=d --unix x");
+    assert!(
+        said.contains("key and passphrase exclude each other"),
+        "{said}"
+    );
+}
+
+/// What is printed can be given to clients as it is.
+#[test]
+fn addresses_are_told_as_uris() {
+    let address = free_address();
+    let more = ["--listen", &address, "--export", "a/b-1=disk"];
+    let server = Server::start("auto", "my disk?\u{e9}%#=big", &more);
+    let said = server.stop();
+    for uri in [
+        "nbd+unix:///my%20disk%3F%C3%A9%25%23?socket=nbd.sock\n".to_owned(),
+        format!("nbd://{address}/my%20disk%3F%C3%A9%25%23\n"),
+        "nbd+unix:///a/b-1?socket=nbd.sock\n".to_owned(),
+        format!("nbd://{address}/a/b-1\n"),
+    ] {
+        assert!(said.contains(&uri), "{uri}: {said}");
+    }
+}
+
+/// Lines about a client say which one, and where it is.
+#[test]
+fn lines_about_clients_say_who_they_are() {
+    let listen = free_address();
+    let more = ["--listen", &listen, "--max-connections", "2"];
+    let server = Server::start("auto", "disk=disk", &more);
+    let [unix, tcp] = addresses(&server, &listen);
+    let here = format!("(pid {}, uid ", std::process::id());
+    let first = Client::new(&unix).go("disk");
+    let mut second = Client::new(&tcp).go("disk");
+    let Stream::Tcp(stream) = &second.stream else {
+        panic!("it is for TCP");
+    };
+    let there = stream.local_addr().unwrap();
+    // A third one is one too many.
+    let mut third = UnixStream::connect(server.path("nbd.sock")).unwrap();
+    assert_eq!(third.read(&mut [0]).unwrap(), 0);
+    second.stream.write_all(&[9; 28]).unwrap();
+    let mut rest = Vec::new();
+    second.stream.read_to_end(&mut rest).unwrap();
+    drop(first);
+    let said = server.stop();
+    for line in [
+        format!("disk: client 1 {here}"),
+        format!("disk: client 2 ({there}) has come, 2 in all"),
+        format!("client 3 {here}"),
+        format!("client 2 ({there}) was sent away: no request where one is due"),
+        format!("disk: client 2 ({there}) has left, "),
+    ] {
+        assert!(said.contains(&line), "{line}: {said}");
+    }
+    let of = |line: &&str| line.contains(&format!("client 1 {here}"));
+    let of_first: Vec<_> = said.lines().filter(of).collect();
+    assert!(of_first[0].ends_with("has come, 1 in all"), "{said}");
+    assert!(of_first[1].contains("has left, "), "{said}");
+    assert!(
+        said.contains(") was turned away: --max-connections"),
+        "{said}"
+    );
+}
+
+/// Who only asks what there is, and leaves, has done nothing wrong.
+#[test]
+fn a_client_that_leaves_without_an_export_is_not_sent_away() {
+    let server = Server::start("auto", "disk=disk", &[]);
+    let mut client = server.connect();
+    client.option(proto::option::ABORT, &[]);
+    assert_eq!(client.answer(), proto::reply::ACK);
+    let mut rest = Vec::new();
+    client.stream.read_to_end(&mut rest).unwrap();
+    assert_eq!(rest, []);
+    let said = server.stop();
+    assert!(!said.contains("client"), "{said}");
 }

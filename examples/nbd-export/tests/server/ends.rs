@@ -1,0 +1,92 @@
+//! How the server ends when it is told to.
+
+use crate::{Server, engines, refused_with};
+use nbd_export::proto;
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
+
+fn signal(program: u32, signal: libc::c_int) {
+    // SAFETY: the program is a child that has not been waited for.
+    let sent = unsafe { libc::kill(program as libc::pid_t, signal) };
+    assert_eq!(sent, 0);
+}
+
+/// From the moment that there is something to clean up a signal is a wish to end, not an end.
+#[test]
+fn a_signal_that_comes_with_the_socket_leaves_nothing_behind() {
+    for round in 0..40 {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = std::fs::File::create(folder.path().join("disk")).unwrap();
+        disk.set_len(1 << 20).unwrap();
+        let mut program = Command::new(env!("CARGO_BIN_EXE_nbd-export"))
+            .current_dir(folder.path())
+            .args(["--export", "disk=disk", "--unix", "nbd.sock"])
+            .args(["--serve", "wq.sock"])
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let sockets = ["nbd.sock", "wq.sock"].map(|name| folder.path().join(name));
+        while !sockets[0].exists() {
+            assert!(program.try_wait().unwrap().is_none());
+        }
+        signal(program.id(), [libc::SIGTERM, libc::SIGINT][round % 2]);
+        let ended = program.wait().unwrap();
+        assert_eq!(ended.code(), Some(0), "round {round}: {ended}");
+        assert!(sockets.iter().all(|socket| !socket.exists()), "{round}");
+    }
+}
+
+/// A client does not take its answers, so the end takes seconds. Who does not want to wait for it
+/// says so again.
+#[test]
+fn a_second_signal_ends_it_at_once_and_says_so() {
+    for engine in engines() {
+        let mut server = Server::start(engine, "disk=disk", &[]);
+        let mut client = server.connect().go("disk");
+        for _ in 0..100 {
+            client.send(0, 0, 0, 1 << 20, &[]);
+        }
+        let mut other = server.connect().go("disk");
+        assert_eq!(other.write(0, b"fine", 0), 0);
+        let id = server.child.id();
+        let mut said = BufReader::new(server.child.stderr.take().unwrap()).lines();
+        let mut until = |what: &str| {
+            let found = said.by_ref().map(Result::unwrap).any(|l| l.contains(what));
+            assert!(found, "{what}");
+        };
+        signal(id, libc::SIGTERM);
+        until("draining");
+        signal(id, libc::SIGTERM);
+        until("a second signal: not everything is answered and flushed");
+        assert_eq!(server.child.wait().unwrap().code(), Some(1));
+        assert!(!server.path("nbd.sock").exists());
+    }
+}
+
+/// What is wrong is told in any case.
+#[test]
+fn quiet_is_about_clients_only() {
+    let more = ["--faults", "flush=1", "--quiet"];
+    let server = Server::start("auto", "disk=disk", &more);
+    let mut client = server.connect().go("disk");
+    let error = client.write(0, b"lost", proto::flag::FUA);
+    assert_eq!(error, proto::Errno::Io as u32);
+    drop(client);
+    let said = server.stop_with(2);
+    assert!(said.contains("disk: a flush has failed"), "{said}");
+    assert!(!said.contains("client"), "{said}");
+}
+
+#[test]
+fn the_exit_statuses_are_in_the_help() {
+    let help = Command::new(env!("CARGO_BIN_EXE_nbd-export"))
+        .arg("--help")
+        .output()
+        .unwrap();
+    let help = String::from_utf8(help.stdout).unwrap();
+    let (_, statuses) = help.split_once("Exit status:").unwrap();
+    for status in ["0 ", "1 ", "2 "] {
+        assert!(statuses.lines().any(|l| l.trim().starts_with(status)));
+    }
+    assert_eq!(refused_with(&["--nonsense"]).lines().count(), 2);
+}
