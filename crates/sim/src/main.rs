@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 use clap::Parser as _;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use inflight_sim::{Goal, dmcrypt, enqueue, flush, hdd, limit, placement};
-use options::{Command, Dmcrypt, Enqueue, Flush, Hdd, Limit, Options, Placement, one_line};
+use options::{Command, Dmcrypt, Enqueue, Flush, Hdd, Limit, Options, Output, Placement, one_line};
 use serde_json::json;
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
@@ -46,7 +46,7 @@ fn refuse(why: &str) -> ExitCode {
 
 /// Whether everything that was to be checked holds.
 fn run_hdd(options: &Hdd) -> Result<bool> {
-    let mut drawing = Drawing::open(options.plot.as_ref())?;
+    let mut drawing = Drawing::open(options.output.plot.as_ref())?;
     if options.single {
         return run_single(options, &mut drawing);
     }
@@ -60,46 +60,36 @@ fn run_hdd(options: &Hdd) -> Result<bool> {
     )?;
     progress.finish_and_clear();
     drawing.write(|| hdd::plot(&table))?;
-    let goals = match options.check {
-        true if options.splits() => table.goals(),
-        true => table.unsplit_goals(),
-        false => Vec::new(),
-    };
-    if options.json {
-        print_json(&json!({
-            "seed": options.seed,
-            "seconds": options.seconds,
-            "settings": options.settings(),
-            "rows": table.rows,
-            "goals": goals,
-        }))?;
-    } else {
-        print_text(&format!("{options}{table}"), &goals)?;
-    }
-    Ok(goals.iter().all(|goal| goal.holds))
+    let goals = options.output.goals(|| match options.splits() {
+        true => table.goals(),
+        false => table.unsplit_goals(),
+    });
+    let json = json!({
+        "seed": options.seed.seed,
+        "seconds": options.seconds,
+        "settings": options.settings(),
+        "rows": table.rows,
+        "goals": goals,
+    });
+    options
+        .output
+        .print(&json, &format!("{options}{table}"), &goals)
 }
 
 fn run_single(options: &Hdd, drawing: &mut Drawing) -> Result<bool> {
     let rows = hdd::singles();
     drawing.write(|| hdd::plot_single(&rows))?;
-    let goals = if options.check {
-        hdd::single_goals(&rows)
-    } else {
-        Vec::new()
-    };
-    if options.json {
-        print_json(&json!({ "rows": rows, "goals": goals }))?;
-    } else {
-        print_text(
-            &format!("one write at a time{}", hdd::Singles(&rows)),
-            &goals,
-        )?;
-    }
-    Ok(goals.iter().all(|goal| goal.holds))
+    let goals = options.output.goals(|| hdd::single_goals(&rows));
+    let json = json!({ "rows": rows, "goals": goals });
+    options.output.print(
+        &json,
+        &format!("one write at a time{}", hdd::Singles(&rows)),
+        &goals,
+    )
 }
 
 fn run_dmcrypt(options: &Dmcrypt) -> Result<bool> {
-    let mut drawing = Drawing::open(options.plot.as_ref())?;
+    let mut drawing = Drawing::open(options.output.plot.as_ref())?;
     let (issuers, scopes) = (options.issuers(), options.scopes());
     let progress = progress(issuers.len() * scopes.len());
     let mut table = dmcrypt::Table::run(
@@ -114,107 +104,85 @@ fn run_dmcrypt(options: &Dmcrypt) -> Result<bool> {
         table = table.of_another_machine();
     }
     drawing.write(|| dmcrypt::plot(&table))?;
-    let goals = if options.check {
-        table.goals()
-    } else {
-        Vec::new()
-    };
-    if options.json {
-        print_json(&json!({
-            "seeds": options.seeds,
-            "seconds": options.seconds,
-            "settings": options.settings(),
-            "rows": table.rows,
-            "goals": goals,
-        }))?;
-    } else {
-        print_text(&format!("{options}{table}"), &goals)?;
-    }
-    Ok(goals.iter().all(|goal| goal.holds))
+    let goals = options.output.goals(|| table.goals());
+    let json = json!({
+        "seeds": options.seeds,
+        "seconds": options.seconds,
+        "settings": options.settings(),
+        "rows": table.rows,
+        "goals": goals,
+    });
+    options
+        .output
+        .print(&json, &format!("{options}{table}"), &goals)
 }
 
 fn run_enqueue(options: &Enqueue) -> Result<bool> {
-    let mut drawing = Drawing::open(options.plot.as_ref())?;
+    let mut drawing = Drawing::open(options.output.plot.as_ref())?;
     let (cpus, scopes) = (options.cpus(), options.scopes());
     let progress = progress(cpus.len() * scopes.len());
     let model = enqueue::Model::default();
     let done = || progress.inc(1);
-    let table = enqueue::Table::run(&model, &cpus, &scopes, options.seed, done);
+    let table = enqueue::Table::run(&model, &cpus, &scopes, options.seed.seed, done);
     progress.finish_and_clear();
     drawing.write(|| enqueue::plot(&table))?;
-    let goals = if options.check {
-        table.goals()
-    } else {
-        Vec::new()
-    };
-    if options.json {
-        print_json(&json!({
-            "seed": options.seed,
-            "rows": table.rows,
-            "goals": goals,
-        }))?;
-    } else {
-        print_text(&format!("{options}{table}"), &goals)?;
-    }
-    Ok(goals.iter().all(|goal| goal.holds))
+    let goals = options.output.goals(|| table.goals());
+    let json = json!({
+        "seed": options.seed.seed,
+        "rows": table.rows,
+        "goals": goals,
+    });
+    options
+        .output
+        .print(&json, &format!("{options}{table}"), &goals)
 }
 
 fn run_flush(options: &Flush) -> Result<bool> {
-    let mut drawing = Drawing::open(options.plot.as_ref())?;
+    let mut drawing = Drawing::open(options.output.plot.as_ref())?;
     let progress = progress(flush::cil_flush().len());
     let models = flush::Model::published();
     let seeds = options.seeds as u64;
-    let table = flush::Table::run(&models, options.seed, seeds, || progress.inc(1));
+    let table = flush::Table::run(&models, options.seed.seed, seeds, || progress.inc(1));
     progress.finish_and_clear();
     drawing.write(|| flush::plot(&table))?;
-    let goals = if options.check {
-        table.goals()
-    } else {
-        Vec::new()
-    };
-    if options.json {
-        print_json(&json!({
-            "seed": options.seed,
-            "seeds": options.seeds,
-            "flush_ratio": table.flush_ratio,
-            "published_flush_ratio": flush::FLUSH_RATIO,
-            "mean_error_pct": table.mean_error_pct(),
-            "rows": table.rows,
-            "goals": goals,
-        }))?;
-    } else {
-        print_text(&format!("{options}{table}"), &goals)?;
-    }
-    Ok(goals.iter().all(|goal| goal.holds))
+    let goals = options.output.goals(|| table.goals());
+    let json = json!({
+        "seed": options.seed.seed,
+        "seeds": options.seeds,
+        "flush_ratio": table.flush_ratio,
+        "published_flush_ratio": flush::FLUSH_RATIO,
+        "mean_error_pct": table.mean_error_pct(),
+        "rows": table.rows,
+        "goals": goals,
+    });
+    options
+        .output
+        .print(&json, &format!("{options}{table}"), &goals)
 }
 
 fn run_limit(options: &Limit) -> Result<bool> {
-    let mut drawing = Drawing::open(options.plot.as_ref())?;
+    let mut drawing = Drawing::open(options.output.plot.as_ref())?;
     let (counted, limits) = (options.counted(), options.max_active());
     let progress = progress(counted.len() * limits.len());
     let model = limit::Model::default();
-    let table = limit::Table::run(&model, &counted, &limits, options.seed, || progress.inc(1));
+    let table = limit::Table::run(&model, &counted, &limits, options.seed.seed, || {
+        progress.inc(1)
+    });
     progress.finish_and_clear();
     drawing.write(|| limit::plot(&table))?;
-    let goals = if options.check {
-        table.goals()
-    } else {
-        Vec::new()
-    };
-    if options.json {
-        print_json(&json!({
-            "seed": options.seed,
-            "rows": table.rows,
-            "goals": goals,
-        }))?;
-    } else {
-        print_text(&format!("{options}{table}"), &goals)?;
-    }
-    Ok(goals.iter().all(|goal| goal.holds))
+    let goals = options.output.goals(|| table.goals());
+    let json = json!({
+        "seed": options.seed.seed,
+        "rows": table.rows,
+        "goals": goals,
+    });
+    options
+        .output
+        .print(&json, &format!("{options}{table}"), &goals)
 }
 
 fn run_placement(options: &Placement) -> Result<bool> {
-    let mut drawing = Drawing::open(options.plot.as_ref())?;
+    let mut drawing = Drawing::open(options.output.plot.as_ref())?;
     let controls = if options.no_controls {
         Vec::new()
     } else {
@@ -233,26 +201,37 @@ fn run_placement(options: &Placement) -> Result<bool> {
     .with_controls(&controls, options.seeds(), || progress.inc(1));
     progress.finish_and_clear();
     drawing.write(|| placement::plot(&table))?;
-    let goals = if options.check {
-        table.goals()
-    } else {
-        Vec::new()
-    };
-    if options.json {
-        let (near, _) = table.within(placement::POINTS);
-        print_json(&json!({
-            "seed": options.seed,
-            "seeds": options.seeds,
-            "settings": options.settings(),
-            "within_6_points": near,
-            "rows": table.rows,
-            "controls": table.controls,
-            "goals": goals,
-        }))?;
-    } else {
-        print_text(&format!("{options}{table}"), &goals)?;
+    let goals = options.output.goals(|| table.goals());
+    let (near, _) = table.within(placement::POINTS);
+    let json = json!({
+        "seed": options.seed.seed,
+        "seeds": options.seeds,
+        "settings": options.settings(),
+        "within_6_points": near,
+        "rows": table.rows,
+        "controls": table.controls,
+        "goals": goals,
+    });
+    options
+        .output
+        .print(&json, &format!("{options}{table}"), &goals)
+}
+
+impl Output {
+    /// What must be seen, if it is to be checked.
+    fn goals(&self, goals: impl FnOnce() -> Vec<Goal>) -> Vec<Goal> {
+        self.check.then(goals).unwrap_or_default()
     }
-    Ok(goals.iter().all(|goal| goal.holds))
+
+    /// Returns whether everything that was to be checked holds.
+    fn print(&self, json: &serde_json::Value, text: &str, goals: &[Goal]) -> Result<bool> {
+        if self.json {
+            print_json(json)?;
+        } else {
+            print_text(text, goals)?;
+        }
+        Ok(goals.iter().all(|goal| goal.holds))
+    }
 }
 
 /// The file of a drawing that was asked for. It is opened before the runs: who waited for them does

@@ -1,11 +1,10 @@
 //! `dmcrypt`: encryption under affinity scopes.
 
-use super::{number, seconds};
+use super::{Output, number, seconds};
 use clap::Args;
 use inflight_sim::dmcrypt::{DmCrypt3900x, Scenario, Scope};
 use inflight_topology::Topology;
 use std::fmt;
-use std::path::PathBuf;
 
 const MAX_ISSUERS: usize = 4096;
 const MAX_SEEDS: usize = 1000;
@@ -44,15 +43,8 @@ pub(crate) struct Dmcrypt {
     /// All issuers are pinned to one cache.
     #[arg(long)]
     one_cache: bool,
-    /// Say of each thing that must be seen whether it is, and end with status 1 if one is not.
-    #[arg(long)]
-    pub(crate) check: bool,
-    /// Print one JSON object instead of the table.
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Draw the table into this file.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) plot: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) output: Output,
 }
 
 impl Dmcrypt {

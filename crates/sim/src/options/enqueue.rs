@@ -1,10 +1,9 @@
 //! `enqueue`: what queueing costs.
 
-use super::{number, seed};
+use super::{Output, Seed, number};
 use clap::Args;
 use inflight_topology::Scope;
 use std::fmt;
-use std::path::PathBuf;
 
 const MAX_CPUS: usize = 1024;
 const ALL: [Scope; 6] = [
@@ -24,24 +23,10 @@ pub(crate) struct Enqueue {
     /// Scopes, with commas; by default all.
     #[arg(long, value_name = "NAME,..", value_delimiter = ',', value_parser = scope)]
     scope: Vec<Scope>,
-    /// Where the random numbers begin: the same seed gives the same output.
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 1,
-        value_parser = seed,
-        allow_negative_numbers = true
-    )]
-    pub(crate) seed: u64,
-    /// Say of each thing that must be seen whether it is, and end with status 1 if one is not.
-    #[arg(long)]
-    pub(crate) check: bool,
-    /// Print one JSON object instead of the table.
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Draw the table into this file.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) plot: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) seed: Seed,
+    #[command(flatten)]
+    pub(crate) output: Output,
 }
 
 impl Enqueue {
@@ -66,7 +51,7 @@ impl fmt::Display for Enqueue {
             f,
             "a thread on each CPU queues an item, waits for it, and starts over; one cache, a \
              core for each CPU, seed {}",
-            self.seed
+            self.seed.seed
         )
     }
 }

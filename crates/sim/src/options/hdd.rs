@@ -1,10 +1,9 @@
 //! `hdd`: split IO on one hard disk.
 
-use super::{number, seconds, seed};
+use super::{Output, Seed, number, seconds};
 use clap::{Args, ValueEnum};
 use inflight_sim::hdd::{Dispatch, Model, Policy, Scenario, split_io};
 use std::fmt;
-use std::path::PathBuf;
 
 const MAX_JOBS: usize = 65_536;
 /// As many tags as a hardware queue can have.
@@ -34,15 +33,8 @@ pub(crate) struct Hdd {
     #[arg(long, value_name = "S", default_value_t = 10.0, value_parser = seconds,
         allow_negative_numbers = true)]
     warm_up: f64,
-    /// Where the random numbers begin: the same seed gives the same output.
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 1,
-        value_parser = seed,
-        allow_negative_numbers = true
-    )]
-    pub(crate) seed: u64,
+    #[command(flatten)]
+    pub(crate) seed: Seed,
     /// Every Nth job does IOs of 4 KiB.
     #[arg(long, value_name = "N", value_parser = number::<1, MAX_JOBS>)]
     small_every: Option<usize>,
@@ -65,15 +57,8 @@ pub(crate) struct Hdd {
     /// In which order requests that have a tag go to the drive.
     #[arg(long, value_name = "ORDER", default_value = "fifo")]
     dispatch: Order,
-    /// Say of each thing that must be seen whether it is, and end with status 1 if one is not.
-    #[arg(long)]
-    pub(crate) check: bool,
-    /// Print one JSON object instead of the table.
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Draw the curves into this file.
-    #[arg(long, alias = "svg", value_name = "FILE")]
-    pub(crate) plot: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) output: Output,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -121,7 +106,7 @@ impl Hdd {
             ..Model::default()
         };
         let scenario = Scenario::new(jobs, policy)
-            .seed(self.seed)
+            .seed(self.seed.seed)
             .warm_up(self.warm_up)
             .seconds(self.seconds)
             .model(model);
@@ -185,7 +170,7 @@ impl fmt::Display for Hdd {
             f,
             "1 MiB random writes in pieces of {} KiB on one disk, {} tags, {} s after {} s of \
              warm-up, seed {}",
-            self.piece_kib, self.nr_requests, self.seconds, self.warm_up, self.seed
+            self.piece_kib, self.nr_requests, self.seconds, self.warm_up, self.seed.seed
         )?;
         let others = self.unlike_the_published();
         if others.is_empty() {

@@ -1,10 +1,9 @@
 //! `limit`: what a queue's limit counts.
 
-use super::{number, seed};
+use super::{Output, Seed, number};
 use clap::Args;
 use inflight_sim::limit::Counted;
 use std::fmt;
-use std::path::PathBuf;
 
 const MOST: usize = 2048;
 
@@ -16,24 +15,10 @@ pub(crate) struct Limit {
     /// What the limit counts, with commas: system, cpu; by default both.
     #[arg(long, value_name = "NAME,..", value_delimiter = ',', value_parser = counted)]
     counted: Vec<Counted>,
-    /// Where the random numbers begin: the same seed gives the same output.
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 1,
-        value_parser = seed,
-        allow_negative_numbers = true
-    )]
-    pub(crate) seed: u64,
-    /// Say of each thing that must be seen whether it is, and end with status 1 if one is not.
-    #[arg(long)]
-    pub(crate) check: bool,
-    /// Print one JSON object instead of the table.
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Draw the throughput into this file.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) plot: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) seed: Seed,
+    #[command(flatten)]
+    pub(crate) output: Output,
 }
 
 impl Limit {
@@ -57,7 +42,7 @@ impl fmt::Display for Limit {
         writeln!(
             f,
             "1024 writes of 64 KiB under way on 96 CPUs, each an item that needs one lock; seed {}",
-            self.seed
+            self.seed.seed
         )
     }
 }

@@ -8,13 +8,14 @@ mod limit;
 mod placement;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
 pub(crate) use dmcrypt::Dmcrypt;
 pub(crate) use enqueue::Enqueue;
 pub(crate) use flush::Flush;
 pub(crate) use hdd::Hdd;
 pub(crate) use limit::Limit;
 pub(crate) use placement::Placement;
+use std::path::PathBuf;
 
 /// A day of the simulation.
 const MAX_SECONDS: f64 = 86_400.0;
@@ -41,6 +42,33 @@ pub(crate) enum Command {
     Limit(Limit),
     /// On which CPU a woken thread runs, and what a load file costs by that.
     Placement(Placement),
+}
+
+/// What each simulation can give out.
+#[derive(Debug, Args)]
+pub(crate) struct Output {
+    /// Say of each thing that must be seen whether it is, and end with status 1 if one is not.
+    #[arg(long)]
+    pub(crate) check: bool,
+    /// Print one JSON object instead of the table.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Draw the result into this file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) plot: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct Seed {
+    /// Where the random numbers begin: the same seed gives the same output.
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 1,
+        value_parser = seed,
+        allow_negative_numbers = true
+    )]
+    pub(crate) seed: u64,
 }
 
 fn number<const MIN: usize, const MAX: usize>(text: &str) -> Result<usize, String> {

@@ -1,11 +1,10 @@
 //! `placement`: on which CPU a woken thread runs.
 
-use super::{number, seed};
+use super::{Output, Seed, number};
 use clap::{Args, ValueEnum};
 use inflight_sim::placement::{Recent, Side, Which};
 use inflight_topology::wake::{PullOrder, Reach};
 use std::fmt;
-use std::path::PathBuf;
 
 const MAX_CLIENTS: usize = 4096;
 
@@ -31,30 +30,16 @@ pub(crate) struct Placement {
     /// Who remembers a CPU: the one who wakes (the published kernels), or the one who is woken.
     #[arg(long, value_name = "WHO", default_value = "waker")]
     recent: Who,
-    /// Where the random numbers begin: the same seed gives the same output.
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 1,
-        value_parser = seed,
-        allow_negative_numbers = true
-    )]
-    pub(crate) seed: u64,
+    #[command(flatten)]
+    pub(crate) seed: Seed,
     /// Each row is the mean of so many runs.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = number::<1, 1000>)]
     pub(crate) seeds: usize,
     /// Leave out the runs beside the published tables.
     #[arg(long)]
     pub(crate) no_controls: bool,
-    /// Say of each thing that must be seen whether it is, and end with status 1 if one is not.
-    #[arg(long)]
-    pub(crate) check: bool,
-    /// Print one JSON object instead of the table.
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Draw the gains into this file.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) plot: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) output: Output,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -87,7 +72,7 @@ impl Placement {
     }
 
     pub(crate) fn seeds(&self) -> [u64; 2] {
-        [self.seed, self.seeds as u64]
+        [self.seed.seed, self.seeds as u64]
     }
 
     /// The rules that were asked for, in the place of the published ones.
@@ -144,8 +129,8 @@ impl fmt::Display for Placement {
             f,
             "small synchronous IOs by clients in a closed loop, before the published rule and with \
              it; seeds {} to {}",
-            self.seed,
-            self.seed + self.seeds as u64 - 1
+            self.seed.seed,
+            self.seed.seed + self.seeds as u64 - 1
         )?;
         let others = self.unlike_the_published();
         if others.is_empty() {
