@@ -227,7 +227,7 @@ impl Delayed {
 }
 
 #[test]
-fn a_leader_waits_for_others_if_it_was_told_to() {
+fn a_leader_that_was_told_to_waits_until_the_others_are_back() {
     let delayed = Delayed::new(1);
     let before = delayed.flushes();
     delayed.shut(true);
@@ -239,15 +239,36 @@ fn a_leader_waits_for_others_if_it_was_told_to() {
     first.join().unwrap();
     // One of the two leads, and waits.
     wait_until(|| delayed.clock.sleepers() == 1);
-    others.push(delayed.commits());
     assert_eq!(delayed.flushes(), before + 1);
-    delayed.clock.advance(MS / 2);
+    // The clock stands still: the one that comes back ends the wait.
+    others.push(delayed.commits());
     for other in others {
         other.join().unwrap();
     }
     let counters = delayed.log.counters();
     assert_eq!((delayed.flushes(), counters.delays), (before + 2, 1));
     assert_eq!(counters.max_group, 3, "the late one, too");
+}
+
+#[test]
+fn a_leader_goes_on_after_half_a_flush_without_those_who_do_not_come() {
+    let delayed = Delayed::new(1);
+    let before = delayed.flushes();
+    delayed.shut(true);
+    let first = delayed.commits();
+    wait_until(|| delayed.flushes() == before + 1);
+    let others = [delayed.commits(), delayed.commits()];
+    delayed.shut(false);
+    first.join().unwrap();
+    wait_until(|| delayed.clock.sleepers() == 1);
+    delayed.clock.advance(MS / 2 - Duration::from_nanos(1));
+    assert_eq!(delayed.clock.sleepers(), 1, "not yet");
+    delayed.clock.advance(Duration::from_nanos(1));
+    for other in others {
+        other.join().unwrap();
+    }
+    let counters = delayed.log.counters();
+    assert_eq!((delayed.flushes(), counters.delays), (before + 2, 1));
 }
 
 #[test]

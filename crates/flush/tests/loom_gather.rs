@@ -1,4 +1,4 @@
-//! Models of the leader that waits for those whom the last flush has released, in mode `Auto`.
+//! Models of the leader that waits for those whom the last flush has released, as `max_delay` says.
 //!
 //! | what is weakened | model that fails |
 //! |---|---|
@@ -8,7 +8,7 @@
 //! | the leader waits without an end | `fl22_the_other_does_not_come` |
 #![cfg(loom)]
 
-use inflight_flush::log::{Durability, Log, LogOptions, Storage};
+use inflight_flush::log::{Durability, GroupMode, Log, LogOptions, Storage};
 use inflight_flush::{Caps, Device, Flusher};
 use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_sync::model::{Bound, check};
@@ -141,7 +141,11 @@ fn lesson(then: impl FnOnce(&Log, &Disk) + Send + 'static) -> (Log, Disk, thread
         flushes: AtomicUsize::new(0),
         len: Mutex::new(0),
     }));
-    let options = LogOptions::new().clock(&clock);
+    let options = LogOptions::new()
+        .group_mode(GroupMode::Leader)
+        .max_delay(FLUSH)
+        .min_siblings(1)
+        .clock(&clock);
     let (log, _) = options.open(disk.clone()).unwrap();
     disk.set(step::FIRST);
     let other = thread::spawn({

@@ -23,10 +23,8 @@ pub enum GroupMode {
     Off,
     /// One commit writes and flushes for all that wait.
     Leader,
-    /// `Leader` while it pays, else `Off`. It pays if the commits that share a flush make up for
-    /// the time in which the device waits for the next leader to wake. A leader waits for
-    /// those that the last flush has released, for half of a flush at most, if they come back
-    /// sooner.
+    /// `Leader` while it pays, else `Off`. It pays if a flush serves 1.2 commits or more, and takes
+    /// at least twice as long as the wake of the next leader.
     #[default]
     Auto,
 }
@@ -113,9 +111,10 @@ impl LogOptions {
         self
     }
 
-    /// How long a commit that leads waits for others, at most. It waits only if at least
-    /// [`min_siblings`](LogOptions::min_siblings) others are at it, and if they come back
-    /// sooner than a flush takes. It helps where the flush is long and the pause short, and costs
+    /// How long a commit that leads waits, at most, for those that the last flush has released; it
+    /// goes on when all are back, and after half of a flush in any case. It waits only if at least
+    /// [`min_siblings`](LogOptions::min_siblings) others are at it, and if they come back sooner
+    /// than a flush takes. It helps where the flush is long and the pause short, and costs
     /// elsewhere. Default: zero.
     pub fn max_delay(mut self, delay: Duration) -> Self {
         self.max_delay = delay;
