@@ -303,7 +303,10 @@ impl Inner {
 
     fn write_and_flush(&self) -> Result<(), DeviceError> {
         let wanted = self.state.lock().group.wanted(u64::MAX);
-        self.write_out(wanted == Some(Durability::Flushed))?;
+        self.write_out(
+            wanted == Some(Durability::Flushed),
+            self.options.max_members,
+        )?;
         let flushing = Using::lock(self, &self.flushing);
         {
             let mut state = self.state.lock();
@@ -324,7 +327,7 @@ impl Inner {
     fn commit_alone(&self, lsn: u64, durability: Durability) -> Result<(), DeviceError> {
         let _settling = Settling(self);
         while !self.reached(lsn, Durability::Buffered)? {
-            self.write_out(durability == Durability::Flushed)?;
+            self.write_out(durability == Durability::Flushed, usize::MAX)?;
         }
         if durability == Durability::Buffered {
             return Ok(());
@@ -343,21 +346,28 @@ impl Inner {
         failed.map_or_else(|| Ok(state.group.reached(lsn, durability)), Err)
     }
 
-    /// Writes what was appended, durably if that is wanted and one write does it.
-    fn write_out(&self, durably: bool) -> Result<(), DeviceError> {
+    /// Writes what was appended, for so many members, durably if that is wanted and one write does
+    /// it.
+    fn write_out(&self, durably: bool, members: usize) -> Result<(), DeviceError> {
         let mut writing = Using::lock(self, &self.writer);
-        let written = self.write_batch(&mut writing.guard, durably);
+        let written = self.write_batch(&mut writing.guard, durably, members);
         // Before the lock is let go: nobody writes behind a hole.
         written.inspect_err(|&error| self.fail(error))
     }
 
-    fn write_batch(&self, writer: &mut Writer, durably: bool) -> Result<(), DeviceError> {
+    fn write_batch(
+        &self,
+        writer: &mut Writer,
+        durably: bool,
+        members: usize,
+    ) -> Result<(), DeviceError> {
         let batch = {
             let mut state = self.state.lock();
             if let Some(error) = state.group.failed() {
                 return Err(error);
             }
-            state.take(self.options.max_group)
+            let end = state.group.end_of(members);
+            state.take(self.options.max_group, end)
         };
         if batch.bytes.is_empty() {
             return Ok(());
