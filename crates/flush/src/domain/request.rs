@@ -5,6 +5,7 @@
 //! let go.
 
 use super::FlushDomain;
+use super::tick::Ticker;
 use crate::error::DeviceError;
 use crate::machine::{Action, Flags, FlagsError, Id, Left, Machine};
 use inflight_sync::time::Instant;
@@ -40,6 +41,8 @@ pub(super) struct Core {
     pub(super) machine: Machine<DeviceError>,
     waiters: Vec<Waiter>,
     pub(super) poisoned: Option<DeviceError>,
+    /// The thread that calls `tick`, if there is one.
+    pub(super) ticker: Option<Ticker>,
 }
 
 impl Core {
@@ -48,6 +51,7 @@ impl Core {
             machine,
             waiters: Vec::new(),
             poisoned: None,
+            ticker: None,
         }
     }
 
@@ -61,6 +65,7 @@ impl Core {
                 Action::IssueFlush { generation, first } => self.set(first, Next::Lead(generation)),
             });
         }
+        told.extend(self.late_ticker());
         told
     }
 
