@@ -334,6 +334,29 @@ fn a_durable_write_fails_if_a_flush_beside_it_has_failed() {
     later.unwrap();
 }
 
+/// What the system tells a durable write that nobody hears, it tells nobody else.
+#[test]
+fn a_durable_write_that_is_given_up_counts_as_failed() {
+    let device = MemoryDevice::new(4096).with_caps(Caps::volatile_with_fua());
+    let domain = FlushDomain::new(device.clone());
+    let sequence = domain.begin_blocking(Flags::write().fua()).unwrap();
+    device.write_fua_at(&[1; 512], 0).unwrap();
+    drop(sequence);
+    assert_eq!(domain.failed_flushes(), 1);
+    assert!(domain.is_poisoned());
+    let panics = || domain.write_fua_blocking(|| -> io::Result<()> { panic!("amid the write") });
+    catch_unwind(AssertUnwindSafe(panics)).unwrap_err();
+    assert_eq!(domain.failed_flushes(), 2);
+    // One that is told how it ended does not count twice.
+    domain.clear_poison();
+    let sequence = domain.begin_blocking(Flags::write().fua()).unwrap();
+    drop(sequence.finish(Ok(())));
+    assert_eq!((domain.failed_flushes(), domain.is_poisoned()), (2, false));
+    // Plain data makes nothing durable.
+    drop(domain.begin_blocking(Flags::write()).unwrap());
+    assert!(!domain.is_poisoned());
+}
+
 #[test]
 fn a_thread_that_waits_forces_a_flush_that_was_put_off_too_long() {
     let clock = Clock::manual();
