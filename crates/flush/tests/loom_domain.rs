@@ -357,7 +357,7 @@ fn fl24_a_flush_that_was_put_off_starts_by_its_deadline() {
     });
 }
 
-/// FL.24. The last handle is dropped while the thread that ticks looks, or begins to sleep: it ends.
+/// FL.24. The last handle is dropped while the thread that ticks begins to sleep: it ends.
 #[test]
 fn fl24_the_thread_ends_with_the_last_handle() {
     check("fl24_the_thread_ends_with_the_last_handle", BOUND, || {

@@ -2,8 +2,8 @@
 #![cfg(not(any(loom, shuttle, miri)))]
 
 use inflight_flush::log::{DirStorage, Durability, LogOptions};
+use inflight_sync::atomic::{AtomicUsize, Ordering};
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Bytes in use now, and the most there were.
 static NOW: AtomicUsize = AtomicUsize::new(0);

@@ -138,7 +138,7 @@ impl Group {
         members.map(|m| m.durability).max()
     }
 
-    /// Up to where the log is written for as many members that wait: those with the first positions.
+    /// Up to where the log is written for so many of those who wait, in the order of positions.
     pub(super) fn end_of(&self, most: usize) -> u64 {
         let waits = |m: &&Member| {
             !matches!(m.next, Some(Next::Ended(_))) && !self.reached(m.lsn, m.durability)

@@ -202,8 +202,8 @@ struct Scan<'a> {
 }
 
 impl Scan<'_> {
-    /// Whether a segment without a head is zeros. Its head was not durable, so nothing in it may say
-    /// that it was.
+    /// Whether a segment without a head is zeros. Its head was not durable, so nothing in it may
+    /// say that it was.
     fn headless(&self, device: &dyn Device, log: Option<u64>) -> Result<bool, OpenError> {
         let (len, mut is_zeros) = (device.len()?, true);
         let mut at = 0;

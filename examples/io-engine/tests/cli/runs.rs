@@ -233,8 +233,8 @@ fn a_log_shares_flushes_among_its_committers() {
     assert!(forced <= 400 + json.count("checkpoints"), "{forced}");
 }
 
-/// A log of several segments: what a full one costs is told, too. A checkpoint longer than a segment
-/// fills one at least whose buffers nobody has flushed.
+/// A log of several segments: what a full one costs is told, too. A checkpoint that is
+/// longer than a segment fills one at least whose buffers nobody has flushed.
 #[test]
 fn a_log_tells_of_the_flushes_of_full_segments() {
     let options = "--rw log --number_ios 450 --committers 4 --record 60000..65536 \
