@@ -102,12 +102,11 @@ fn table(place: &Place, committers: usize, rounds: usize, window: Duration) -> R
 /// How many flushes a commit may cost.
 fn most_flushes(way: Way, place: &Place, committers: usize) -> f64 {
     match (way, place) {
-        (Way::Ours(GroupMode::Leader | GroupMode::Auto), Place::Memory(_)) if committers >= 8 => {
-            0.35
+        (Way::Ours(GroupMode::Off) | Way::FlushEach | Way::DurableWriteEach | Way::Okaywal, _) => {
+            1.0
         }
-        (Way::Ours(GroupMode::Leader | GroupMode::Auto), Place::Folder(_)) if committers >= 4 => {
-            0.6
-        }
+        (_, Place::Memory(_)) if committers >= 8 => 0.35,
+        (_, Place::Folder(_)) if committers >= 4 => 0.6,
         _ => 1.0,
     }
 }

@@ -45,18 +45,21 @@ pub enum Way {
     DurableWriteEach,
     /// Our log.
     Ours(GroupMode),
+    /// Our log in mode `Leader`, whose leaders wait for those whom the last flush has released.
+    OursWaits,
     /// The crate `okaywal`.
     Okaywal,
 }
 
 impl Way {
     /// All of them, the baseline first.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::FlushEach,
         Self::DurableWriteEach,
         Self::Ours(GroupMode::Off),
         Self::Ours(GroupMode::Leader),
         Self::Ours(GroupMode::Auto),
+        Self::OursWaits,
         Self::Okaywal,
     ];
 
@@ -69,6 +72,7 @@ impl Way {
             Self::Ours(GroupMode::Off) => "inflight, Off",
             Self::Ours(GroupMode::Leader) => "inflight, Leader",
             Self::Ours(GroupMode::Auto) => "inflight, Auto",
+            Self::OursWaits => "inflight, waits",
             Self::Okaywal => "okaywal",
         }
     }
@@ -104,8 +108,15 @@ impl Way {
                 next: AtomicU64::new(0),
                 flushes: AtomicU64::new(0),
             }),
-            (Self::Ours(mode), place) => {
-                let options = LogOptions::new().group_mode(mode).segment_size(FILE);
+            (Self::Ours(_) | Self::OursWaits, place) => {
+                let options = LogOptions::new().segment_size(FILE);
+                let options = match self {
+                    Self::Ours(mode) => options.group_mode(mode),
+                    _ => options
+                        .group_mode(GroupMode::Leader)
+                        .max_delay(Duration::MAX)
+                        .min_siblings(1),
+                };
                 let (log, _) = match place {
                     Place::Folder(folder) | Place::MemoryFolder(folder) => {
                         options.open(DirStorage::new(own(folder)?)?)

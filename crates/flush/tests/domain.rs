@@ -4,6 +4,7 @@
 use inflight_flush::{
     Caps, Deferral, Device, Flags, FlushDomain, FlushError, Flusher, MemoryDevice, WriteError,
 };
+use inflight_sync::atomic::{AtomicBool, Ordering};
 use inflight_sync::time::Clock;
 use inflight_sync::{Arc, Condvar, Mutex, block_on, thread};
 use std::cell::Cell;
@@ -11,7 +12,7 @@ use std::future::Future;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 /// A device whose flushes wait until the test lets them go.
@@ -333,6 +334,29 @@ fn a_durable_write_fails_if_a_flush_beside_it_has_failed() {
     later.unwrap();
 }
 
+/// What the system tells a durable write that nobody hears, it tells nobody else.
+#[test]
+fn a_durable_write_that_is_given_up_counts_as_failed() {
+    let device = MemoryDevice::new(4096).with_caps(Caps::volatile_with_fua());
+    let domain = FlushDomain::new(device.clone());
+    let sequence = domain.begin_blocking(Flags::write().fua()).unwrap();
+    device.write_fua_at(&[1; 512], 0).unwrap();
+    drop(sequence);
+    assert_eq!(domain.failed_flushes(), 1);
+    assert!(domain.is_poisoned());
+    let panics = || domain.write_fua_blocking(|| -> io::Result<()> { panic!("amid the write") });
+    catch_unwind(AssertUnwindSafe(panics)).unwrap_err();
+    assert_eq!(domain.failed_flushes(), 2);
+    // One that is told how it ended does not count twice.
+    domain.clear_poison();
+    let sequence = domain.begin_blocking(Flags::write().fua()).unwrap();
+    drop(sequence.finish(Ok(())));
+    assert_eq!((domain.failed_flushes(), domain.is_poisoned()), (2, false));
+    // Plain data makes nothing durable.
+    drop(domain.begin_blocking(Flags::write()).unwrap());
+    assert!(!domain.is_poisoned());
+}
+
 #[test]
 fn a_thread_that_waits_forces_a_flush_that_was_put_off_too_long() {
     let clock = Clock::manual();
@@ -352,6 +376,47 @@ fn a_thread_that_waits_forces_a_flush_that_was_put_off_too_long() {
     let counters = domain.counters();
     assert_eq!((counters.forced_by_timeout, counters.issued), (1, 1));
     data.finish_blocking(Ok(())).unwrap();
+}
+
+/// Remembers that it was told.
+#[derive(Default)]
+struct Told(AtomicBool);
+
+impl Wake for Told {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+/// A task waits, which nobody polls and for which nobody calls `tick`.
+#[test]
+fn a_flush_that_was_put_off_starts_by_its_deadline_without_a_call() {
+    let clock = Clock::manual();
+    let limit = Duration::from_millis(10);
+    let domain = FlushDomain::builder()
+        .clock(&clock)
+        .deferral(Deferral::Bounded(limit))
+        .device(MemoryDevice::new(4096));
+    domain.tick_in_background().unwrap();
+    domain.tick_in_background().unwrap();
+    for round in 1..=2 {
+        let data = domain.begin_blocking(Flags::write().fua()).unwrap();
+        let told = Arc::new(Told::default());
+        let waker = Waker::from(told.clone());
+        let mut flush = pin!(domain.flush());
+        let mut poll = || flush.as_mut().poll(&mut Context::from_waker(&waker));
+        assert!(poll().is_pending());
+        wait_until(|| clock.sleepers() > 0);
+        clock.advance(limit - Duration::from_nanos(1));
+        let is_told = || told.0.load(Ordering::Acquire);
+        wait_until(|| clock.sleepers() > 0);
+        assert!(!is_told(), "not yet");
+        clock.advance(Duration::from_nanos(1));
+        wait_until(is_told);
+        assert_eq!(poll(), Poll::Ready(Ok(())));
+        assert_eq!(domain.counters().forced_by_timeout, round);
+        data.finish_blocking(Ok(())).unwrap();
+    }
 }
 
 #[test]

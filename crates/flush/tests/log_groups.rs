@@ -1,7 +1,9 @@
 //! Who shares a flush of the log with whom, on real threads.
 #![cfg(not(any(loom, shuttle)))]
 
-use inflight_flush::log::{Durability, GroupMode, Log, LogOptions, Lsn, MemoryStorage, Storage};
+use inflight_flush::log::{
+    Durability, GroupMode, Log, LogOptions, Lsn, MemoryStorage, OpenError, OptionsError, Storage,
+};
 use inflight_flush::{Device, Flusher, Power};
 use inflight_sync::atomic::{AtomicU64, Ordering};
 use inflight_sync::time::Clock;
@@ -178,6 +180,11 @@ struct Delayed {
 
 impl Delayed {
     fn new(min_siblings: usize) -> Self {
+        let options = LogOptions::new().max_delay(5 * MS);
+        Self::with(options.min_siblings(min_siblings))
+    }
+
+    fn with(options: LogOptions) -> Self {
         let clock = Clock::manual();
         let flushes: Arc<AtomicU64> = Arc::default();
         let gate: Arc<(Mutex<bool>, Condvar)> = Arc::default();
@@ -192,11 +199,7 @@ impl Delayed {
                 clock.advance(MS);
             })
         };
-        let options = LogOptions::new()
-            .group_mode(GroupMode::Leader)
-            .max_delay(5 * MS)
-            .min_siblings(min_siblings)
-            .clock(&clock);
+        let options = options.group_mode(GroupMode::Leader).clock(&clock);
         let (log, _) = options.open(Hooked(storage(), hook)).unwrap();
         append_and_commit(&log, b"it learns what a flush takes");
         Self {
@@ -227,7 +230,7 @@ impl Delayed {
 }
 
 #[test]
-fn a_leader_waits_for_others_if_it_was_told_to() {
+fn a_leader_that_was_told_to_waits_until_the_others_are_back() {
     let delayed = Delayed::new(1);
     let before = delayed.flushes();
     delayed.shut(true);
@@ -239,15 +242,36 @@ fn a_leader_waits_for_others_if_it_was_told_to() {
     first.join().unwrap();
     // One of the two leads, and waits.
     wait_until(|| delayed.clock.sleepers() == 1);
-    others.push(delayed.commits());
     assert_eq!(delayed.flushes(), before + 1);
-    delayed.clock.advance(MS / 2);
+    // The clock stands still: the one that comes back ends the wait.
+    others.push(delayed.commits());
     for other in others {
         other.join().unwrap();
     }
     let counters = delayed.log.counters();
     assert_eq!((delayed.flushes(), counters.delays), (before + 2, 1));
     assert_eq!(counters.max_group, 3, "the late one, too");
+}
+
+#[test]
+fn a_leader_goes_on_after_half_a_flush_without_those_who_do_not_come() {
+    let delayed = Delayed::new(1);
+    let before = delayed.flushes();
+    delayed.shut(true);
+    let first = delayed.commits();
+    wait_until(|| delayed.flushes() == before + 1);
+    let others = [delayed.commits(), delayed.commits()];
+    delayed.shut(false);
+    first.join().unwrap();
+    wait_until(|| delayed.clock.sleepers() == 1);
+    delayed.clock.advance(MS / 2 - Duration::from_nanos(1));
+    assert_eq!(delayed.clock.sleepers(), 1, "not yet");
+    delayed.clock.advance(Duration::from_nanos(1));
+    for other in others {
+        other.join().unwrap();
+    }
+    let counters = delayed.log.counters();
+    assert_eq!((delayed.flushes(), counters.delays), (before + 2, 1));
 }
 
 #[test]
@@ -265,6 +289,28 @@ fn a_leader_does_not_wait_for_fewer_others_than_it_was_told() {
         other.join().unwrap();
     }
     assert_eq!(delayed.log.counters().delays, 0);
+}
+
+#[test]
+fn a_group_has_so_many_members() {
+    let delayed = Delayed::with(LogOptions::new().max_members(2));
+    let before = delayed.flushes();
+    delayed.shut(true);
+    let first = delayed.commits();
+    wait_until(|| delayed.flushes() == before + 1);
+    let others: Vec<_> = (0..6).map(|_| delayed.commits()).collect();
+    delayed.shut(false);
+    first.join().unwrap();
+    for other in others {
+        other.join().unwrap();
+    }
+    let counters = delayed.log.counters();
+    assert_eq!(counters.max_group, 2, "{counters:?}");
+    assert_eq!(delayed.flushes(), before + 4, "{counters:?}");
+    let refused = LogOptions::new().max_members(0).open(storage());
+    let error = refused.unwrap_err();
+    assert!(matches!(error, OpenError::Options(OptionsError::NoMembers)));
+    assert!(error.to_string().contains("max_members"), "{error}");
 }
 
 /// A commit does not write for others without an end: three records of 516 bytes here.

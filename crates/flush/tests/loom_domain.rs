@@ -6,16 +6,21 @@
 //! | who comes during a flush joins it | `fl2_a_flush_does_not_absorb_who_comes_later` |
 //! | the leader does not hand its flush on when it leaves | `fl7_the_leader_leaves` |
 //! | the leader hands its flush on when it leaves amid it | `fl18_the_leader_leaves_amid_its_flush` |
+//! | the thread that ticks is not told of an earlier deadline | `fl24_a_flush_that_was_put_off_starts_by_its_deadline` |
+//! | the last handle does not unpark the thread that ticks | `fl24_the_thread_ends_with_the_last_handle` |
 #![cfg(loom)]
 
 use inflight_flush::{Caps, Deferral, Flags, FlushDomain, FlushError, Flusher};
 use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_sync::model::{Bound, check};
+use inflight_sync::time::Clock;
+use inflight_sync::wait::Event;
 use inflight_sync::{Arc, block_on, thread};
 use std::future::Future;
 use std::io;
 use std::pin::pin;
-use std::task::{Context, Wake, Waker};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
 
 const BOUND: Bound = Bound {
     quick: Some(3),
@@ -311,5 +316,55 @@ fn fl1_a_task_and_a_thread() {
         });
         write_and_flush(&domain, &disk, 2);
         task.join().unwrap();
+    });
+}
+
+/// Counts that it was told, and tells the thread that polls.
+struct Told(AtomicUsize, Event);
+
+impl Wake for Told {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Release);
+        self.1.notify_all();
+    }
+}
+
+/// FL.24. A flush is put off while the thread that ticks begins to sleep: it wakes in time. The
+/// clock moves when it sleeps towards the deadline, and nobody else calls.
+#[test]
+fn fl24_a_flush_that_was_put_off_starts_by_its_deadline() {
+    let name = "fl24_a_flush_that_was_put_off_starts_by_its_deadline";
+    check(name, BOUND, || {
+        let (disk, clock) = (Disk::default(), Clock::manual());
+        let domain = FlushDomain::builder()
+            .deferral(deferring())
+            .clock(&clock)
+            .device(disk.clone());
+        let data = domain.begin_blocking(Flags::write().fua()).unwrap();
+        domain.tick_in_background().unwrap();
+        let told = Arc::new(Told(AtomicUsize::new(0), Event::new()));
+        let waker = Waker::from(told.clone());
+        let mut flush = Box::pin(domain.flush());
+        let mut poll = || flush.as_mut().poll(&mut Context::from_waker(&waker));
+        assert!(poll().is_pending());
+        while clock.sleepers() == 0 {
+            thread::yield_now();
+        }
+        clock.advance(Duration::from_millis(10));
+        told.1.wait_while(|| told.0.load(Ordering::Acquire) == 0);
+        assert_eq!(poll(), Poll::Ready(Ok(())));
+        drop(data);
+    });
+}
+
+/// FL.24. The last handle is dropped while the thread that ticks begins to sleep: it ends.
+#[test]
+fn fl24_the_thread_ends_with_the_last_handle() {
+    check("fl24_the_thread_ends_with_the_last_handle", BOUND, || {
+        let domain = domain(&Disk::default(), deferring());
+        domain.tick_in_background().unwrap();
+        // Loom does not see the counts of an `Arc`: without this the thread would never look.
+        thread::yield_now();
+        drop(domain);
     });
 }

@@ -1,4 +1,4 @@
-//! Models of the leader that waits for those whom the last flush has released, in mode `Auto`.
+//! Models of the leader that waits for those whom the last flush has released, as `max_delay` says.
 //!
 //! | what is weakened | model that fails |
 //! |---|---|
@@ -8,14 +8,17 @@
 //! | the leader waits without an end | `fl22_the_other_does_not_come` |
 #![cfg(loom)]
 
-use inflight_flush::log::{Durability, Log, LogOptions, Storage};
+use inflight_flush::log::{Durability, GroupMode, Log, LogOptions, Storage};
 use inflight_flush::{Caps, Device, Flusher};
 use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_sync::model::{Bound, check};
 use inflight_sync::time::Clock;
 use inflight_sync::wait::Event;
-use inflight_sync::{Arc, Mutex, thread};
+use inflight_sync::{Arc, Mutex, block_on, thread};
+use std::future::Future;
 use std::io;
+use std::pin::pin;
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 const BOUND: Bound = Bound {
@@ -26,9 +29,8 @@ const BOUND: Bound = Bound {
 /// How long the flush takes that the log learns from.
 const FLUSH: Duration = Duration::from_millis(1);
 
-/// A device whose first write waits until the first flush has ended, and whose first flush until
-/// that write has begun. So two commits are under way when the flush ends, and the log expects both
-/// to come back.
+/// A device whose first flush waits until another commit has joined. So two are under way when the
+/// flush ends, and the log expects both to come back.
 #[derive(Clone, Debug)]
 struct Disk(Arc<Shared>);
 
@@ -46,12 +48,11 @@ struct Shared {
 mod step {
     /// The log is being made.
     pub(super) const OPENING: usize = 0;
-    /// The next write belongs to the one who flushes.
-    pub(super) const FIRST: usize = 1;
-    /// The next write is held.
-    pub(super) const SECOND: usize = 2;
-    pub(super) const HELD: usize = 3;
-    pub(super) const OVER: usize = 4;
+    /// The next flush is the first.
+    pub(super) const OPEN: usize = 1;
+    /// It is in flight, until the other one has joined.
+    pub(super) const FLUSHING: usize = 2;
+    pub(super) const JOINED: usize = 3;
 }
 
 impl Disk {
@@ -76,8 +77,9 @@ impl Flusher for Disk {
 
     fn flush(&self) -> io::Result<()> {
         self.0.flushes.fetch_add(1, Ordering::Relaxed);
-        if (step::SECOND..step::OVER).contains(&self.step()) {
-            self.wait_for(step::HELD);
+        if self.step() == step::OPEN {
+            self.set(step::FLUSHING);
+            self.wait_for(step::JOINED);
             self.0.clock.advance(FLUSH);
         }
         Ok(())
@@ -94,14 +96,6 @@ impl Device for Disk {
     }
 
     fn write_at(&self, _: &[u8], _: u64) -> io::Result<()> {
-        match self.step() {
-            step::FIRST => self.set(step::SECOND),
-            step::SECOND => {
-                self.set(step::HELD);
-                self.wait_for(step::OVER);
-            }
-            _ => {}
-        }
         Ok(())
     }
 }
@@ -125,14 +119,9 @@ impl Storage for Disk {
     }
 }
 
-fn commit(log: &Log, durability: Durability) {
-    let lsn = log.try_append(b"x").unwrap();
-    log.commit_blocking(lsn, durability).unwrap();
-}
-
-/// A log that has seen a flush of 1 ms with two commits under way; who made the second of them does
-/// something more, on a thread of its own.
-fn lesson(then: impl FnOnce(&Log, &Disk) + Send + 'static) -> (Log, Disk, thread::JoinHandle<()>) {
+/// A log that has seen a flush of 1 ms, which has released this thread. The other one has joined
+/// meanwhile, leads, and waits for this one.
+fn lesson() -> (Log, Disk, thread::JoinHandle<()>) {
     let clock = Clock::manual();
     let disk = Disk(Arc::new(Shared {
         clock: clock.clone(),
@@ -141,20 +130,32 @@ fn lesson(then: impl FnOnce(&Log, &Disk) + Send + 'static) -> (Log, Disk, thread
         flushes: AtomicUsize::new(0),
         len: Mutex::new(0),
     }));
-    let options = LogOptions::new().clock(&clock);
+    let options = LogOptions::new()
+        .group_mode(GroupMode::Leader)
+        .max_delay(FLUSH)
+        .min_siblings(1)
+        .clock(&clock);
     let (log, _) = options.open(disk.clone()).unwrap();
-    disk.set(step::FIRST);
+    disk.set(step::OPEN);
     let other = thread::spawn({
         let (log, disk) = (log.clone(), disk.clone());
         move || {
-            disk.wait_for(step::SECOND);
-            commit(&log, Durability::Buffered);
-            then(&log, &disk);
+            disk.wait_for(step::FLUSHING);
+            let lsn = log.try_append(b"other").unwrap();
+            let mut commit = pin!(log.commit(lsn, Durability::Flushed));
+            let mut nobody = Context::from_waker(Waker::noop());
+            assert!(commit.as_mut().poll(&mut nobody).is_pending());
+            disk.set(step::JOINED);
+            block_on(commit).unwrap();
         }
     });
-    commit(&log, Durability::Flushed);
-    disk.set(step::OVER);
+    commit(&log);
     (log, disk, other)
+}
+
+fn commit(log: &Log) {
+    let lsn = log.try_append(b"x").unwrap();
+    log.commit_blocking(lsn, Durability::Flushed).unwrap();
 }
 
 /// FL.22. Whoever leads waits for the other one, however late that is, and both share a flush. The
@@ -162,9 +163,9 @@ fn lesson(then: impl FnOnce(&Log, &Disk) + Send + 'static) -> (Log, Disk, thread
 #[test]
 fn fl22_the_leader_waits_for_the_other() {
     check("fl22_the_leader_waits_for_the_other", BOUND, || {
-        let (log, disk, other) = lesson(|log, _| commit(log, Durability::Flushed));
+        let (log, disk, other) = lesson();
         let before = disk.0.flushes.load(Ordering::Relaxed);
-        commit(&log, Durability::Flushed);
+        commit(&log);
         other.join().unwrap();
         let flushes = disk.0.flushes.load(Ordering::Relaxed);
         assert_eq!(flushes - before, 1, "one for both: {:?}", log.counters());
@@ -175,16 +176,11 @@ fn fl22_the_leader_waits_for_the_other() {
 #[test]
 fn fl22_the_other_does_not_come() {
     check("fl22_the_other_does_not_come", BOUND, || {
-        let over = Arc::new(AtomicUsize::new(0));
-        let is_over = over.clone();
-        let (log, _, other) = lesson(move |_, disk| {
-            while disk.0.clock.sleepers() == 0 && is_over.load(Ordering::Acquire) == 0 {
-                thread::yield_now();
-            }
-            disk.0.clock.advance(FLUSH / 2);
-        });
-        commit(&log, Durability::Flushed);
-        over.store(1, Ordering::Release);
+        let (log, disk, other) = lesson();
+        while disk.0.clock.sleepers() == 0 {
+            thread::yield_now();
+        }
+        disk.0.clock.advance(FLUSH / 2);
         other.join().unwrap();
         assert_eq!(log.counters().delays, 1, "it waited: {:?}", log.counters());
     });

@@ -6,6 +6,7 @@
 
 mod request;
 mod sequence;
+mod tick;
 mod wait;
 
 use crate::counters::Counters;
@@ -347,8 +348,10 @@ impl FlushDomain {
     }
 
     /// When [`tick`](FlushDomain::tick) is to be called at the latest, if nothing else is called
-    /// until then. Threads that wait call it themselves; an event loop whose tasks wait while data
-    /// is under way for ever does so by its timer.
+    /// until then. Threads that wait call it themselves; for tasks that wait while data is under
+    /// way an event loop does by its timer, or [`tick_in_background`] starts a thread for it.
+    ///
+    /// [`tick_in_background`]: FlushDomain::tick_in_background
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
         self.inner.core.lock().machine.next_deadline()

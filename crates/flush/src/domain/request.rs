@@ -5,6 +5,7 @@
 //! let go.
 
 use super::FlushDomain;
+use super::tick::Ticker;
 use crate::error::DeviceError;
 use crate::machine::{Action, Flags, FlagsError, Id, Left, Machine};
 use inflight_sync::time::Instant;
@@ -30,6 +31,8 @@ struct Waiter {
     next: Option<Next>,
     /// It has begun to carry out the flush that `next` says.
     leads: bool,
+    /// It writes durably: so many flushes had failed when it could start.
+    writes_durably: Option<u64>,
     /// Who is told when `next` is set.
     notify: Option<Notify>,
 }
@@ -40,6 +43,8 @@ pub(super) struct Core {
     pub(super) machine: Machine<DeviceError>,
     waiters: Vec<Waiter>,
     pub(super) poisoned: Option<DeviceError>,
+    /// The thread that calls `tick`, if there is one.
+    pub(super) ticker: Option<Ticker>,
 }
 
 impl Core {
@@ -48,6 +53,7 @@ impl Core {
             machine,
             waiters: Vec::new(),
             poisoned: None,
+            ticker: None,
         }
     }
 
@@ -61,6 +67,7 @@ impl Core {
                 Action::IssueFlush { generation, first } => self.set(first, Next::Lead(generation)),
             });
         }
+        told.extend(self.late_ticker());
         told
     }
 
@@ -111,7 +118,12 @@ impl Core {
     fn leave(&mut self, now: Instant, id: Id) -> (Vec<Notify>, Option<Notify>) {
         let mut actions = Vec::new();
         let mut chosen = None;
-        let Waiter { next, leads, .. } = *self.waiter(id);
+        let Waiter {
+            next,
+            leads,
+            writes_durably,
+            ..
+        } = *self.waiter(id);
         match (self.machine.leave(id), next) {
             (Left::Running, Some(Next::Lead(generation))) if leads => {
                 // How it ends nobody hears: a loss that the system tells of may be told to it
@@ -127,7 +139,11 @@ impl Core {
                 }
             }
             (Left::NotWaiting, Some(Next::Data)) => {
-                let given_up = Err(io::ErrorKind::Interrupted.into());
+                let mut given_up = Err(io::ErrorKind::Interrupted.into());
+                if let Some(before) = writes_durably {
+                    // As with a flush: what the system tells it nobody hears.
+                    given_up = self.durable_write_done(Err(DeviceError::UNHEARD), before);
+                }
                 self.machine.data_done(now, id, given_up, &mut actions);
             }
             _ => {}
@@ -230,16 +246,19 @@ impl Request {
         });
     }
 
-    /// Tells how its data went. `failed_before`: it was a durable write, and so many flushes had
-    /// failed when it could start.
-    pub(super) fn data_done(
-        &self,
-        mut result: Result<(), DeviceError>,
-        failed_before: Option<u64>,
-    ) {
+    /// Its data is handed to its owner, who writes it durably.
+    pub(super) fn begin_durable_write(&self) {
+        let mut core = self.domain.inner.core.lock();
+        let failed_before = core.machine.counters().errors;
+        core.waiter(self.id).writes_durably = Some(failed_before);
+    }
+
+    /// Tells how its data went.
+    pub(super) fn data_done(&self, mut result: Result<(), DeviceError>) {
         self.domain.change(|core, now, actions| {
-            core.waiter(self.id).next = None;
-            if let Some(before) = failed_before {
+            let waiter = core.waiter(self.id);
+            waiter.next = None;
+            if let Some(before) = waiter.writes_durably.take() {
                 result = core.durable_write_done(result, before);
             }
             core.machine.data_done(now, self.id, result, actions);

@@ -11,7 +11,8 @@ use std::time::Duration;
 /// A request whose data may start now: what [`begin`](FlushDomain::begin) gives.
 ///
 /// Write the data, then say how it went by [`finish`](Sequence::finish). Dropped without, the data
-/// counts as failed.
+/// counts as failed; if it was to be written durably ([`writes_fua`](Sequence::writes_fua)), as a
+/// failed flush, too, which poisons the domain: nobody has heard what the system told the write.
 ///
 /// ```
 /// use inflight_flush::{Device, Flags, FlushDomain, MemoryDevice};
@@ -28,11 +29,19 @@ use std::time::Duration;
 pub struct Sequence {
     request: Request,
     writes_fua: bool,
-    /// How many flushes had failed when the data could start.
-    failed_before: u64,
 }
 
 impl Sequence {
+    fn new(request: Request, writes_fua: bool) -> Self {
+        if writes_fua {
+            request.begin_durable_write();
+        }
+        Self {
+            request,
+            writes_fua,
+        }
+    }
+
     /// Whether the data itself is to be written durably (force unit access): `fua` was asked for,
     /// and the device has such writes, so no flush follows.
     ///
@@ -82,8 +91,7 @@ impl Sequence {
     {
         // Not in the future: the data has ended now, whenever somebody polls.
         let told = result.as_ref().map(drop).map_err(DeviceError::from);
-        let failed_before = self.writes_fua.then_some(self.failed_before);
-        self.request.data_done(told, failed_before);
+        self.request.data_done(told);
         async move {
             let value = result.map_err(WriteError::Write)?;
             let ended = self.request.proceed(&mut lead).await;
@@ -158,11 +166,7 @@ impl FlushDomain {
             let writes_fua = flags.fua && domain.caps().native_fua;
             let request = domain.submit(flags);
             match request.proceed(&mut lead).await {
-                None => Ok(Sequence {
-                    failed_before: domain.failed_flushes(),
-                    request,
-                    writes_fua,
-                }),
+                None => Ok(Sequence::new(request, writes_fua)),
                 Some(ended) => {
                     let error = ended.expect_err("a request with data ends after its data");
                     Err(FlushError::Device(error))
@@ -215,11 +219,7 @@ impl FlushDomain {
         if !request.may_start() {
             return Err(FlushError::WouldBlock);
         }
-        Ok(Sequence {
-            failed_before: self.failed_flushes(),
-            request,
-            writes_fua,
-        })
+        Ok(Sequence::new(request, writes_fua))
     }
 
     /// [`write_fua`](FlushDomain::write_fua) on a device that needs no flush for it: it has durable

@@ -3,8 +3,8 @@
 //! Against a published model of such a loop: how many commits share a flush, and that none waits
 //! for more than two.
 
+use super::LogOptions;
 use super::group::{Durability, Group, Key, Next};
-use super::options::GroupMode;
 use super::pace::Pace;
 use inflight_sync::time::Instant;
 use inflight_sync::wait::Notify;
@@ -31,7 +31,7 @@ fn pause(rng: &mut fastrand::Rng, mean: f64) -> u64 {
     (-(1.0 - rng.f64()).ln() * mean) as u64
 }
 
-fn closed_loop(mode: GroupMode, committers: usize, think: f64, seed: u64) -> Outcome {
+fn closed_loop(options: &LogOptions, committers: usize, think: f64, seed: u64) -> Outcome {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mean = think * FLUSH as f64;
     let (mut group, mut pace) = (Group::new(0), Pace::default());
@@ -79,7 +79,8 @@ fn closed_loop(mode: GroupMode, committers: usize, think: f64, seed: u64) -> Out
             if !matches!(looked, Ok(Next::Lead)) || flush.is_some() {
                 continue;
             }
-            let wait = pace.regroup(mode).map(|limit| limit.as_nanos() as u64);
+            let wait = pace.delay(options.max_delay, options.min_siblings);
+            let wait = wait.map(|limit| limit.as_nanos() as u64);
             let until = *gathers.get_or_insert(now + wait.unwrap_or(0));
             if now < until && !pace.all_are_back() {
                 continue;
@@ -96,7 +97,7 @@ fn closed_loop(mode: GroupMode, committers: usize, think: f64, seed: u64) -> Out
                 result.expect("nothing fails");
                 longest = longest.max(now - committer.since);
                 drop(group.leave(Instant::from_nanos(now), key));
-                pace.commit_ends();
+                pace.commit_ends(true);
                 committer.key = None;
                 committer.wakes = now + pause(&mut rng, mean);
                 commits += 1;
@@ -120,7 +121,7 @@ fn as_many_share_a_flush_as_published() {
         (1.0, 32, 12.4),
         (5.0, 32, 4.9),
     ] {
-        let outcome = closed_loop(GroupMode::Leader, committers, think, 7);
+        let outcome = closed_loop(&LogOptions::new(), committers, think, 7);
         let off = outcome.commits_per_flush / published - 1.0;
         assert!(
             off.abs() < 0.1,
@@ -135,15 +136,16 @@ fn as_many_share_a_flush_as_published() {
 #[test]
 fn eight_committers_share_by_three_or_more() {
     for seed in 0..20 {
-        let outcome = closed_loop(GroupMode::Leader, 8, 0.1, seed);
+        let outcome = closed_loop(&LogOptions::new(), 8, 0.1, seed);
         assert!(1.0 / outcome.commits_per_flush < 0.35);
     }
 }
 
-/// A leader that waits for those who were released with it: all share one flush if they come back
-/// soon, nothing changes for one committer, and little is lost where they do not.
+/// A leader that waits for those who were released with it, as it was told to: all share one flush
+/// if they come back soon, nothing changes for one committer, and little is lost where they do not.
 #[test]
 fn those_who_come_back_soon_share_one_flush() {
+    let waits = LogOptions::new().max_delay(Duration::MAX).min_siblings(1);
     for (think, committers, least_share, least_gain) in [
         (0.02, 2, 1.9, 1.5),
         (0.1, 2, 1.8, 1.2),
@@ -154,15 +156,26 @@ fn those_who_come_back_soon_share_one_flush() {
         (1.0, 8, 1.0, 0.95),
         (5.0, 32, 1.0, 0.95),
     ] {
-        let [leader, auto] = [GroupMode::Leader, GroupMode::Auto]
-            .map(|mode| closed_loop(mode, committers, think, 7));
-        let gain = auto.commits_per_flush_time / leader.commits_per_flush_time;
-        let share = auto.commits_per_flush;
+        let [none, some] =
+            [&LogOptions::new(), &waits].map(|options| closed_loop(options, committers, think, 7));
+        let gain = some.commits_per_flush_time / none.commits_per_flush_time;
+        let share = some.commits_per_flush;
         assert!(
             share >= least_share && gain >= least_gain,
             "{committers} committers, think {think}: {share} for each flush, {gain} as fast"
         );
         // The rest of the flush in flight, the leader's wait, and its own.
-        assert!(auto.longest <= 2.5 + 1e-6, "{}", auto.longest);
+        assert!(some.longest <= 2.5 + 1e-6, "{}", some.longest);
+    }
+}
+
+/// By default nobody waits for those who may come: a commit takes two flushes at most.
+#[test]
+fn by_default_a_leader_waits_for_nobody() {
+    for think in [0.02, 0.1, 0.4, 1.0] {
+        for committers in [2, 8, 32] {
+            let outcome = closed_loop(&LogOptions::new(), committers, think, 7);
+            assert!(outcome.longest <= 2.0 + 1e-6, "{}", outcome.longest);
+        }
     }
 }

@@ -42,11 +42,12 @@ impl Drop for Member {
 }
 
 /// Counts a commit while it is under way.
-struct UnderWay<'a>(&'a Inner);
+struct UnderWay<'a>(&'a Inner, Durability);
 
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
-        self.0.state.lock().pace.commit_ends();
+        let flushed = self.1 == Durability::Flushed;
+        self.0.state.lock().pace.commit_ends(flushed);
     }
 }
 
@@ -166,7 +167,7 @@ impl Log {
         if let Some(leader) = back {
             leader.unpark();
         }
-        let _under_way = UnderWay(inner);
+        let _under_way = UnderWay(inner, durability);
         let ended = match key {
             None => inner.commit_alone(lsn.0, durability),
             Some(key) => {
@@ -276,27 +277,24 @@ impl Inner {
         }
     }
 
-    /// Waits for others, if that pays.
+    /// Waits for others, if it was told to and that pays.
     fn gather(&self) {
-        let parker = Parker::current();
-        let (delay, regroup) = {
-            let mut state = self.state.lock();
-            let (most, siblings) = (self.options.max_delay, self.options.min_siblings);
-            let delay = state.pace.delay(most, siblings);
-            let regroup = match delay {
-                None => state.pace.regroup(self.options.mode),
-                Some(_) => None,
-            };
-            state.gathering = regroup.map(|_| parker.unparker());
-            state.counters.delays += u64::from(delay.or(regroup).is_some());
-            (delay, regroup)
-        };
-        let Some(limit) = delay.or(regroup) else {
+        let most = self.options.max_delay;
+        if most.is_zero() {
             return;
+        }
+        let parker = Parker::current();
+        let limit = {
+            let mut state = self.state.lock();
+            let delay = state.pace.delay(most, self.options.min_siblings);
+            let Some(limit) = delay else { return };
+            state.gathering = Some(parker.unparker());
+            state.counters.delays += 1;
+            limit
         };
         let end = self.clock.now() + limit;
         while parker.park_until(&self.clock, end) {
-            if regroup.is_some() && self.state.lock().gathering.is_none() {
+            if self.state.lock().gathering.is_none() {
                 return;
             }
         }
@@ -305,7 +303,10 @@ impl Inner {
 
     fn write_and_flush(&self) -> Result<(), DeviceError> {
         let wanted = self.state.lock().group.wanted(u64::MAX);
-        self.write_out(wanted == Some(Durability::Flushed))?;
+        self.write_out(
+            wanted == Some(Durability::Flushed),
+            self.options.max_members,
+        )?;
         let flushing = Using::lock(self, &self.flushing);
         {
             let mut state = self.state.lock();
@@ -326,7 +327,7 @@ impl Inner {
     fn commit_alone(&self, lsn: u64, durability: Durability) -> Result<(), DeviceError> {
         let _settling = Settling(self);
         while !self.reached(lsn, Durability::Buffered)? {
-            self.write_out(durability == Durability::Flushed)?;
+            self.write_out(durability == Durability::Flushed, usize::MAX)?;
         }
         if durability == Durability::Buffered {
             return Ok(());
@@ -345,21 +346,28 @@ impl Inner {
         failed.map_or_else(|| Ok(state.group.reached(lsn, durability)), Err)
     }
 
-    /// Writes what was appended, durably if that is wanted and one write does it.
-    fn write_out(&self, durably: bool) -> Result<(), DeviceError> {
+    /// Writes what was appended, for so many members, durably if that is wanted and one write does
+    /// it.
+    fn write_out(&self, durably: bool, members: usize) -> Result<(), DeviceError> {
         let mut writing = Using::lock(self, &self.writer);
-        let written = self.write_batch(&mut writing.guard, durably);
+        let written = self.write_batch(&mut writing.guard, durably, members);
         // Before the lock is let go: nobody writes behind a hole.
         written.inspect_err(|&error| self.fail(error))
     }
 
-    fn write_batch(&self, writer: &mut Writer, durably: bool) -> Result<(), DeviceError> {
+    fn write_batch(
+        &self,
+        writer: &mut Writer,
+        durably: bool,
+        members: usize,
+    ) -> Result<(), DeviceError> {
         let batch = {
             let mut state = self.state.lock();
             if let Some(error) = state.group.failed() {
                 return Err(error);
             }
-            state.take(self.options.max_group)
+            let end = state.group.end_of(members);
+            state.take(self.options.max_group, end)
         };
         if batch.bytes.is_empty() {
             return Ok(());

@@ -131,6 +131,8 @@ pub enum OptionsError {
     LimitBelowBuffer(usize, usize),
     /// More than a gibibyte that is not written yet.
     LimitTooLarge(usize),
+    /// Groups without members.
+    NoMembers,
 }
 
 impl fmt::Display for OptionsError {
@@ -146,6 +148,7 @@ impl fmt::Display for OptionsError {
                     "a limit of {bytes} bytes is less than buffer_size {buffer}"
                 )
             }
+            Self::NoMembers => f.write_str("max_members is 0, and who leads is a member"),
             Self::LimitTooLarge(bytes) => write!(f, "max_buffered {bytes} is more than 1 GiB"),
         }
     }

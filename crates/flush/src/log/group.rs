@@ -138,6 +138,22 @@ impl Group {
         members.map(|m| m.durability).max()
     }
 
+    /// Up to where the log is written for so many of those who wait, in the order of positions.
+    pub(super) fn end_of(&self, most: usize) -> u64 {
+        let waits = |m: &&Member| {
+            !matches!(m.next, Some(Next::Ended(_))) && !self.reached(m.lsn, m.durability)
+        };
+        if self.members.len() <= most {
+            return u64::MAX;
+        }
+        let waiting = self.members.iter().flatten().filter(waits);
+        let mut ends: Vec<u64> = waiting.map(|m| m.lsn).collect();
+        if ends.len() <= most {
+            return u64::MAX;
+        }
+        *ends.select_nth_unstable(most - 1).1
+    }
+
     /// How many are served when the log is durable up to `end`.
     pub(super) fn served(&self, end: u64) -> u64 {
         let waits = |m: &&Member| !matches!(m.next, Some(Next::Ended(_))) && m.lsn <= end;

@@ -203,11 +203,16 @@ impl State {
         (next <= self.tails.durable).then_some(oldest)
     }
 
-    /// Takes records to be written. The tail on their frames and whether they are written after a
-    /// flush are decided in the same step, so a tail that moves later comes with a flush of its
-    /// own.
-    fn take(&mut self, limit: usize) -> Batch {
-        let len = fitting(&self.open, limit);
+    /// Takes records to be written, of `limit` bytes and up to the position `end`, about. The tail
+    /// on their frames and whether they are written after a flush are decided in the same step, so
+    /// a tail that moves later comes with a flush of its own.
+    fn take(&mut self, limit: usize, end: u64) -> Batch {
+        let before_end = end.saturating_sub(self.open_start);
+        let limit = limit.min(usize::try_from(before_end).unwrap_or(usize::MAX));
+        let len = match limit {
+            0 => 0,
+            limit => fitting(&self.open, limit),
+        };
         let rest = self.open.split_off(len);
         let batch = Batch {
             bytes: std::mem::replace(&mut self.open, rest),

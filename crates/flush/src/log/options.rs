@@ -23,10 +23,8 @@ pub enum GroupMode {
     Off,
     /// One commit writes and flushes for all that wait.
     Leader,
-    /// `Leader` while it pays, else `Off`. It pays if the commits that share a flush make up for
-    /// the time in which the device waits for the next leader to wake. A leader waits for
-    /// those that the last flush has released, for half of a flush at most, if they come back
-    /// sooner.
+    /// `Leader` while it pays, else `Off`. It pays if a flush serves 1.2 commits or more, and takes
+    /// at least twice as long as the wake of the next leader.
     #[default]
     Auto,
 }
@@ -51,6 +49,7 @@ pub struct LogOptions {
     pub(super) buffer_size: usize,
     pub(super) max_buffered: usize,
     pub(super) max_group: usize,
+    pub(super) max_members: usize,
     pub(super) mode: GroupMode,
     pub(super) max_delay: Duration,
     pub(super) min_siblings: usize,
@@ -66,14 +65,15 @@ impl Default for LogOptions {
 }
 
 impl LogOptions {
-    /// The defaults: segments of 16 MiB, buffers of 32 KiB, groups of up to 1 MiB, up to 4 MiB
-    /// that are not written yet, [`GroupMode::Auto`], and no delay of the user's choice.
+    /// The defaults: segments of 16 MiB, buffers of 32 KiB, groups of up to 1 MiB and any number of
+    /// members, up to 4 MiB that are not written yet, [`GroupMode::Auto`], and no delay.
     pub fn new() -> Self {
         Self {
             segment_size: 16 << 20,
             buffer_size: 32 << 10,
             max_buffered: 4 << 20,
             max_group: 1 << 20,
+            max_members: usize::MAX,
             mode: GroupMode::default(),
             max_delay: Duration::ZERO,
             min_siblings: 5,
@@ -107,15 +107,25 @@ impl LogOptions {
         self
     }
 
+    /// How many commits that wait one leader writes and flushes for, itself among them: those with
+    /// the first positions. Who commits a position before theirs meanwhile is served, too. Default:
+    /// no limit, as a flush takes no longer for many; [`max_group`](LogOptions::max_group) bounds
+    /// what is written.
+    pub fn max_members(mut self, count: usize) -> Self {
+        self.max_members = count;
+        self
+    }
+
     /// Whether commits share flushes.
     pub fn group_mode(mut self, mode: GroupMode) -> Self {
         self.mode = mode;
         self
     }
 
-    /// How long a commit that leads waits for others, at most. It waits only if at least
-    /// [`min_siblings`](LogOptions::min_siblings) others are at it, and if they come back
-    /// sooner than a flush takes. It helps where the flush is long and the pause short, and costs
+    /// How long a commit that leads waits, at most, for those that the last flush has released; it
+    /// goes on when all are back, and after half of a flush in any case. It waits only if at least
+    /// [`min_siblings`](LogOptions::min_siblings) others are at it, and if they come back sooner
+    /// than a flush takes. It helps where the flush is long and the pause short, and costs
     /// elsewhere. Default: zero.
     pub fn max_delay(mut self, delay: Duration) -> Self {
         self.max_delay = delay;
@@ -221,6 +231,9 @@ impl LogOptions {
         if self.max_buffered < self.buffer_size || self.max_group < self.buffer_size {
             let smaller = self.max_buffered.min(self.max_group);
             return Err(OptionsError::LimitBelowBuffer(smaller, self.buffer_size));
+        }
+        if self.max_members == 0 {
+            return Err(OptionsError::NoMembers);
         }
         if self.max_buffered > 1 << 30 {
             return Err(OptionsError::LimitTooLarge(self.max_buffered));

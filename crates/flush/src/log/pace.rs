@@ -4,8 +4,13 @@ use super::options::GroupMode;
 use inflight_sync::time::Instant;
 use std::time::Duration;
 
-/// Grouping pays if it is expected to be faster by this factor, or more.
-const LEAST_GAIN: f64 = 1.2;
+/// Grouping pays if a flush serves so many commits, or more,
+const LEAST_MERGED: f64 = 1.2;
+/// and takes as long as so many wakes, or longer.
+const LEAST_WAKES: u32 = 2;
+/// Wakes are measured while commits group. After so many flushes without one, what was measured is
+/// not believed any more, and they are tried again.
+const BELIEVED: u32 = 1 << 14;
 /// Each new value counts for this share of the average.
 const WEIGHT: f64 = 1.0 / 16.0;
 
@@ -26,6 +31,25 @@ impl Average {
     }
 }
 
+/// The median of the last times.
+#[derive(Clone, Copy, Debug, Default)]
+struct Times {
+    last: [Duration; 16],
+    count: usize,
+    median: Duration,
+}
+
+impl Times {
+    fn add(&mut self, time: Duration) {
+        self.last[self.count % self.last.len()] = time;
+        self.count += 1;
+        let known = self.count.min(self.last.len());
+        let mut sorted = self.last;
+        sorted[..known].sort_unstable();
+        self.median = sorted[known / 2];
+    }
+}
+
 /// What the commits of a log have been like.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Pace {
@@ -36,11 +60,15 @@ pub(super) struct Pace {
     /// Those that wait, or have come since. Who is released leaves later, so `under_way` does not
     /// say it.
     here: usize,
-    /// Their average.
-    siblings: Average,
-    flush: Average,
+    /// Commits that have ended since the last flush, and were to be durable.
+    ended: usize,
+    /// How many end for each flush.
+    merged: Average,
+    flush: Times,
     /// From the end of a flush to the moment at which the next leader runs.
-    wake: Average,
+    wake: Times,
+    /// Flushes since that was measured.
+    wake_age: u32,
     /// From the end of a flush to the next commit.
     think: Average,
     last_flush: Instant,
@@ -50,26 +78,36 @@ impl Pace {
     pub(super) fn commit_begins(&mut self, now: Instant) {
         self.under_way += 1;
         self.here += 1;
-        if self.flush.known {
+        if self.flush.count > 0 {
             self.think.add((now - self.last_flush).as_secs_f64());
         }
     }
 
-    pub(super) fn commit_ends(&mut self) {
+    /// `flushed`: it was to be durable.
+    pub(super) fn commit_ends(&mut self, flushed: bool) {
         self.under_way -= 1;
+        self.ended += usize::from(flushed);
     }
 
     /// A flush has ended that `waiting` commits needed more than.
     pub(super) fn flushed(&mut self, now: Instant, took: Duration, waiting: usize) {
-        self.flush.add(took.as_secs_f64());
+        if self.flush.count > 0 {
+            self.merged.add(self.ended as f64);
+        }
+        self.ended = 0;
+        self.flush.add(took);
         self.last_flush = now;
         self.expected = self.under_way;
         self.here = waiting;
-        self.siblings.add(self.under_way as f64);
+        self.wake_age += 1;
+        if self.wake_age > BELIEVED {
+            (self.wake, self.wake_age) = (Times::default(), 0);
+        }
     }
 
     pub(super) fn woken(&mut self, after: Duration) {
-        self.wake.add(after.as_secs_f64());
+        self.wake.add(after);
+        self.wake_age = 0;
     }
 
     /// Whether the next commit waits for a leader.
@@ -77,23 +115,18 @@ impl Pace {
         match mode {
             GroupMode::Off => false,
             GroupMode::Leader => true,
-            // N in lock-step share by N / 2, and one more comes early; or all of them, if the
-            // leader waits for them. A round is a flush and the wake of the next leader.
             GroupMode::Auto => {
-                let shared = if self.come_back_soon() {
-                    self.siblings.value
+                // One wake that is late does not say what a wake takes.
+                let wakes_known = self.wake.count >= self.wake.last.len() / 2;
+                let wake = if wakes_known {
+                    self.wake.median
                 } else {
-                    (self.siblings.value + 1.0) / 2.0
+                    Duration::ZERO
                 };
-                let round = self.flush.value + self.wake.value;
-                shared * self.flush.value > LEAST_GAIN * round
+                let flush = self.flush.median;
+                self.merged.value >= LEAST_MERGED && !flush.is_zero() && flush >= LEAST_WAKES * wake
             }
         }
-    }
-
-    /// Whether commits come sooner after a flush than half of the next one takes.
-    fn come_back_soon(&self) -> bool {
-        self.think.known && self.think.value < self.flush.value / 2.0
     }
 
     /// Whether those are here that the last flush has released.
@@ -101,19 +134,16 @@ impl Pace {
         self.here >= self.expected
     }
 
-    /// How long a leader waits for those that the last flush has released. If one does not come,
-    /// fewer are expected the next time; a single committer never waits.
-    pub(super) fn regroup(&self, mode: GroupMode) -> Option<Duration> {
-        let pays = mode == GroupMode::Auto && !self.all_are_back() && self.come_back_soon();
-        pays.then(|| Duration::from_secs_f64(self.flush.value / 2.0))
-    }
-
-    /// How long a leader waits as it was told to: only for enough others, who come
-    /// sooner than a flush takes.
+    /// How long a leader waits for those that the last flush has released: if it was told to, for
+    /// enough others, who come sooner than a flush takes. If one does not come, fewer are expected
+    /// the next time; a single committer never waits.
     pub(super) fn delay(&self, most: Duration, min_siblings: usize) -> Option<Duration> {
-        let others = self.under_way.saturating_sub(1);
-        let pays = others >= min_siblings.max(1) && self.think.value < self.flush.value;
-        (pays && !most.is_zero()).then(|| most.min(Duration::from_secs_f64(self.flush.value / 2.0)))
+        let others = self.under_way.max(self.expected).saturating_sub(1);
+        let flush = self.flush.median;
+        let pays = others >= min_siblings.max(1)
+            && !self.all_are_back()
+            && self.think.value < flush.as_secs_f64();
+        (pays && !most.is_zero()).then(|| most.min(flush / 2))
     }
 }
 
@@ -122,89 +152,135 @@ mod tests {
     use super::*;
 
     const MS: Duration = Duration::from_millis(1);
+    const AUTO: GroupMode = GroupMode::Auto;
+
+    /// A flush has released `at_once` commits, each a wake later, and they are over.
+    fn round(pace: &mut Pace, at_once: usize, flush: Duration, wake: Option<Duration>) {
+        for _ in 0..at_once {
+            pace.commit_begins(pace.last_flush + MS / 100);
+        }
+        pace.flushed(pace.last_flush + MS / 100 + flush, flush, 0);
+        for _ in 0..at_once {
+            if let Some(wake) = wake {
+                pace.woken(wake);
+            }
+            pace.commit_ends(true);
+        }
+    }
 
     /// `count` commits that are always `at_once` at a time.
     fn pace(at_once: usize, flush: Duration, wake: Duration) -> Pace {
         let mut pace = Pace::default();
         for _ in 0..100 {
-            for _ in 0..at_once {
-                pace.commit_begins(pace.last_flush + MS / 100);
-            }
-            pace.flushed(pace.last_flush + MS / 100 + flush, flush, 0);
-            for _ in 0..at_once {
-                pace.woken(wake);
-                pace.commit_ends();
-            }
+            round(&mut pace, at_once, flush, Some(wake));
         }
         pace
     }
 
     #[test]
-    fn grouping_is_for_several_commits_and_flushes_that_take_their_time() {
-        let auto = GroupMode::Auto;
-        assert!(!pace(1, MS, MS / 100).groups(auto), "nobody to share with");
-        assert!(pace(8, MS, MS / 100).groups(auto));
+    fn grouping_is_for_flushes_that_serve_several_and_take_two_wakes() {
+        assert!(!pace(1, MS, MS / 100).groups(AUTO), "nobody to share with");
+        assert!(pace(2, MS, MS / 100).groups(AUTO));
+        assert!(pace(8, MS, MS / 2).groups(AUTO));
         assert!(
-            pace(8, MS / 100, MS / 100).groups(auto),
-            "a wake costs as much"
+            !pace(8, MS, MS / 2 + MS / 100).groups(AUTO),
+            "flushes are cheap, however many share one"
         );
-        assert!(
-            !pace(2, MS / 100, MS / 100).groups(auto),
-            "too much for few"
-        );
-        assert!(
-            !pace(8, MS / 100, MS / 10).groups(auto),
-            "flushes are cheap"
-        );
+        assert!(!pace(32, MS / 100, MS / 100).groups(AUTO));
         assert!(pace(1, MS, MS).groups(GroupMode::Leader));
         assert!(!pace(8, MS, MS / 100).groups(GroupMode::Off));
     }
 
     #[test]
-    fn a_leader_waits_for_those_it_has_released() {
-        let auto = GroupMode::Auto;
+    fn grouping_begins_at_six_commits_for_five_flushes() {
+        for (commits, grouped) in [(5, false), (7, true)] {
+            let mut pace = Pace::default();
+            for _ in 0..100 {
+                for number in 0..5 {
+                    let at_once = if number < commits - 5 { 2 } else { 1 };
+                    round(&mut pace, at_once, MS, None);
+                }
+            }
+            assert_eq!(pace.groups(AUTO), grouped, "{commits} in five: {pace:?}");
+        }
+    }
+
+    #[test]
+    fn a_few_late_wakes_say_nothing() {
+        let mut pace = Pace::default();
+        round(&mut pace, 8, MS, Some(MS / 100));
+        round(&mut pace, 8, MS, None);
+        for _ in 0..7 {
+            pace.woken(100 * MS);
+        }
+        assert!(pace.groups(AUTO), "half of the last 16 were short");
+        for _ in 0..2 {
+            pace.woken(100 * MS);
+        }
+        assert!(!pace.groups(AUTO));
+    }
+
+    /// Without groups no wake is measured: what was is not believed for ever.
+    #[test]
+    fn grouping_is_tried_again() {
+        let mut pace = pace(8, MS, MS);
+        assert!(!pace.groups(AUTO));
+        for _ in 0..BELIEVED {
+            round(&mut pace, 8, MS, None);
+        }
+        assert!(!pace.groups(AUTO), "not yet");
+        round(&mut pace, 8, MS, None);
+        assert!(pace.groups(AUTO));
+    }
+
+    #[test]
+    fn commits_that_need_no_flush_do_not_count_as_served() {
+        let mut pace = Pace::default();
+        for _ in 0..100 {
+            for flushed in [true, false, false] {
+                pace.commit_begins(pace.last_flush);
+                pace.commit_ends(flushed);
+            }
+            pace.flushed(pace.last_flush + MS, MS, 0);
+        }
+        assert!(!pace.groups(AUTO));
+    }
+
+    #[test]
+    fn a_leader_that_was_told_to_waits_for_those_it_has_released() {
         let mut two = pace(2, MS, MS / 100);
-        assert!(two.groups(auto));
         two.commit_begins(two.last_flush + MS / 100);
         two.commit_begins(two.last_flush + MS / 100);
         two.flushed(two.last_flush + 2 * MS, MS, 0);
         // One begins again before the other has left.
-        two.commit_ends();
+        two.commit_ends(true);
         two.commit_begins(two.last_flush + MS / 100);
-        let delay = two.regroup(auto).unwrap();
-        assert!(delay > MS / 3 && delay <= MS / 2, "{delay:?}");
-        assert_eq!(two.regroup(GroupMode::Leader), None, "not asked for");
-        two.commit_ends();
+        assert_eq!(two.delay(MS, 1), Some(MS / 2), "half of a flush at most");
+        assert_eq!(two.delay(MS / 4, 1), Some(MS / 4));
+        assert_eq!(two.delay(Duration::ZERO, 1), None, "not asked for");
+        assert_eq!(two.delay(MS, 2), None, "too few");
+        two.commit_ends(true);
         two.commit_begins(two.last_flush + MS / 100);
-        assert!(two.all_are_back() && two.regroup(auto).is_none());
-        two.commit_ends();
+        assert!(two.all_are_back() && two.delay(MS, 1).is_none());
+        two.commit_ends(true);
         // The other one has not come: the next leader does not wait for it.
         two.flushed(two.last_flush + 2 * MS, MS, 0);
-        two.commit_ends();
+        two.commit_ends(true);
         two.commit_begins(two.last_flush + MS / 100);
-        assert_eq!(two.regroup(auto), None);
-        let mut alone = pace(1, MS, MS / 100);
-        alone.commit_begins(alone.last_flush);
-        assert_eq!(alone.regroup(auto), None, "never for one");
-        let mut slow = pace(2, MS / 100, MS / 100);
-        slow.commit_begins(slow.last_flush);
-        assert_eq!(slow.regroup(auto), None, "a flush is over before they come");
-    }
-
-    #[test]
-    fn a_leader_waits_for_siblings_only() {
-        let mut many = pace(8, MS, MS / 100);
-        assert_eq!(many.delay(MS, 5), None, "none is under way");
-        (0..8).for_each(|_| many.commit_begins(many.last_flush));
-        let delay = many.delay(MS, 5).unwrap();
-        assert!(
-            delay > MS / 3 && delay <= MS / 2,
-            "half of a flush: {delay:?}"
-        );
-        assert_eq!(many.delay(MS, 8), None, "too few");
-        assert_eq!(many.delay(Duration::ZERO, 5), None, "not asked for");
+        assert_eq!(two.delay(MS, 1), None);
         let mut alone = pace(1, MS, MS / 100);
         alone.commit_begins(alone.last_flush);
         assert_eq!(alone.delay(MS, 0), None, "never for one");
+        let mut slow = pace(8, MS / 200, MS / 100);
+        slow.commit_begins(slow.last_flush);
+        assert_eq!(slow.delay(MS, 1), None, "a flush is over before they come");
+    }
+
+    #[test]
+    fn a_leader_waits_for_enough_siblings_only() {
+        let mut many = pace(8, MS, MS / 100);
+        many.commit_begins(many.last_flush + MS / 100);
+        assert_eq!(many.delay(MS, 7), Some(MS / 2));
+        assert_eq!(many.delay(MS, 8), None, "too few");
     }
 }

@@ -62,8 +62,10 @@ pub(super) struct Found {
 struct Segment {
     device: Arc<dyn Device>,
     header: SegmentHeader,
-    bytes: Vec<u8>,
 }
+
+/// How many bytes of a segment that was not begun are looked at together.
+const PIECE: usize = 64 << 10;
 
 /// Reads everything. `visit` gets each record that counts.
 pub(super) fn read(
@@ -83,23 +85,18 @@ pub(super) fn read(
     let mut not_begun = Vec::new();
     let mut log = None;
     let mut position: Option<Position> = None;
-    let mut last = None;
+    // One segment is in memory at a time.
+    let mut last: Option<(Arc<dyn Device>, Vec<u8>, Stop)> = None;
     for number in storage.segments()? {
         let corrupt = Err(OpenError::Corrupt(Lsn(scan.lsn)));
         let segment = match load(storage, number, log)? {
             // Those before it were begun, and durable, when it was begun.
             Loaded::Segment(_) if !not_begun.is_empty() => return corrupt,
             Loaded::Segment(segment) => segment,
-            Loaded::Headless(bytes) => {
-                let is_zeros = bytes.iter().all(|&byte| byte == 0);
-                match log {
-                    _ if is_zeros => {}
-                    // Its head was not durable, so nothing in it may say that it was.
-                    Some(log) => scan.look_for_evidence(&bytes, 0, log)?,
-                    None => return corrupt,
-                }
+            Loaded::Headless(device) => {
+                let is_zeros = scan.headless(&*device, log)?;
                 scan.recovery.torn |= !is_zeros;
-                let fits = is_zeros && bytes.len() as u64 == segment_size;
+                let fits = is_zeros && device.len()? == segment_size;
                 not_begun.push((number, fits));
                 continue;
             }
@@ -112,7 +109,10 @@ pub(super) fn read(
             return Err(OpenError::Corrupt(Lsn(scan.lsn)));
         }
         scan.recovery.tail = scan.recovery.tail.max(Lsn(segment.header.tail));
-        let stop = scan.segment(&segment)?;
+        // Durable before this one was begun, so not to be written again.
+        drop(last.take());
+        let bytes = read_all(&*segment.device)?;
+        let stop = scan.segment(&bytes, segment.header.log)?;
         segments.push_back((number, segment.header.base));
         // What an earlier segment ends with was torn when the log was opened the last time.
         scan.recovery.torn = !stop.clean;
@@ -120,9 +120,9 @@ pub(super) fn read(
             segment: segment.device.clone(),
             offset: stop.offset as u64,
         });
-        last = Some((segment, stop));
+        last = Some((segment.device, bytes, stop));
     }
-    if let Some((Segment { device, bytes, .. }, stop)) = last {
+    if let Some((device, bytes, stop)) = last {
         let unproven = &bytes[stop.unproven..stop.read];
         device.write_at(unproven, stop.unproven as u64)?;
         device.flush()?;
@@ -150,29 +150,33 @@ pub(super) fn read(
 enum Loaded {
     Segment(Segment),
     /// It has no head: it was not begun, as far as is durable.
-    Headless(Vec<u8>),
+    Headless(Arc<dyn Device>),
     /// Its head is whole, and none that this log has written here.
     Foreign,
 }
 
 fn load(storage: &dyn Storage, number: u64, log: Option<u64>) -> Result<Loaded, OpenError> {
     let device = storage.open(number)?;
-    let len = usize::try_from(device.len()?).map_err(|_| std::io::ErrorKind::OutOfMemory)?;
-    let mut bytes = vec![0; len];
-    device.read_at(&mut bytes, 0)?;
-    Ok(match SegmentHeader::decode(&bytes) {
-        Head::None => Loaded::Headless(bytes),
+    let mut head = [0; SEGMENT_HEADER];
+    if device.len()? >= head.len() as u64 {
+        device.read_at(&mut head, 0)?;
+    }
+    Ok(match SegmentHeader::decode(&head) {
+        Head::None => Loaded::Headless(device),
         Head::Ours(header)
             if header.number == number && log.is_none_or(|log| header.log == log) =>
         {
-            Loaded::Segment(Segment {
-                device,
-                header,
-                bytes,
-            })
+            Loaded::Segment(Segment { device, header })
         }
         Head::Ours(_) | Head::OtherVersion => Loaded::Foreign,
     })
+}
+
+fn read_all(device: &dyn Device) -> Result<Vec<u8>, OpenError> {
+    let len = usize::try_from(device.len()?).map_err(|_| std::io::ErrorKind::OutOfMemory)?;
+    let mut bytes = vec![0; len];
+    device.read_at(&mut bytes, 0)?;
+    Ok(bytes)
 }
 
 /// Where the records of a segment end.
@@ -198,9 +202,27 @@ struct Scan<'a> {
 }
 
 impl Scan<'_> {
-    fn segment(&mut self, segment: &Segment) -> Result<Stop, OpenError> {
-        let bytes = &segment.bytes[..];
-        let log = segment.header.log;
+    /// Whether a segment without a head is zeros. Its head was not durable, so nothing in it may
+    /// say that it was.
+    fn headless(&self, device: &dyn Device, log: Option<u64>) -> Result<bool, OpenError> {
+        let (len, mut is_zeros) = (device.len()?, true);
+        let mut at = 0;
+        while at < len {
+            // Pieces overlap by a frame's head.
+            let piece = (len - at).min((PIECE + FRAME_HEADER) as u64);
+            let mut bytes = vec![0; piece as usize];
+            device.read_at(&mut bytes, at)?;
+            if bytes.iter().any(|&byte| byte != 0) {
+                let log = log.ok_or(OpenError::Corrupt(Lsn(self.lsn)))?;
+                self.look_for_evidence(&bytes, at as usize, log)?;
+                is_zeros = false;
+            }
+            at += PIECE as u64;
+        }
+        Ok(is_zeros)
+    }
+
+    fn segment(&mut self, bytes: &[u8], log: u64) -> Result<Stop, OpenError> {
         let mut offset = SEGMENT_HEADER;
         // Where frames begin in the segment, and where they end in the log. The head is durable
         // with the first one.

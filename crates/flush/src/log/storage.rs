@@ -1,12 +1,13 @@
 //! Where the segments of a log are.
 
+use super::frame::{Head, SEGMENT_HEADER, SegmentHeader};
 use crate::device::{Device, FileDevice, MemoryDevice, Power};
 use crate::machine::Caps;
 use inflight_sync::{Arc, Mutex};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -34,7 +35,7 @@ pub trait Storage: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// What the system says; also if there is one of this number.
+    /// What the system says; also if there is one of this number that was begun.
     fn create(&self, number: u64, len: u64) -> io::Result<Arc<dyn Device>>;
 
     /// A segment that is there.
@@ -147,8 +148,18 @@ impl Storage for DirStorage {
         let mut file = OpenOptions::new()
             .read(true)
             .write(true)
-            .create_new(true)
+            .create(true)
+            .truncate(false)
             .open(&path)?;
+        // The folder is locked, so a file that holds no segment is what an attempt has left that
+        // failed, and belongs to nobody.
+        let mut head = Vec::new();
+        (&file).take(SEGMENT_HEADER as u64).read_to_end(&mut head)?;
+        if !matches!(SegmentHeader::decode(&head), Head::None) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        file.set_len(0)?;
+        file.rewind()?;
         // Zeros and no hole: commits then change data only, and no table of the file system.
         let zeros = vec![0; 1 << 20];
         let mut left = len;
@@ -397,6 +408,31 @@ mod tests {
         assert!(path.join("0000000000000001.log").exists());
         let file = path.join("0000000000000001.log");
         assert!(DirStorage::new(file.join("d")).is_err());
+    }
+
+    /// What a segment left that could not be made, nor removed.
+    #[test]
+    fn a_file_that_holds_no_segment_is_not_in_the_way_of_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let storage = DirStorage::new(folder.path()).unwrap();
+        let path = folder.path().join("0000000000000001.log");
+        for junk in [&[][..], &[7; 100], &[0; 9000], &[7; 9000]] {
+            std::fs::write(&path, junk).unwrap();
+            let segment = storage.create(1, 4096).unwrap();
+            let mut bytes = vec![1; 4096];
+            segment.read_at(&mut bytes, 0).unwrap();
+            assert_eq!((segment.len().unwrap(), &bytes), (4096, &vec![0; 4096]));
+        }
+        let header = SegmentHeader {
+            log: 1,
+            number: 1,
+            base: 0,
+            tail: 0,
+        };
+        std::fs::write(&path, header.encode()).unwrap();
+        let refused = storage.create(1, 4096).err().unwrap();
+        assert_eq!(refused.kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(std::fs::read(&path).unwrap(), header.encode());
     }
 
     /// A folder that cannot be flushed, and then can.

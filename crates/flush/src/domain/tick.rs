@@ -1,0 +1,110 @@
+//! The thread that calls [`FlushDomain::tick`] for tasks that no event loop does it for.
+//!
+//! It holds the domain only while it looks, so the last handle ends it.
+
+use super::request::Core;
+use super::{FlushDomain, Inner};
+use inflight_sync::time::Instant;
+use inflight_sync::wait::Notify;
+use inflight_sync::{Arc, Parker, Unparker, Weak, thread};
+use std::io;
+
+/// The thread, as the domain knows it.
+#[derive(Debug, Default)]
+pub(super) struct Ticker {
+    /// Once it runs.
+    unparker: Option<Unparker>,
+    /// Until when it sleeps, or is about to.
+    until: Option<Instant>,
+}
+
+impl Core {
+    /// The thread, if it sleeps longer than the next flush may be put off.
+    pub(super) fn late_ticker(&mut self) -> Option<Notify> {
+        let ticker = self.ticker.as_mut()?;
+        let unparker = ticker.unparker.as_ref()?;
+        let deadline = self.machine.next_deadline()?;
+        if ticker.until.is_some_and(|until| until <= deadline) {
+            return None;
+        }
+        ticker.until = Some(deadline);
+        Some(Notify::Thread(unparker.clone()))
+    }
+}
+
+impl Inner {
+    /// The thread's look: when it is to tick. Whoever puts a flush off before it is seen here; who
+    /// does so after it finds the note, and unparks the thread, whose park then ends at once, also
+    /// if it has yet to begin.
+    fn look(&self, parker: &Parker) -> Option<Instant> {
+        let mut core = self.core.lock();
+        let until = core.machine.next_deadline();
+        let unparker = Some(parker.unparker());
+        core.ticker = Some(Ticker { unparker, until });
+        until
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let ticker = self.core.lock().ticker.take();
+        if let Some(unparker) = ticker.and_then(|ticker| ticker.unparker) {
+            unparker.unpark();
+        }
+    }
+}
+
+fn run(domain: &Weak<Inner>) {
+    let parker = Parker::current();
+    loop {
+        let Some(inner) = domain.upgrade() else {
+            return;
+        };
+        let (until, clock) = (inner.look(&parker), inner.clock.clone());
+        // It may be the last handle by now: its drop unparks this thread.
+        drop(inner);
+        match until {
+            None => parker.park(),
+            Some(until) if parker.park_until(&clock, until) => {}
+            Some(_) => {
+                if let Some(inner) = domain.upgrade() {
+                    FlushDomain { inner }.tick();
+                }
+            }
+        }
+    }
+}
+
+impl FlushDomain {
+    /// Starts a thread that calls [`tick`](FlushDomain::tick) when it is due, so a flush that was
+    /// put off starts in time whoever waits for it. For domains that tasks wait for, and no event
+    /// loop with a timer of its own. It ends with the last handle to the domain. Once it runs,
+    /// another call does nothing.
+    ///
+    /// # Errors
+    ///
+    /// If the system refuses the thread.
+    ///
+    /// ```
+    /// # use inflight_flush::{FlushDomain, MemoryDevice};
+    /// let domain = FlushDomain::new(MemoryDevice::new(4096));
+    /// domain.tick_in_background()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn tick_in_background(&self) -> io::Result<()> {
+        {
+            let mut core = self.inner.core.lock();
+            if core.ticker.is_some() {
+                return Ok(());
+            }
+            core.ticker = Some(Ticker::default());
+        }
+        let domain = Arc::downgrade(&self.inner);
+        let thread = thread::Builder::new().name("inflight/flush".into());
+        let started = thread.spawn(move || run(&domain));
+        if started.is_err() {
+            self.inner.core.lock().ticker = None;
+        }
+        started.map(drop)
+    }
+}
