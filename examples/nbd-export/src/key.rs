@@ -293,9 +293,9 @@ fn open_by(
         return Ok((cipher, None));
     }
     if !format && file.metadata()?.file_type().is_block_device() {
-        eprintln!(
-            "nbd-export: a device without a key is read until something is found, for an empty one \
-             to its end; format spares that"
+        crate::console::say(
+            "a device without a key is read until something is found, for an empty one \
+             to its end; format spares that",
         );
     }
     ensure!(

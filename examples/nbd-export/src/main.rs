@@ -30,7 +30,7 @@ mod stall;
 
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
@@ -58,7 +58,7 @@ fn main() -> ExitCode {
     match serve(&options) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("nbd-export: {error:#}");
+            console::say(&format!("{error:#}"));
             ExitCode::from(2)
         }
     }
@@ -90,9 +90,9 @@ fn serve(options: &Options) -> Result<()> {
         listeners.push(Listener::unix(path)?);
     }
     if let Some(address) = &options.listen {
-        eprintln!(
-            "nbd-export: warning: NBD has no authentication; whoever reaches {address} is in"
-        );
+        console::say(&format!(
+            "warning: NBD has no authentication; whoever reaches {address} is in"
+        ));
         listeners.push(Listener::tcp(address)?);
     }
     let _server = match &options.serve {
@@ -151,15 +151,18 @@ fn serve(options: &Options) -> Result<()> {
 
 /// The first signal is a wish to end, the second one an end.
 fn end_on_signals(stop: Stop) -> Result<()> {
+    let told_before = AtomicBool::new(false);
     let told = move || {
-        if stop.ask() {
+        stop.ask();
+        // Relaxed: only this thread looks.
+        if !told_before.swap(true, Ordering::Relaxed) {
             return;
         }
         // Whoever does not read standard error does not hold up the end.
         let stderr = std::io::stderr();
         let mut stderr = [PollFd::new(&stderr, PollFlags::OUT)];
         if poll(&mut stderr, Some(&Timespec::default())) == Ok(1) {
-            eprintln!("nbd-export: a second signal: not everything is answered and flushed");
+            console::say("a second signal: not everything is answered and flushed");
         }
         std::process::exit(TOLD_TWICE);
     };
@@ -178,7 +181,7 @@ fn begin(exports: &[Arc<Export>]) -> Result<()> {
 fn tell_addresses(shared: &Shared, listeners: &[Listener]) {
     for export in &shared.exports {
         for listener in listeners {
-            eprintln!("nbd-export: {}", listener.uri(&export.described.name));
+            console::say(&listener.uri(&export.described.name));
         }
     }
 }
@@ -225,7 +228,9 @@ fn choose_engine(engine: Engine) -> Result<Kind> {
         Engine::Auto => Ok(match Reactor::probe() {
             Ok(()) => Kind::Uring,
             Err(error) => {
-                eprintln!("nbd-export: io_uring cannot be used here ({error}); using psync");
+                console::say(&format!(
+                    "io_uring cannot be used here ({error}); using psync"
+                ));
                 Kind::Psync
             }
         }),

@@ -8,6 +8,7 @@ use clap::{ArgGroup, Parser, ValueEnum};
 use inflight::tags::Steering;
 use inflight::topology::Scope;
 
+use crate::console::say;
 use crate::export::Spec;
 use crate::reactor::Faults;
 
@@ -148,8 +149,8 @@ impl Options {
                 let _ = error.print();
                 return ExitCode::SUCCESS;
             }
-            eprintln!("nbd-export: {}", in_a_line(&error.to_string()));
-            eprintln!("nbd-export: all options: nbd-export --help");
+            say(&in_a_line(&error.to_string()));
+            say("all options: nbd-export --help");
             ExitCode::from(2)
         })
     }
@@ -159,9 +160,14 @@ impl Options {
 fn in_a_line(error: &str) -> String {
     let ends = |line: &str| line.starts_with("Usage:") || line.starts_with("For more information");
     let lines = error.lines().map(str::trim).take_while(|line| !ends(line));
-    let lines: Vec<_> = lines.filter(|line| !line.is_empty()).collect();
-    let line = lines.join(" ").replace(" tip: ", "; tip: ");
-    line.strip_prefix("error: ").unwrap_or(&line).to_owned()
+    let mut told = String::new();
+    for line in lines.filter(|line| !line.is_empty()) {
+        let tip = line.starts_with("tip:");
+        told += if tip { "; " } else { " " };
+        told += line;
+    }
+    let line = told.trim_start();
+    line.strip_prefix("error: ").unwrap_or(line).to_owned()
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -29,9 +29,8 @@ const DRAIN: Duration = Duration::from_secs(5);
 pub(crate) struct Stop(Arc<OnceLock<Instant>>);
 
 impl Stop {
-    /// Whether nobody has wished it before.
-    pub(crate) fn ask(&self) -> bool {
-        self.0.set(Instant::now()).is_ok()
+    pub(crate) fn ask(&self) {
+        self.0.get_or_init(Instant::now);
     }
 }
 
@@ -198,7 +197,7 @@ fn accept(
         tv_nsec: LOOK.subsec_nanos().into(),
     };
     let mut accepted = 0;
-    let mut numbers = 1..;
+    let mut number = 0;
     // Whether nobody could be let in when that was tried last.
     let mut full = false;
     while goes_on() && !shared.draining() {
@@ -217,7 +216,7 @@ fn accept(
                     Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => break None,
                     Err(error) => break Some(error),
                 };
-                let number = numbers.next().unwrap_or_default();
+                number += 1;
                 let who = Who { number, peer };
                 let Some(permit) = ClientPermit::take(shared, max_connections, who) else {
                     shared.log_of_client(&format!("{who} was turned away: --max-connections"));

@@ -3,6 +3,8 @@
 use crate::{Server, engines, refused_with};
 use nbd_export::proto;
 use std::io::{BufRead as _, BufReader};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 
 fn signal(program: u32, signal: libc::c_int) {
@@ -61,6 +63,34 @@ fn a_second_signal_ends_it_at_once_and_says_so() {
         assert_eq!(server.child.wait().unwrap().code(), Some(1));
         assert!(!server.path("nbd.sock").exists());
     }
+}
+
+/// So does one that nobody could hear of.
+#[test]
+fn a_second_signal_ends_it_though_nobody_reads_its_log() {
+    let mut server = Server::start("auto", "disk=disk", &[]);
+    let mut client = server.connect().go("disk");
+    for _ in 0..100 {
+        client.send(0, 0, 0, 1 << 20, &[]);
+    }
+    let id = server.child.id();
+    let mut said = BufReader::new(server.child.stderr.take().unwrap()).lines();
+    signal(id, libc::SIGTERM);
+    assert!(said.any(|line| line.unwrap().contains("draining")));
+    drop(said);
+    signal(id, libc::SIGTERM);
+    assert_eq!(server.child.wait().unwrap().code(), Some(1));
+}
+
+#[test]
+fn bad_options_end_with_2_though_nobody_reads_why() {
+    let (reader, writer) = UnixStream::pair().unwrap();
+    drop(reader);
+    let status = Command::new(env!("CARGO_BIN_EXE_nbd-export"))
+        .arg("--nonsense")
+        .stderr(OwnedFd::from(writer))
+        .status();
+    assert_eq!(status.unwrap().code(), Some(2));
 }
 
 /// What is wrong is told in any case.
