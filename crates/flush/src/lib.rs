@@ -2,7 +2,8 @@
 //!
 //! A disk may lose what it has answered until its cache is flushed. A flush takes long and does the
 //! same for everybody. So a [`FlushDomain`] has one in flight at most, and all that ask meanwhile
-//! share the next one. It starts no thread: one of those who wait carries the flush out.
+//! share the next one. It starts no thread unless it is asked to: one of those who wait carries the
+//! flush out.
 //!
 //! ```
 //! use inflight_flush::FlushDomain;

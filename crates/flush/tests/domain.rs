@@ -399,7 +399,7 @@ fn a_flush_that_was_put_off_starts_by_its_deadline_without_a_call() {
         .device(MemoryDevice::new(4096));
     domain.tick_in_background().unwrap();
     domain.tick_in_background().unwrap();
-    for round in 1..=2 {
+    for round in 1..=3 {
         let data = domain.begin_blocking(Flags::write().fua()).unwrap();
         let told = Arc::new(Told::default());
         let waker = Waker::from(told.clone());
@@ -409,12 +409,42 @@ fn a_flush_that_was_put_off_starts_by_its_deadline_without_a_call() {
         wait_until(|| clock.sleepers() > 0);
         clock.advance(limit - Duration::from_nanos(1));
         let is_told = || told.0.load(Ordering::Acquire);
-        wait_until(|| clock.sleepers() > 0);
+        assert_eq!(clock.sleepers(), 1, "one thread, which sleeps on");
         assert!(!is_told(), "not yet");
         clock.advance(Duration::from_nanos(1));
         wait_until(is_told);
         assert_eq!(poll(), Poll::Ready(Ok(())));
         assert_eq!(domain.counters().forced_by_timeout, round);
+        data.finish_blocking(Ok(())).unwrap();
+    }
+}
+
+/// Each waker panics in the thread, which goes on.
+#[test]
+fn a_panicking_waker_does_not_end_the_thread_that_ticks() {
+    struct Panicking;
+    impl Wake for Panicking {
+        fn wake(self: Arc<Self>) {
+            panic!("a waker");
+        }
+    }
+    let clock = Clock::manual();
+    let limit = Duration::from_millis(10);
+    let domain = FlushDomain::builder()
+        .clock(&clock)
+        .deferral(Deferral::Bounded(limit))
+        .device(MemoryDevice::new(4096));
+    domain.tick_in_background().unwrap();
+    let waker = Waker::from(Arc::new(Panicking));
+    for round in 1..=2 {
+        let data = domain.begin_blocking(Flags::write().fua()).unwrap();
+        let mut flush = pin!(domain.flush());
+        let mut poll = || flush.as_mut().poll(&mut Context::from_waker(&waker));
+        assert!(poll().is_pending());
+        wait_until(|| clock.sleepers() > 0);
+        clock.advance(limit);
+        wait_until(|| domain.counters().forced_by_timeout == round);
+        assert_eq!(poll(), Poll::Ready(Ok(())));
         data.finish_blocking(Ok(())).unwrap();
     }
 }

@@ -1,7 +1,7 @@
 //! [`FlushDomain`]: those who share the flushes of one device.
 //!
 //! One lock, around the machine. Whoever waits moves things on: the first of a generation carries
-//! out its flush, each its own data. So there is no thread, and a flush that blocks is carried out
+//! out its flush, each its own data. So it needs no thread, and a flush that blocks is carried out
 //! by somebody who waits for it.
 
 mod request;
@@ -56,7 +56,8 @@ pub(crate) use wait::wait_until;
 ///
 /// One that is dropped while its own flush is under way, which only the `_with` forms can be, does
 /// not hear whether that fails, and nobody else is told by the system. So the flush counts as
-/// failed.
+/// failed. So does a durable write whose [`Sequence`] is dropped, or whose owner panics, before its
+/// end is told.
 ///
 /// ```
 /// use inflight_flush::FlushDomain;
@@ -348,8 +349,8 @@ impl FlushDomain {
     }
 
     /// When [`tick`](FlushDomain::tick) is to be called at the latest, if nothing else is called
-    /// until then. Threads that wait call it themselves; for tasks that wait while data is under
-    /// way an event loop does by its timer, or [`tick_in_background`] starts a thread for it.
+    /// until then. Threads that wait call it themselves. For tasks an event loop calls it by its
+    /// timer, or the thread does that [`tick_in_background`] starts.
     ///
     /// [`tick_in_background`]: FlushDomain::tick_in_background
     #[must_use]

@@ -8,6 +8,7 @@ use inflight_sync::time::Instant;
 use inflight_sync::wait::Notify;
 use inflight_sync::{Arc, Parker, Unparker, Weak, thread};
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// The thread, as the domain knows it.
 #[derive(Debug, Default)]
@@ -68,7 +69,9 @@ fn run(domain: &Weak<Inner>) {
             Some(until) if parker.park_until(&clock, until) => {}
             Some(_) => {
                 if let Some(inner) = domain.upgrade() {
-                    FlushDomain { inner }.tick();
+                    let domain = FlushDomain { inner };
+                    // Wakers are users' code. One that panics has nobody here to be told.
+                    let _ = catch_unwind(AssertUnwindSafe(|| domain.tick()));
                 }
             }
         }
@@ -76,10 +79,12 @@ fn run(domain: &Weak<Inner>) {
 }
 
 impl FlushDomain {
-    /// Starts a thread that calls [`tick`](FlushDomain::tick) when it is due, so a flush that was
-    /// put off starts in time whoever waits for it. For domains that tasks wait for, and no event
-    /// loop with a timer of its own. It ends with the last handle to the domain. Once it runs,
-    /// another call does nothing.
+    /// Starts a thread that calls [`tick`](FlushDomain::tick) when it is due, so somebody who waits
+    /// for a flush that was put off is chosen in time to carry it out. For domains that tasks wait
+    /// for, and no event loop with a timer of its own. Once it runs, another call does nothing.
+    ///
+    /// It ends after the last handle to the domain is gone. It may be the one that drops the
+    /// device, a moment after that.
     ///
     /// # Errors
     ///
@@ -92,19 +97,13 @@ impl FlushDomain {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn tick_in_background(&self) -> io::Result<()> {
-        {
-            let mut core = self.inner.core.lock();
-            if core.ticker.is_some() {
-                return Ok(());
-            }
+        let mut core = self.inner.core.lock();
+        if core.ticker.is_none() {
+            let domain = Arc::downgrade(&self.inner);
+            let thread = thread::Builder::new().name("inflight/flush".into());
+            thread.spawn(move || run(&domain))?;
             core.ticker = Some(Ticker::default());
         }
-        let domain = Arc::downgrade(&self.inner);
-        let thread = thread::Builder::new().name("inflight/flush".into());
-        let started = thread.spawn(move || run(&domain));
-        if started.is_err() {
-            self.inner.core.lock().ticker = None;
-        }
-        started.map(drop)
+        Ok(())
     }
 }

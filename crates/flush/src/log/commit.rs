@@ -42,12 +42,15 @@ impl Drop for Member {
 }
 
 /// Counts a commit while it is under way.
-struct UnderWay<'a>(&'a Inner, Durability);
+struct UnderWay<'a> {
+    inner: &'a Inner,
+    /// It has been made durable.
+    flushed: bool,
+}
 
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
-        let flushed = self.1 == Durability::Flushed;
-        self.0.state.lock().pace.commit_ends(flushed);
+        self.inner.state.lock().pace.commit_ends(self.flushed);
     }
 }
 
@@ -167,7 +170,10 @@ impl Log {
         if let Some(leader) = back {
             leader.unpark();
         }
-        let _under_way = UnderWay(inner, durability);
+        let mut under_way = UnderWay {
+            inner,
+            flushed: false,
+        };
         let ended = match key {
             None => inner.commit_alone(lsn.0, durability),
             Some(key) => {
@@ -186,6 +192,7 @@ impl Log {
                 }
             }
         };
+        under_way.flushed = ended.is_ok() && durability == Durability::Flushed;
         inner.upkeep();
         let after = inner.clock.now();
         let mut state = inner.state.lock();
@@ -302,11 +309,12 @@ impl Inner {
     }
 
     fn write_and_flush(&self) -> Result<(), DeviceError> {
-        let wanted = self.state.lock().group.wanted(u64::MAX);
-        self.write_out(
-            wanted == Some(Durability::Flushed),
-            self.options.max_members,
-        )?;
+        let (end, wanted) = {
+            let group = &self.state.lock().group;
+            let end = group.end_of(self.options.max_members);
+            (end, group.wanted(end))
+        };
+        self.write_out(wanted == Some(Durability::Flushed), end)?;
         let flushing = Using::lock(self, &self.flushing);
         {
             let mut state = self.state.lock();
@@ -327,7 +335,7 @@ impl Inner {
     fn commit_alone(&self, lsn: u64, durability: Durability) -> Result<(), DeviceError> {
         let _settling = Settling(self);
         while !self.reached(lsn, Durability::Buffered)? {
-            self.write_out(durability == Durability::Flushed, usize::MAX)?;
+            self.write_out(durability == Durability::Flushed, u64::MAX)?;
         }
         if durability == Durability::Buffered {
             return Ok(());
@@ -346,27 +354,20 @@ impl Inner {
         failed.map_or_else(|| Ok(state.group.reached(lsn, durability)), Err)
     }
 
-    /// Writes what was appended, for so many members, durably if that is wanted and one write does
-    /// it.
-    fn write_out(&self, durably: bool, members: usize) -> Result<(), DeviceError> {
+    /// Writes what was appended up to `end`, durably if that is wanted and one write does it.
+    fn write_out(&self, durably: bool, end: u64) -> Result<(), DeviceError> {
         let mut writing = Using::lock(self, &self.writer);
-        let written = self.write_batch(&mut writing.guard, durably, members);
+        let written = self.write_batch(&mut writing.guard, durably, end);
         // Before the lock is let go: nobody writes behind a hole.
         written.inspect_err(|&error| self.fail(error))
     }
 
-    fn write_batch(
-        &self,
-        writer: &mut Writer,
-        durably: bool,
-        members: usize,
-    ) -> Result<(), DeviceError> {
+    fn write_batch(&self, writer: &mut Writer, durably: bool, end: u64) -> Result<(), DeviceError> {
         let batch = {
             let mut state = self.state.lock();
             if let Some(error) = state.group.failed() {
                 return Err(error);
             }
-            let end = state.group.end_of(members);
             state.take(self.options.max_group, end)
         };
         if batch.bytes.is_empty() {

@@ -107,10 +107,10 @@ impl LogOptions {
         self
     }
 
-    /// How many commits that wait one leader writes and flushes for, itself among them: those with
-    /// the first positions. Who commits a position before theirs meanwhile is served, too. Default:
-    /// no limit, as a flush takes no longer for many; [`max_group`](LogOptions::max_group) bounds
-    /// what is written.
+    /// How many commits that wait one leader writes and flushes for: those with the first
+    /// positions. A leader with a later one leads until its own is reached. Who commits a position
+    /// before theirs meanwhile is served, too. Default: no limit, as a flush takes no longer for
+    /// many; [`max_group`](LogOptions::max_group) bounds what is written.
     pub fn max_members(mut self, count: usize) -> Self {
         self.max_members = count;
         self

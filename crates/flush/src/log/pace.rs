@@ -35,18 +35,40 @@ impl Average {
 #[derive(Clone, Copy, Debug, Default)]
 struct Times {
     last: [Duration; 16],
+    /// The same in their order.
+    sorted: [Duration; 16],
     count: usize,
-    median: Duration,
 }
 
 impl Times {
     fn add(&mut self, time: Duration) {
-        self.last[self.count % self.last.len()] = time;
+        let oldest = std::mem::replace(&mut self.last[self.count % self.last.len()], time);
+        let mut at = self.count;
+        if self.count >= self.last.len() {
+            let position = self.sorted.iter().position(|&known| known == oldest);
+            at = position.expect("it is among them");
+        }
+        let known = self.count.min(self.last.len() - 1);
+        while at > 0 && self.sorted[at - 1] > time {
+            self.sorted[at] = self.sorted[at - 1];
+            at -= 1;
+        }
+        while at < known && self.sorted[at + 1] < time {
+            self.sorted[at] = self.sorted[at + 1];
+            at += 1;
+        }
+        self.sorted[at] = time;
         self.count += 1;
-        let known = self.count.min(self.last.len());
-        let mut sorted = self.last;
-        sorted[..known].sort_unstable();
-        self.median = sorted[known / 2];
+    }
+
+    /// Zero while there is none.
+    const fn median(&self) -> Duration {
+        let known = if self.count < self.last.len() {
+            self.count
+        } else {
+            self.last.len()
+        };
+        self.sorted[known / 2]
     }
 }
 
@@ -119,11 +141,11 @@ impl Pace {
                 // One wake that is late does not say what a wake takes.
                 let wakes_known = self.wake.count >= self.wake.last.len() / 2;
                 let wake = if wakes_known {
-                    self.wake.median
+                    self.wake.median()
                 } else {
                     Duration::ZERO
                 };
-                let flush = self.flush.median;
+                let flush = self.flush.median();
                 self.merged.value >= LEAST_MERGED && !flush.is_zero() && flush >= LEAST_WAKES * wake
             }
         }
@@ -139,7 +161,7 @@ impl Pace {
     /// the next time; a single committer never waits.
     pub(super) fn delay(&self, most: Duration, min_siblings: usize) -> Option<Duration> {
         let others = self.under_way.max(self.expected).saturating_sub(1);
-        let flush = self.flush.median;
+        let flush = self.flush.median();
         let pays = others >= min_siblings.max(1)
             && !self.all_are_back()
             && self.think.value < flush.as_secs_f64();
@@ -193,15 +215,24 @@ mod tests {
 
     #[test]
     fn grouping_begins_at_six_commits_for_five_flushes() {
-        for (commits, grouped) in [(5, false), (7, true)] {
-            let mut pace = Pace::default();
-            for _ in 0..100 {
-                for number in 0..5 {
-                    let at_once = if number < commits - 5 { 2 } else { 1 };
-                    round(&mut pace, at_once, MS, None);
-                }
-            }
-            assert_eq!(pace.groups(AUTO), grouped, "{commits} in five: {pace:?}");
+        for (merged, grouped) in [(1.19, false), (1.2, true)] {
+            let mut pace = pace(8, MS, MS / 100);
+            pace.merged.value = merged;
+            assert_eq!(pace.groups(AUTO), grouped, "{merged}");
+        }
+    }
+
+    #[test]
+    fn the_median_is_that_of_the_last_16() {
+        let mut times = Times::default();
+        let mut all = Vec::new();
+        assert_eq!(times.median(), Duration::ZERO);
+        for number in 0..200_u32 {
+            all.push(Duration::from_nanos(u64::from(number * 7919 % 23)));
+            times.add(all[number as usize]);
+            let mut last = all[all.len().saturating_sub(16)..].to_vec();
+            last.sort_unstable();
+            assert_eq!(times.median(), last[last.len() / 2], "after {number}");
         }
     }
 

@@ -5,6 +5,7 @@ use crate::device::{Device, FileDevice, MemoryDevice, Power};
 use crate::machine::Caps;
 use inflight_sync::{Arc, Mutex};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, Write as _};
@@ -35,7 +36,8 @@ pub trait Storage: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// What the system says; also if there is one of this number that was begun.
+    /// What the system says; `AlreadyExists` if there is one of this number that holds a segment.
+    /// One that was never begun may be replaced.
     fn create(&self, number: u64, len: u64) -> io::Result<Arc<dyn Device>>;
 
     /// A segment that is there.
@@ -359,10 +361,10 @@ impl Storage for MemoryStorage {
             device: device.clone(),
             durable: false,
         };
-        let replaced = self.folder.lock().segments.insert(number, made);
-        if replaced.is_some() {
-            return Err(io::ErrorKind::AlreadyExists.into());
-        }
+        match self.folder.lock().segments.entry(number) {
+            Entry::Occupied(_) => return Err(io::ErrorKind::AlreadyExists.into()),
+            Entry::Vacant(place) => place.insert(made),
+        };
         self.power.step()?;
         if let Some(segment) = self.folder.lock().segments.get_mut(&number) {
             segment.durable = true;
