@@ -2,13 +2,13 @@
 
 mod allocate;
 
-use crate::bitmaps::{Bitmaps, TagMap, TagMapId};
 use crate::error::AllocError;
 use crate::grant::PendingTag;
 use crate::handle::Handle;
 use crate::options::AllocOptions;
 use crate::stats::{Stripe, Striped, TenantStats};
 use crate::tag::Tag;
+use crate::tag_maps::{TagMap, TagMapId, TagMaps};
 use crate::tenant::{Taken, TenantInner, account_of};
 use inflight_sbitmap::tenancy::{Class, Tenancy as _};
 use inflight_steering::TenantId;
@@ -337,7 +337,7 @@ impl<T: Send + 'static> Tenant<T> {
         }
     }
 
-    pub(crate) fn bitmaps(&self) -> &Bitmaps {
+    pub(crate) fn bitmaps(&self) -> &TagMaps {
         &self.shared.bitmaps
     }
 }
