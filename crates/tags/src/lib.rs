@@ -116,7 +116,7 @@ pub use cpus::Cpus;
 pub use draining::{Drain, DrainHwQueue};
 pub use error::{
     AllocError, BuildError, DrainError, ExpireError, FreezeError, RedeemError, ResizeError,
-    TenantError,
+    TenantError, WeightError,
 };
 pub use expire::Expired;
 pub use freeze::{Freeze, FrozenGuard};

@@ -64,7 +64,8 @@ pub struct TenantStats {
     pub exhausted: u64,
     /// Tries refused because the set was frozen or quiesced.
     pub frozen: u64,
-    /// Allocations that had to wait for a tag or for the thaw.
+    /// Allocations that had to wait for a tag or for the thaw. Each piece of a
+    /// [split](crate::Tenant::split) is one.
     pub waits: u64,
     /// Waits that were given up because the time was up.
     pub timeouts: u64,

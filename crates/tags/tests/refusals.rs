@@ -3,7 +3,7 @@
 
 use inflight_tags::{
     Admission, AllocError, AllocOptions, BuildError, DrainError, Engine, HwQueueOptions,
-    RedeemError, ResizeError, Tag, TagSet, TenantError, Topology,
+    RedeemError, ResizeError, SharePolicy, Tag, TagSet, TenantError, Topology, WeightError,
 };
 use std::time::Duration;
 
@@ -89,6 +89,21 @@ fn every_error_says_what_it_got() {
     for refused in [in_use, late] {
         assert!(refused.to_string().contains("queue 1"), "{refused}");
     }
+}
+
+#[test]
+fn a_weight_where_none_counts() {
+    for policy in [SharePolicy::default(), SharePolicy::None] {
+        let set = TagSet::builder().share(policy).build(|_, _| ()).unwrap();
+        let dev = set.add_tenant("sda").unwrap();
+        let refused = dev.set_weight(7).unwrap_err();
+        assert_eq!(refused, WeightError::NotWeighted { weight: 7, policy });
+        let said = refused.to_string();
+        assert!(said.contains('7') && said.contains("Weighted"), "{said}");
+    }
+    let policy = SharePolicy::Weighted { min: 1 };
+    let set = TagSet::builder().share(policy).build(|_, _| ()).unwrap();
+    assert_eq!(set.add_tenant("sda").unwrap().set_weight(7), Ok(()));
 }
 
 /// A tag or why there is none comes back in two registers: errors hold what their caller does not
