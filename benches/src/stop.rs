@@ -45,12 +45,12 @@ pub fn cycles(queue: &Arc<SbitmapQueue>, waiters: usize, cycles: usize) -> Resul
         thread::spawn(move || (1..=cycles).for_each(|cycle| stop.wait_through(me, cycle)));
     }
     let driver = {
-        let (stop, watcher) = (stop.clone(), thread::current());
+        let (stop, watchdog) = (stop.clone(), thread::current());
         thread::spawn(move || {
             let start = Instant::now();
             (1..=cycles).for_each(|cycle| stop.drive(cycle));
             let took = start.elapsed();
-            watcher.unpark();
+            watchdog.unpark();
             took
         })
     };

@@ -3,7 +3,7 @@
 use crate::bitmap::Sbitmap;
 use crate::error::BuildError;
 use crate::layout::{Layout, MAX_DEPTH, SHIFT_MAX};
-use crate::local::{self, Local, Shape};
+use crate::local::{self, PerCpuStore, Shape};
 use crate::request::Users;
 use crate::word::Check;
 
@@ -144,7 +144,7 @@ impl SbitmapBuilder {
     }
 
     /// Makes the local engine instead, or says why it needs to be the shared one.
-    pub(crate) fn build_local(&self, users: Option<Users>) -> Result<Local, BuildError> {
+    pub(crate) fn build_local(&self, users: Option<Users>) -> Result<PerCpuStore, BuildError> {
         let max_depth = self.checked_max_depth()?;
         if self.round_robin {
             return Err(BuildError::RoundRobinNeedsShared);
@@ -153,7 +153,7 @@ impl SbitmapBuilder {
             return Err(BuildError::DepthNeedsShared { max_depth });
         }
         let wanted = Layout::new(self.depth, max_depth, self.shift).shift;
-        let full = Layout::new(max_depth, max_depth, Some(Local::shift(wanted)));
+        let full = Layout::new(max_depth, max_depth, Some(PerCpuStore::shift(wanted)));
         let users = users.unwrap_or_else(Users::all);
         #[cfg_attr(not(loom), expect(unused_mut))]
         let mut shape = Shape::of(self.depth, users);
@@ -161,6 +161,12 @@ impl SbitmapBuilder {
         {
             shape.backend = local::model_backend::backend();
         }
-        Ok(Local::new(full, self.depth, self.check, shape, users.count))
+        Ok(PerCpuStore::new(
+            full,
+            self.depth,
+            self.check,
+            shape,
+            users.count,
+        ))
     }
 }

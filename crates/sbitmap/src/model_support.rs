@@ -4,7 +4,7 @@
 use crate::error::PutError;
 use crate::fairness::Fairness;
 use crate::layout::Layout;
-use crate::local::{Flat, Local, Shape, Share};
+use crate::local::{Flat, PerCpuStore, Shape, Share};
 use crate::mask::BitMask;
 use crate::queue::SbitmapQueue;
 use crate::request::Rules;
@@ -34,9 +34,9 @@ pub struct Geometry {
 
 /// The store.
 #[derive(Debug)]
-pub struct LocalStore(Local);
+pub struct LocalStore(PerCpuStore);
 
-/// Marks for the words of more than so many, and none for groups.
+/// Summary for the words of more than so many, and none for groups.
 const fn words(words: usize) -> Flat {
     Flat {
         words,
@@ -73,17 +73,17 @@ impl LocalStore {
         Self::with_check(of, words(usize::MAX), Check::Sequential)
     }
 
-    /// As `new`. After a freeze stacks are guarded, for `unguard_after` puts of a CPU.
+    /// As `new`. After a freeze stacks are locked, for `unlock_after` puts of a CPU.
     #[must_use]
-    pub fn guarded(of: Geometry, unguard_after: u32) -> Self {
-        Self::of(of, words(usize::MAX), Check::Trusted, Some(unguard_after))
+    pub fn locked(of: Geometry, unlock_after: u32) -> Self {
+        Self::of(of, words(usize::MAX), Check::Trusted, Some(unlock_after))
     }
 
     fn with_check(of: Geometry, flat: Flat, check: Check) -> Self {
         Self::of(of, flat, check, None)
     }
 
-    fn of(of: Geometry, flat: Flat, check: Check, unguard_after: Option<u32>) -> Self {
+    fn of(of: Geometry, flat: Flat, check: Check, unlock_after: Option<u32>) -> Self {
         let shape = Shape {
             backend: of.backend,
             cpus: of.cpus,
@@ -92,11 +92,11 @@ impl LocalStore {
                 budget: of.cpus as u32 * of.cap,
             },
             thaw_after: Some(of.thaw_after),
-            unguard_after,
+            unlock_after,
             flat,
         };
         let full = Layout::new(of.depth, of.depth, Some(of.shift));
-        Self(Local::new(full, of.depth, check, shape, of.cpus))
+        Self(PerCpuStore::new(full, of.depth, check, shape, of.cpus))
     }
 
     /// Takes an id.

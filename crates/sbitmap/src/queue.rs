@@ -4,7 +4,7 @@ use crate::batched::Batched;
 use crate::engine::BackEnd;
 use crate::error::{PutError, ResizeError};
 use crate::fairness::Fairness;
-use crate::local::{Local, Short};
+use crate::local::{PerCpuStore, Short};
 use crate::mask::BitMask;
 use crate::snapshot::{QueueSnapshot, QueueStats};
 use crate::store::{Shared, Store as _};
@@ -81,9 +81,9 @@ impl fmt::Debug for SbitmapQueue {
 pub(crate) enum Inner {
     Batched(Batched),
     Shared(Turns<Shared>),
-    Local(Turns<Local>),
-    /// Local, where [this](Local::short_way) makes a get and a put short enough to be inlined.
-    Rseq(Turns<Local>, Rseq),
+    Local(Turns<PerCpuStore>),
+    /// `Local`, where [this](PerCpuStore::short_way) makes a get and a put short enough to inline.
+    Rseq(Turns<PerCpuStore>, Rseq),
 }
 
 /// Calls the same method on whatever is inside.
@@ -275,7 +275,7 @@ impl SbitmapQueue {
     #[inline(never)]
     fn try_get_slow(&self, left: Option<u32>) -> Option<usize> {
         if let (Some(bit), Inner::Local(queue) | Inner::Rseq(queue, _)) = (left, &self.inner) {
-            queue.store().put_beyond(bit);
+            queue.store().put_above_depth(bit);
         }
         on!(self, queue => queue.try_get())
     }

@@ -6,7 +6,7 @@ use crate::builder::SbitmapBuilder;
 use crate::engine::Engine;
 use crate::error::BuildError;
 use crate::fairness::{BatchedOptions, Fairness};
-use crate::local::Local;
+use crate::local::PerCpuStore;
 use crate::queue::{Inner, SbitmapQueue};
 use crate::request::Rules;
 use crate::store::Shared;
@@ -204,7 +204,7 @@ impl SbitmapQueue {
     }
 
     /// The mode is not [`Fairness::Batched`].
-    pub(crate) fn on_local(ids: Local, of: SbitmapQueueBuilder, rules: Rules) -> Self {
+    pub(crate) fn on_local(ids: PerCpuStore, of: SbitmapQueueBuilder, rules: Rules) -> Self {
         let bits_per_word = ids.bits_per_word();
         let mode = of.mode_rules().expect("the local engine serves no batches");
         let short_way = ids.short_way();

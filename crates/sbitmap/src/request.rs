@@ -87,14 +87,24 @@ impl Request {
     }
 }
 
-/// When newcomers may try although more wait than the threshold of a [`NewcomerPolicy`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// When newcomers may try although more than the threshold wait: when tags are plenty.
+///
+/// Looked at with each batch of wakes, by the number of free tags and the size `B` of the batch.
+/// With a batch of one, newcomers are never let past.
+///
+/// ```
+/// # use inflight_sbitmap::tenancy::Force;
+/// assert_eq!(Force::default(), Force::Hysteresis);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Force {
-    /// From more than twice the wake batch free on, until no more than one wake batch is.
+    /// From more than `2 * B` free tags on, until at most `B` are.
+    #[default]
     Hysteresis,
-    /// While twice the wake batch is free.
+    /// While at least `2 * B` are free: what the patch series did as posted.
     AsPosted,
-    /// Not at all.
+    /// Never: only the threshold counts.
     Never,
 }
 

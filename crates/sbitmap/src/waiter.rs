@@ -42,7 +42,7 @@ impl Waiter {
     #[must_use]
     pub const fn is_in_line(&self) -> bool {
         match &self.0 {
-            At::Turns(stay) => stay.is_in_list(),
+            At::Turns(waiter) => waiter.is_in_list(),
             At::Batched(waiter) => waiter.is_in_list(),
         }
     }
@@ -53,14 +53,14 @@ impl Waiter {
         queue: &SbitmapQueue,
         cx: &Context<'_>,
     ) -> Poll<Result<usize, GetError>> {
-        if let At::Turns(stay) = &mut self.0 {
-            if !stay.is_in_list() {
+        if let At::Turns(waiter) = &mut self.0 {
+            if !waiter.is_in_list() {
                 // A task has no turn, whatever its thread has.
                 if let Some(bit) = on_turns!(queue, turns => turns.try_get_newcomer()) {
                     return Poll::Ready(Ok(bit));
                 }
                 // Also one that was ready before waits for one.
-                *stay = turns::TurnsWaiter::new(Request::one(0));
+                *waiter = turns::TurnsWaiter::new(Request::one(0));
             }
         }
         self.poll_one(queue, cx)
@@ -73,8 +73,8 @@ impl Waiter {
     ) -> Poll<Result<usize, GetError>> {
         match (&queue.inner, &mut self.0) {
             (Inner::Batched(queue), At::Batched(waiter)) => queue.poll_waiter(waiter, cx),
-            (_, At::Turns(stay)) => {
-                let outcome = on_turns!(queue, turns => turns.poll_stay(stay, cx));
+            (_, At::Turns(waiter)) => {
+                let outcome = on_turns!(queue, turns => turns.poll_waiter(waiter, cx));
                 outcome.map(|outcome| outcome.map(Ids::only).map_err(GetManyError::of_one))
             }
             _ => unreachable!("a waiter belongs to one queue"),
@@ -90,8 +90,8 @@ impl Waiter {
             (Inner::Batched(batched), At::Batched(waiter)) => {
                 batched.block_waiter(waiter, &queue.clock, deadline)
             }
-            (_, At::Turns(stay)) => {
-                let outcome = on_turns!(queue, turns => turns.block_stay(stay, deadline));
+            (_, At::Turns(waiter)) => {
+                let outcome = on_turns!(queue, turns => turns.block_waiter(waiter, deadline));
                 outcome.map(Ids::only).map_err(GetManyError::of_one)
             }
             _ => unreachable!("a waiter belongs to one queue"),
@@ -108,8 +108,8 @@ impl Waiter {
             At::Batched(_) => self
                 .poll_one(queue, cx)
                 .map(|bit| bit.map(|bit| bits.push(bit))),
-            At::Turns(stay) => {
-                let outcome = on_turns!(queue, turns => turns.poll_stay(stay, cx));
+            At::Turns(waiter) => {
+                let outcome = on_turns!(queue, turns => turns.poll_waiter(waiter, cx));
                 let keep = |ids: Ids| bits.extend(ids.into_vec());
                 outcome.map(|outcome| outcome.map(keep).map_err(GetManyError::of_one))
             }
@@ -124,8 +124,8 @@ impl Waiter {
     ) -> Result<(), GetError> {
         match &mut self.0 {
             At::Batched(_) => self.block_one(queue, deadline).map(|bit| bits.push(bit)),
-            At::Turns(stay) => {
-                let outcome = on_turns!(queue, turns => turns.block_stay(stay, deadline));
+            At::Turns(waiter) => {
+                let outcome = on_turns!(queue, turns => turns.block_waiter(waiter, deadline));
                 let keep = |ids: Ids| bits.extend(ids.into_vec());
                 outcome.map(keep).map_err(GetManyError::of_one)
             }
@@ -144,8 +144,8 @@ impl Waiter {
                 bits.extend(queue.fetch_waiter(waiter));
                 Ok(())
             }
-            (_, At::Turns(stay)) => {
-                let outcome = on_turns!(queue, turns => turns.fetch_stay(stay)).transpose();
+            (_, At::Turns(waiter)) => {
+                let outcome = on_turns!(queue, turns => turns.fetch_waiter(waiter)).transpose();
                 let keep = |ids: Option<Ids>| bits.extend(ids.into_iter().flat_map(Ids::into_vec));
                 outcome.map(keep).map_err(GetManyError::of_one)
             }
@@ -159,10 +159,10 @@ impl Waiter {
         queue: &SbitmapQueue,
         cx: &Context<'_>,
     ) -> Poll<Result<Vec<usize>, GetManyError>> {
-        let At::Turns(stay) = &mut self.0 else {
+        let At::Turns(waiter) = &mut self.0 else {
             unreachable!("batches are collected by a future of their own")
         };
-        let outcome = on_turns!(queue, turns => turns.poll_stay(stay, cx));
+        let outcome = on_turns!(queue, turns => turns.poll_waiter(waiter, cx));
         outcome.map(|outcome| outcome.map(Ids::into_vec))
     }
 
@@ -172,17 +172,17 @@ impl Waiter {
         queue: &SbitmapQueue,
         deadline: Option<Instant>,
     ) -> Result<Vec<usize>, GetManyError> {
-        let At::Turns(stay) = &mut self.0 else {
+        let At::Turns(waiter) = &mut self.0 else {
             unreachable!("batches are collected by a future of their own")
         };
-        let outcome = on_turns!(queue, turns => turns.block_stay(stay, deadline));
+        let outcome = on_turns!(queue, turns => turns.block_waiter(waiter, deadline));
         outcome.map(Ids::into_vec)
     }
 
     pub(crate) fn leave(&mut self, queue: &SbitmapQueue) {
         match (&queue.inner, &mut self.0) {
             (Inner::Batched(queue), At::Batched(waiter)) => queue.leave_waiter(waiter),
-            (_, At::Turns(stay)) => on_turns!(queue, turns => turns.leave_stay(stay)),
+            (_, At::Turns(waiter)) => on_turns!(queue, turns => turns.leave_waiter(waiter)),
             _ => unreachable!("a waiter belongs to one queue"),
         }
     }

@@ -36,8 +36,8 @@
 //! | PT missing | `h1_topped_*`, `h4_topped_*` |
 //! | no X2 or X3 of a group | `h1_topped_put` |
 //! | the look at what is free: Acquire | `a_free_id_shows_its_last_writes` |
-//! | D without the lock where stacks are guarded | `i1_guarded_steal`, `h4_guarded_put_sleep` |
-//! | activation for sections where stacks are guarded | `i1_guarded_short_way` |
+//! | D without the lock where stacks are locked | `i1_guarded_steal`, `h4_guarded_put_sleep` |
+//! | activation for sections where stacks are locked | `i1_guarded_short_way` |
 //!
 //! Seen to survive, and kept: A2's Acquire (A3 must come after it); Acquire of the put's RMW (the
 //! chain of proof 3). Of the marks, which need three threads and three preemptions to go wrong:
@@ -398,7 +398,7 @@ models! {
 #[test]
 fn i1_guarded_steal() {
     check("i1_guarded_steal", TWO, || {
-        let queue = Queue::guarded(2, 1, NEVER, NEVER);
+        let queue = Queue::locked(2, 1, NEVER, NEVER);
         queue.pair();
         let owner = spawn(&queue, 0, Queue::get);
         on(1);
@@ -410,12 +410,12 @@ fn i1_guarded_steal() {
     });
 }
 
-/// As before, while the owner tries the short way, which asks nobody whether stacks are guarded: it
+/// As before, while the owner tries the short way, which asks nobody whether stacks are locked: it
 /// is a section, and shut out.
 #[test]
 fn i1_guarded_short_way() {
     check("i1_guarded_short_way", TWO, || {
-        let queue = Queue::guarded(2, 1, NEVER, NEVER);
+        let queue = Queue::locked(2, 1, NEVER, NEVER);
         queue.pair();
         let owner = spawn(&queue, 0, |queue| {
             let id = queue.store.get_fast().or_else(|| queue.store.get());
@@ -435,7 +435,7 @@ fn i1_guarded_short_way() {
 #[test]
 fn h4_guarded_put_sleep() {
     check("h4_guarded_put_sleep", TWO, || {
-        let queue = Queue::guarded(1, 0, NEVER, NEVER);
+        let queue = Queue::locked(1, 0, NEVER, NEVER);
         queue.pair();
         let id = queue.get();
         let other = spawn(&queue, 1, visit);
@@ -445,11 +445,11 @@ fn h4_guarded_put_sleep() {
     });
 }
 
-/// Sections, guarded, sections again, under two getters of two ids: "none" is never right.
+/// Sections, locked, sections again, under two getters of two ids: "none" is never right.
 #[test]
 fn h1_guarded_and_back() {
     check("h1_guarded_and_back", ONE, || {
-        let queue = Queue::guarded(2, 1, AT_ONCE, 1);
+        let queue = Queue::locked(2, 1, AT_ONCE, 1);
         let other = spawn(&queue, 1, Queue::pair);
         queue.pair();
         queue.pair();
@@ -462,7 +462,7 @@ fn h1_guarded_and_back() {
 #[test]
 fn h4_sections_let_in() {
     check("h4_sections_let_in", TWO, || {
-        let queue = Queue::guarded(1, 0, AT_ONCE, 1);
+        let queue = Queue::locked(1, 0, AT_ONCE, 1);
         let other = spawn(&queue, 1, visit);
         visit(&queue);
         other.join().unwrap();
@@ -475,7 +475,7 @@ fn h4_sections_let_in() {
 #[test]
 fn i1_guarded_remote_activate() {
     check("i1_guarded_remote_activate", TWO, || {
-        let queue = Queue::guarded(2, 1, AT_ONCE, 1);
+        let queue = Queue::locked(2, 1, AT_ONCE, 1);
         queue.pair();
         let owner = spawn(&queue, 0, Queue::pair);
         on(1);

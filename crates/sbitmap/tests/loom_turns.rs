@@ -13,7 +13,7 @@
 //! | A3, an arriving thread does not serve | four, `h8_turns_batch_for_two` among them |
 //! | P4, stall_limit without end | `l4_turns_token_given_up_by_puts` |
 //! | a token of an old period counts | `l4_*`, `h6_turns_wake_all` |
-//! | the watcher gives no token up | `l4_turns_token_given_up_by_watcher` |
+//! | the watchdog gives no token up | `l4_turns_token_given_up_by_watchdog` |
 //! | P5 hands out one id, however many came | `d25_turns_two_collectors` |
 //! | a half-fed collector loses the head | `d25_*`, `h6_turns_dropped_collector` |
 //! | a dropped collector keeps its ids | `h6_turns_dropped_collector` |
@@ -127,6 +127,6 @@ models! {
     h6_turns_close, ONE, close_against_waiter;
     /// L4. P4.
     l4_turns_token_given_up_by_puts, ONE, token_is_given_up_by_puts;
-    /// L4. The watcher.
-    l4_turns_token_given_up_by_watcher, ONE, token_is_given_up_by_watcher;
+    /// L4. The watchdog.
+    l4_turns_token_given_up_by_watchdog, ONE, token_is_given_up_by_watchdog;
 }

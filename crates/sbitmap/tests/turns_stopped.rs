@@ -134,7 +134,7 @@ fn a_head_that_leaves_lets_the_next_one_be_served() {
         queue.put(bits[0]).unwrap();
         queue.put(bits[1]).unwrap();
         assert!(poll(task.as_mut()).is_pending(), "not past the head");
-        // Less than the watcher waits.
+        // Less than the watchdog waits.
         clock.advance(Duration::from_millis(2));
         assert_eq!(timed.join().unwrap(), None);
         let Poll::Ready(Ok(bit)) = poll(task.as_mut()) else {

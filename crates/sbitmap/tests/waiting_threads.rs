@@ -245,7 +245,7 @@ fn a_timed_waiter_leaves_when_its_time_has_come() {
         let waiter = timed(&queue, 2 * SECOND);
         wait_until(|| clock.sleepers() == 1);
         clock.advance(2 * SECOND - Duration::from_nanos(1));
-        // Not yet due. A watcher may be up to look, and goes back to sleep.
+        // Not yet due. A watchdog may be up to look, and goes back to sleep.
         wait_until(|| (clock.sleepers(), queue.snapshot().ws_active) == (1, 1));
         clock.advance(Duration::from_nanos(1));
         assert_eq!(waiter.join().unwrap(), None);

@@ -126,7 +126,7 @@ impl Drop for Inside {
 pub(crate) fn at_the_end(
     put: impl FnOnce(Option<&mut dyn Later>) -> Option<Box<dyn Later>>,
 ) -> bool {
-    let put_off = STACK.try_with(|stack| {
+    let defer = STACK.try_with(|stack| {
         let inside = stack.depth.get() > 0;
         if inside {
             let mut later = stack.later.borrow_mut();
@@ -135,7 +135,7 @@ pub(crate) fn at_the_end(
         }
         inside
     });
-    put_off.unwrap_or(false)
+    defer.unwrap_or(false)
 }
 
 #[cfg(all(test, not(any(loom, shuttle))))]

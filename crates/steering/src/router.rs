@@ -125,7 +125,7 @@ impl<I: Item> Router<I> {
         let (map, depth, tenant) = (self.maps.current(), nesting::current(), item.tenant());
         match self.send(map, item, depth) {
             Err((item, observer, _)) if depth >= Completion::MAX_DEPTH => {
-                counters(map, observer, tenant).put_off();
+                counters(map, observer, tenant).defer();
                 self.maps.core().defer(item);
                 Decision::Redirect {
                     cpu: observer,

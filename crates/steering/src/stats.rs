@@ -253,7 +253,7 @@ impl Counters {
         });
     }
 
-    pub(crate) fn put_off(&self) {
+    pub(crate) fn defer(&self) {
         count(&self.seen.depth);
     }
 

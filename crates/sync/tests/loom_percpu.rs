@@ -17,7 +17,7 @@
 use inflight_sync::atomic::{AtomicU32, Ordering, fence};
 use inflight_sync::cell::UnsafeCell;
 use inflight_sync::model::{Bound, check};
-use inflight_sync::percpu::{Backend, Stacks, Tally};
+use inflight_sync::percpu::{Backend, PerCpuCounter, Stacks};
 use inflight_sync::{Arc, cpu, thread};
 
 const UNBOUNDED: Bound = Bound {
@@ -163,7 +163,7 @@ both! {
 
 /// Plain data of whoever adds, and of whoever closes.
 struct Counted {
-    tally: Tally,
+    counter: PerCpuCounter,
     adder: UnsafeCell<u32>,
     closer: UnsafeCell<u32>,
 }
@@ -177,7 +177,7 @@ unsafe impl Sync for Counted {}
 fn a_close_sees_what_adders_did() {
     check("a_close_sees_what_adders_did", UNBOUNDED, || {
         let counted = Arc::new(Counted {
-            tally: Tally::new(Backend::TryLock, 1),
+            counter: PerCpuCounter::new(Backend::TryLock, 1),
             adder: UnsafeCell::new(0),
             closer: UnsafeCell::new(0),
         });
@@ -186,10 +186,10 @@ fn a_close_sees_what_adders_did() {
             move || {
                 // SAFETY: the closer reads it once the addition counts.
                 counted.adder.with_mut(|d| unsafe { *d = 1 });
-                if !counted.tally.add(1) {
+                if !counted.counter.add(1) {
                     // Ordering: as a caller of `is_closed` is told to.
                     fence(Ordering::SeqCst);
-                    assert!(counted.tally.is_closed());
+                    assert!(counted.counter.is_closed());
                     // SAFETY: the closer wrote it before the close.
                     assert_eq!(counted.closer.with(|d| unsafe { *d }), 1);
                 }
@@ -197,7 +197,7 @@ fn a_close_sees_what_adders_did() {
         });
         // SAFETY: the adder reads it after a refusal.
         counted.closer.with_mut(|d| unsafe { *d = 1 });
-        if counted.tally.close() == 1 {
+        if counted.counter.close() == 1 {
             // SAFETY: the addition counts.
             assert_eq!(counted.adder.with(|d| unsafe { *d }), 1);
         }
@@ -210,19 +210,19 @@ fn a_close_sees_what_adders_did() {
 #[test]
 fn a_close_or_who_asks_sees_the_other() {
     check("a_close_or_who_asks_sees_the_other", UNBOUNDED, || {
-        let shared = Arc::new((Tally::new(Backend::TryLock, 1), AtomicU32::new(0)));
+        let shared = Arc::new((PerCpuCounter::new(Backend::TryLock, 1), AtomicU32::new(0)));
         let asker = thread::spawn({
             let shared = shared.clone();
             move || {
-                let (tally, word) = &*shared;
+                let (counter, word) = &*shared;
                 word.store(1, Ordering::Relaxed);
                 // Ordering: as a caller of `is_closed` is told to.
                 fence(Ordering::SeqCst);
-                tally.is_closed()
+                counter.is_closed()
             }
         });
-        let (tally, word) = &*shared;
-        assert_eq!(tally.close(), 0);
+        let (counter, word) = &*shared;
+        assert_eq!(counter.close(), 0);
         let seen = word.load(Ordering::Relaxed) == 1;
         assert!(asker.join().unwrap() || seen);
     });

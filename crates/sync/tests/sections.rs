@@ -42,7 +42,7 @@ fn is_store_of_length(line: &str) -> bool {
     place.is_some_and(|(place, _)| !place.contains(['+', '-']))
 }
 
-/// Where a tally's section has its only store, if it is one.
+/// Where a counter's section has its only store, if it is one.
 fn adds(section: &[&str]) -> Option<usize> {
     let add = section
         .iter()

@@ -3,7 +3,7 @@
 //! Who must wait is decided in the bitmap below, by [`NewcomerPolicy`] and its table of waiters.
 
 use inflight_sbitmap::WakePolicy;
-use inflight_sbitmap::tenancy::{self, NewcomerPolicy};
+use inflight_sbitmap::tenancy::{Force, NewcomerPolicy};
 
 /// Who gets a tag next when more are asked for than there are.
 ///
@@ -103,11 +103,7 @@ impl Admission {
         };
         Some(NewcomerPolicy {
             threshold: rules.threshold,
-            force: match rules.force {
-                Force::Hysteresis => tenancy::Force::Hysteresis,
-                Force::AsPosted => tenancy::Force::AsPosted,
-                Force::Never => tenancy::Force::Never,
-            },
+            force: rules.force,
             per_tag: rules.accounting == WakeAccounting::PerTag,
         })
     }
@@ -198,27 +194,6 @@ impl NoPreempt {
         self.wake_policy = policy;
         self
     }
-}
-
-/// When newcomers may try although more than the threshold wait: when tags are plenty.
-///
-/// Looked at with each batch of wakes, by the number of free tags and the size `B` of the batch.
-/// With a batch of one, newcomers are never let past.
-///
-/// ```
-/// use inflight_tags::Force;
-/// assert_eq!(Force::default(), Force::Hysteresis);
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Force {
-    /// From more than `2 * B` free tags on, until at most `B` are.
-    #[default]
-    Hysteresis,
-    /// While at least `2 * B` are free: what the patch series did as posted.
-    AsPosted,
-    /// Never: only the threshold counts.
-    Never,
 }
 
 /// What the wake of a waiter is worth when a batch of freed tags is handed out.

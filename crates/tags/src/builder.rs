@@ -1,7 +1,6 @@
 //! How a set is made.
 
 use crate::admission::Admission;
-use crate::bitmaps::{Bitmaps, Geometry, Setup};
 use crate::cpu_groups::Machine;
 use crate::cpu_map::CpuMap;
 use crate::error::BuildError;
@@ -11,6 +10,7 @@ use crate::queue_kind::Kinds;
 use crate::set::TagSet;
 use crate::shared::{BeforeWait, DEFAULT_TIMEOUT, Shared};
 use crate::slot::Slot;
+use crate::tag_maps::{Geometry, Setup, TagMaps};
 use crate::tenant::SharePolicy;
 use crate::token::MAX_SLOTS;
 use inflight_sbitmap::Engine;
@@ -399,7 +399,7 @@ impl<T> TagSetBuilder<T> {
             free: Some(Shared::<T>::free),
             ..self.setup
         };
-        let bitmaps = Arc::new(Bitmaps::new(geometry, self.clock, self.ages, setup));
+        let bitmaps = Arc::new(TagMaps::new(geometry, self.clock, self.ages, setup));
         if let Some(policy) = self.steering {
             bitmaps.policies().set(policy);
         }

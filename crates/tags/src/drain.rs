@@ -4,7 +4,7 @@
 //! or D2 that is enough: what was given out before was seen to be back, and a bit that is set
 //! later is one that its taker puts back (B1).
 
-use crate::bitmaps::{Bitmaps, TagMapId};
+use crate::tag_maps::{TagMapId, TagMaps};
 use inflight_sbitmap::tenancy::Tenancy as _;
 
 #[derive(Debug)]
@@ -17,17 +17,17 @@ pub(crate) struct DrainPass {
 
 impl DrainPass {
     /// Of all hardware queues.
-    pub(crate) fn of_all(bitmaps: &Bitmaps) -> Self {
+    pub(crate) fn of_all(bitmaps: &TagMaps) -> Self {
         Self::of(bitmaps, |_| true)
     }
 
     /// Of the tables in which the bits of one hardware queue are.
-    pub(crate) fn of_hw_queue(bitmaps: &Bitmaps, hw_queue: usize) -> Self {
+    pub(crate) fn of_hw_queue(bitmaps: &TagMaps, hw_queue: usize) -> Self {
         let table = bitmaps.geometry().table(hw_queue);
         Self::of(bitmaps, |target| target.hw_queue == table)
     }
 
-    fn of(bitmaps: &Bitmaps, which: impl Fn(&TagMapId) -> bool) -> Self {
+    fn of(bitmaps: &TagMaps, which: impl Fn(&TagMapId) -> bool) -> Self {
         Self {
             targets: bitmaps.targets().filter(which).collect(),
             from: 0,
@@ -36,14 +36,14 @@ impl DrainPass {
 
     /// Whether a bit is in the way. Goes on where it was left; what the owners of those passed
     /// wrote is visible.
-    pub(crate) fn is_busy(&mut self, bitmaps: &Bitmaps) -> bool {
+    pub(crate) fn is_busy(&mut self, bitmaps: &TagMaps) -> bool {
         self.is_busy_with(bitmaps, |_, _| true)
     }
 
     /// As `is_busy`. Bits that `counts` says nothing of, by table and tag, are passed as they are.
     pub(crate) fn is_busy_with(
         &mut self,
-        bitmaps: &Bitmaps,
+        bitmaps: &TagMaps,
         counts: impl Fn(usize, usize) -> bool,
     ) -> bool {
         while let Some(&target) = self.targets.last() {

@@ -1,10 +1,10 @@
 //! The futures of a drain: of a quiesced set, and of a hardware queue.
 
-use crate::bitmaps::Bitmaps;
 use crate::drain::DrainPass;
 use crate::error::DrainError;
 use crate::hotplug::HwQueueDrain;
 use crate::set::TagSet;
+use crate::tag_maps::TagMaps;
 use inflight_sync::Arc;
 use inflight_sync::wait::WaiterKey;
 use std::fmt;
@@ -25,14 +25,14 @@ use std::task::{Context, Poll, ready};
 /// ```
 #[must_use = "futures do nothing unless polled"]
 pub struct Drain {
-    bitmaps: Arc<Bitmaps>,
+    bitmaps: Arc<TagMaps>,
     /// Once it has begun.
     pass: Option<DrainPass>,
     place: Option<WaiterKey>,
 }
 
 impl Drain {
-    pub(crate) const fn new(bitmaps: Arc<Bitmaps>) -> Self {
+    pub(crate) const fn new(bitmaps: Arc<TagMaps>) -> Self {
         Self {
             bitmaps,
             pass: None,

@@ -1,5 +1,6 @@
 //! What can go wrong, one small enum per operation.
 
+use crate::tenant::SharePolicy;
 use std::error::Error;
 use std::fmt;
 
@@ -225,6 +226,41 @@ impl fmt::Display for TenantError {
 }
 
 impl Error for TenantError {}
+
+/// Why a tenant kept its weight.
+///
+/// ```
+/// use inflight_tags::{SharePolicy, TagSet, WeightError};
+/// let set = TagSet::builder().build(|_, _| ())?;
+/// let policy = SharePolicy::default();
+/// let error = WeightError::NotWeighted { weight: 3, policy };
+/// assert_eq!(set.add_tenant("sda")?.set_weight(3), Err(error));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WeightError {
+    /// The set does not share by weights, but by another policy.
+    NotWeighted {
+        /// The weight asked for.
+        weight: u32,
+        /// How the set shares.
+        policy: SharePolicy,
+    },
+}
+
+impl fmt::Display for WeightError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self::NotWeighted { weight, policy } = self;
+        write!(
+            f,
+            "weight {weight} would count for nothing: the set shares by {policy:?}, not \
+             SharePolicy::Weighted"
+        )
+    }
+}
+
+impl Error for WeightError {}
 
 /// Why a set was not frozen, or a quiesced one not drained.
 ///

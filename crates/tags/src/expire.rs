@@ -29,14 +29,14 @@ pub(crate) struct LookAgain {
 /// What a look at one slot comes to.
 enum Found {
     /// Its time is up, and this look was the one that says so.
-    Late(Late),
+    Overdue(Overdue),
     /// Its time will be up.
     Next(Instant),
 }
 
 /// A request whose time is up.
 #[derive(Clone, Copy)]
-struct Late {
+struct Overdue {
     /// Unless its owner has it.
     token: Option<u64>,
     hw_queue: usize,
@@ -65,7 +65,7 @@ impl<T> Shared<T> {
             Phase::Tracked if slot.record.report(generation) => None,
             _ => return None,
         };
-        Some(Found::Late(Late {
+        Some(Found::Overdue(Overdue {
             token,
             hw_queue: slot.hw_queue(),
             index: slot.tag,
@@ -77,7 +77,7 @@ impl<T> Shared<T> {
         let mut next: Option<Instant> = None;
         for at in 0..self.slots.len() {
             match self.look_at(at, now) {
-                Some(Found::Late(late)) => late.token.into_iter().for_each(&mut f),
+                Some(Found::Overdue(late)) => late.token.into_iter().for_each(&mut f),
                 Some(Found::Next(deadline)) => {
                     next = Some(next.map_or(deadline, |next| next.min(deadline)));
                 }
@@ -89,14 +89,14 @@ impl<T> Shared<T> {
 
     /// The first one that is late from slot `from` on, and the slot after it; or when to look
     /// again.
-    fn next_late(&self, from: usize) -> Result<(Late, usize), Option<Instant>> {
+    fn next_late(&self, from: usize) -> Result<(Overdue, usize), Option<Instant>> {
         let Some(now) = self.bitmaps.age_time() else {
             return Err(None);
         };
         let mut next: Option<Instant> = None;
         for at in from..self.slots.len() {
             match self.look_at(at, now) {
-                Some(Found::Late(late)) => return Ok((late, at + 1)),
+                Some(Found::Overdue(late)) => return Ok((late, at + 1)),
                 Some(Found::Next(deadline)) => {
                     next = Some(next.map_or(deadline, |next| next.min(deadline)));
                 }
@@ -107,7 +107,7 @@ impl<T> Shared<T> {
     }
 
     /// See `look_for_expired`.
-    fn wait_step(&self) -> Result<Option<Late>, LookAgain> {
+    fn wait_step(&self) -> Result<Option<Overdue>, LookAgain> {
         let shut = self.bitmaps.gate().state().is_shut();
         let next = match self.next_late(0) {
             Ok((late, _)) => return Ok(Some(late)),
@@ -154,7 +154,7 @@ impl<T> Shared<T> {
 #[must_use = "nobody else is told that this request's time is up"]
 pub struct Expired<T> {
     shared: Handle<T>,
-    late: Late,
+    late: Overdue,
 }
 
 impl<T: Send + 'static> Expired<T> {
@@ -400,7 +400,7 @@ impl<T: Send + 'static> TagSet<T> {
         Ok(late.map(|late| self.said(late)))
     }
 
-    fn said(&self, late: Late) -> Expired<T> {
+    fn said(&self, late: Overdue) -> Expired<T> {
         Expired {
             shared: self.shared.clone(),
             late,

@@ -3,11 +3,11 @@
 //! What all sets with one hardware queue and one tenant share is short enough to be inlined, and
 //! ends with the looks that any allocation ends with; others take `alloc_fast_mapped`.
 
-use crate::bitmaps::{Bitmaps, TagMap, TagMapId};
 use crate::options::AllocOptions;
 use crate::queue_kind::QueueKind;
 use crate::slot::{PUT_AT_ONCE, Slot};
 use crate::tag::Tag;
+use crate::tag_maps::{TagMap, TagMapId, TagMaps};
 use crate::tenant_handle::Tenant;
 use inflight_sbitmap::SbitmapQueue;
 use inflight_sync::cpu;
@@ -39,7 +39,7 @@ impl<T: Send + 'static> Tenant<T> {
         bitmap: &SbitmapQueue,
         target: TagMapId,
         bit: usize,
-        admits: impl FnOnce(&Bitmaps) -> bool,
+        admits: impl FnOnce(&TagMaps) -> bool,
     ) -> Option<Tag<T>> {
         let bitmaps = self.bitmaps();
         let slot = self.slot_of(target, bit);

@@ -13,10 +13,10 @@
 //!
 //! PROTOCOL-freeze.md has the proof. The word is in `gate`.
 
-use crate::bitmaps::Bitmaps;
 use crate::drain::DrainPass;
 use crate::error::FreezeError;
 use crate::freeze_gate::FREEZE;
+use crate::tag_maps::TagMaps;
 use inflight_sync::Arc;
 use inflight_sync::time::{Clock, Instant};
 use inflight_sync::wait::WaiterKey;
@@ -52,12 +52,12 @@ use std::task::{Context, Poll};
 /// ```
 #[must_use = "the set thaws when the guard is dropped"]
 pub struct FrozenGuard {
-    bitmaps: Arc<Bitmaps>,
+    bitmaps: Arc<TagMaps>,
 }
 
 impl FrozenGuard {
     /// F1 and F2. The caller still has to wait.
-    pub(crate) fn close(bitmaps: &Arc<Bitmaps>) -> Self {
+    pub(crate) fn close(bitmaps: &Arc<TagMaps>) -> Self {
         // Built before F2, which can panic: then its drop thaws.
         bitmaps.gate().close(FREEZE, || Self {
             bitmaps: bitmaps.clone(),
@@ -114,7 +114,7 @@ impl FrozenGuard {
 /// ```
 #[must_use = "futures do nothing unless polled"]
 pub struct Freeze {
-    bitmaps: Arc<Bitmaps>,
+    bitmaps: Arc<TagMaps>,
     /// Once it has begun.
     guard: Option<FrozenGuard>,
     pass: DrainPass,
@@ -122,7 +122,7 @@ pub struct Freeze {
 }
 
 impl Freeze {
-    pub(crate) fn new(bitmaps: &Arc<Bitmaps>) -> Self {
+    pub(crate) fn new(bitmaps: &Arc<TagMaps>) -> Self {
         Self {
             guard: None,
             pass: DrainPass::of_all(bitmaps),

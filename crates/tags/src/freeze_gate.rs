@@ -205,8 +205,8 @@ impl FreezeGate {
 
     /// Does P2 and P3 when it is dropped, so also if a waker panics in P1.
     #[inline]
-    pub(crate) const fn tell_at_end(&self) -> TellAtEnd<'_> {
-        TellAtEnd(self)
+    pub(crate) const fn wake_at_end(&self) -> WakeAtEnd<'_> {
+        WakeAtEnd(self)
     }
 
     /// P2 and the look of P3, after P1: whether to [tell](Self::tell).
@@ -222,7 +222,7 @@ impl FreezeGate {
     /// P3.
     #[cold]
     #[inline(never)]
-    pub(crate) fn tell(&self) {
+    pub(crate) fn wake_freezers(&self) {
         self.drained.notify_all();
     }
 
@@ -288,13 +288,13 @@ impl FreezeGate {
 /// Given out before a put, dropped after it.
 #[derive(Debug)]
 #[must_use = "freezers are told when it is dropped"]
-pub(crate) struct TellAtEnd<'a>(&'a FreezeGate);
+pub(crate) struct WakeAtEnd<'a>(&'a FreezeGate);
 
-impl Drop for TellAtEnd<'_> {
+impl Drop for WakeAtEnd<'_> {
     #[inline]
     fn drop(&mut self) {
         if self.0.is_watched_after_put() {
-            self.0.tell();
+            self.0.wake_freezers();
         }
     }
 }

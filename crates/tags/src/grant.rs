@@ -7,7 +7,7 @@ mod ending;
 
 pub(crate) use ending::EndingWait;
 
-use crate::bitmaps::{Bitmaps, TagMap, TagMapId};
+use crate::tag_maps::{TagMap, TagMapId, TagMaps};
 use crate::tenant::{ShareAccounts, account_of};
 use inflight_sbitmap::GetError;
 use inflight_sbitmap::SbitmapQueue;
@@ -23,7 +23,7 @@ use std::task::{Context, Poll};
 #[derive(Debug)]
 #[must_use = "the bit is given back when it is dropped"]
 pub(crate) struct PendingTag<'a> {
-    bitmaps: &'a Bitmaps,
+    bitmaps: &'a TagMaps,
     target: TagMapId,
     bit: usize,
 }
@@ -67,7 +67,7 @@ impl Drop for PendingTag<'_> {
 #[derive(Debug)]
 #[must_use = "the bits are given back when they are dropped"]
 pub(crate) struct PendingTags<'a> {
-    bitmaps: &'a Bitmaps,
+    bitmaps: &'a TagMaps,
     target: TagMapId,
     bits: Vec<usize>,
 }
@@ -90,7 +90,7 @@ impl PendingTags<'_> {
 impl Drop for PendingTags<'_> {
     fn drop(&mut self) {
         if !self.bits.is_empty() {
-            let _freezers = self.bitmaps.gate().tell_at_end();
+            let _freezers = self.bitmaps.gate().wake_at_end();
             if self.target.kind == TagMap::Normal {
                 let accounts = self.bitmaps.accounts(self.target.hw_queue);
                 accounts.gives_all(&self.bits);
@@ -113,7 +113,7 @@ pub(crate) struct TagWait {
 impl TagWait {
     /// Goes on with a waiter that was begun before.
     pub(crate) fn resume(
-        bitmaps: &Bitmaps,
+        bitmaps: &TagMaps,
         target: TagMapId,
         waiter: Waiter,
         class: Class,
@@ -140,17 +140,17 @@ impl TagWait {
     }
 
     /// Keeps its place, and does not count as one that waits until it goes on.
-    pub(crate) fn rest(mut self, bitmaps: &Bitmaps) -> Self {
+    pub(crate) fn rest(mut self, bitmaps: &TagMaps) -> Self {
         self.uncount(bitmaps);
         self
     }
 
     /// Waits again after a [`rest`](Self::rest).
-    pub(crate) fn go_on(self, bitmaps: &Bitmaps, class: Class) -> Self {
+    pub(crate) fn go_on(self, bitmaps: &TagMaps, class: Class) -> Self {
         Self::resume(bitmaps, self.target, self.waiter, class)
     }
 
-    fn uncount(&mut self, bitmaps: &Bitmaps) {
+    fn uncount(&mut self, bitmaps: &TagMaps) {
         if let Some(class) = self.counted.take() {
             bitmaps.accounts(self.target.hw_queue).waits(class, false);
         }
@@ -159,7 +159,7 @@ impl TagWait {
     /// As a task, for one bit.
     pub(crate) fn poll_one<'a>(
         &mut self,
-        bitmaps: &'a Bitmaps,
+        bitmaps: &'a TagMaps,
         cx: &Context<'_>,
     ) -> Poll<Result<PendingTag<'a>, GetError>> {
         let bit = bitmaps.bitmap(self.target).poll_one(&mut self.waiter, cx);
@@ -168,19 +168,19 @@ impl TagWait {
 
     /// Leaves the line. What had been granted and not fetched goes to others, and freezers are
     /// told.
-    pub(crate) fn end(&mut self, bitmaps: &Bitmaps) {
-        let _freezers = bitmaps.gate().tell_at_end();
+    pub(crate) fn end(&mut self, bitmaps: &TagMaps) {
+        let _freezers = bitmaps.gate().wake_at_end();
         self.uncount(bitmaps);
         bitmaps.bitmap(self.target).leave(&mut self.waiter);
     }
 
     /// Ends when it is dropped.
-    pub(crate) const fn ending(self, bitmaps: &Bitmaps) -> EndingWait<'_> {
+    pub(crate) const fn ending(self, bitmaps: &TagMaps) -> EndingWait<'_> {
         EndingWait::new(bitmaps, self)
     }
 }
 
-impl Bitmaps {
+impl TagMaps {
     #[inline]
     pub(crate) const fn in_hand(&self, target: TagMapId, bit: usize) -> PendingTag<'_> {
         PendingTag {
@@ -264,7 +264,7 @@ impl Bitmaps {
             hw_queue,
             kind: TagMap::Normal,
         });
-        let _freezers = self.gate().tell_at_end();
+        let _freezers = self.gate().wake_at_end();
         bitmap.shares_changed();
     }
 
@@ -408,11 +408,11 @@ impl Bitmaps {
         }
     }
 
-    /// Gives a tag's bit back, whose slot its owner has retired: P1 to P3. The place is its
+    /// Gives a tag's bit back, whose slot its owner has freed: P1 to P3. The place is its
     /// hardware queue and tag number.
     pub(crate) fn put(&self, bitmap: &SbitmapQueue, bit: usize, place: (usize, usize)) {
         // P2 and P3 follow P1 also if a waker panics in P1.
-        let _freezers = self.gate().tell_at_end();
+        let _freezers = self.gate().wake_at_end();
         let many = self.gate().is_many();
         if many {
             // Why first: who is woken by the bit finds the share as it is without it.
@@ -429,7 +429,7 @@ impl Bitmaps {
     /// is that of one of them.
     pub(crate) fn put_all(&self, bitmap: &SbitmapQueue, bits: &[usize], place: (usize, usize)) {
         // As in `put`.
-        let _freezers = self.gate().tell_at_end();
+        let _freezers = self.gate().wake_at_end();
         let many = self.gate().is_many();
         if many && self.bit_of(place.0, place.1).0.kind == TagMap::Normal {
             self.accounts(place.0).gives_all(bits);
@@ -454,9 +454,9 @@ impl Bitmaps {
 mod tests {
     use super::*;
     use crate::admission::Admission;
-    use crate::bitmaps::{Geometry, Setup};
     use crate::drain::DrainPass;
     use crate::freeze::Freeze;
+    use crate::tag_maps::{Geometry, Setup};
     use inflight_sync::Arc;
     use inflight_sync::atomic::{AtomicUsize, Ordering};
     use inflight_sync::time::Clock;
@@ -499,7 +499,7 @@ mod tests {
             admission: Admission::preempt(), // a bit that is put is free, whoever waits
             ..Setup::default()
         };
-        let bitmaps = Arc::new(Bitmaps::new(geometry, Clock::system(), false, preempt));
+        let bitmaps = Arc::new(TagMaps::new(geometry, Clock::system(), false, preempt));
         let batch = bitmaps.try_get_batch(PLACE, 9, 0);
         assert_eq!(batch.len(), 3);
         let mut waiter = bitmaps.wait_for(PLACE, Request::one(0));

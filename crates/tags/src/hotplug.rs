@@ -10,11 +10,11 @@
 //! PROTOCOL-freeze.md has the proof.
 
 use crate::active_queues::SERIAL;
-use crate::bitmaps::Bitmaps;
 use crate::drain::DrainPass;
 use crate::error::DrainError;
 use crate::queue_kind::QueueKind;
 use crate::shared::Shared;
+use crate::tag_maps::TagMaps;
 use std::time::Duration;
 
 /// A drain of a hardware queue that has begun.
@@ -28,7 +28,7 @@ pub(crate) struct HwQueueDrain {
 impl<T> Shared<T> {
     /// D1 and D2, E1 and E2, for every hardware queue. Under the lock for changes of size.
     pub(crate) fn look_who_serves(&self) {
-        let bitmaps: &Bitmaps = &self.bitmaps;
+        let bitmaps: &TagMaps = &self.bitmaps;
         let n = bitmaps.size().hw_queues();
         let (mut mapped, mut served) = (vec![false; n], vec![false; n]);
         {

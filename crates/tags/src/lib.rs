@@ -83,7 +83,6 @@ mod metrics;
 mod active_queues;
 mod admission;
 mod alloc;
-mod bitmaps;
 mod cpu_groups;
 mod cpu_map;
 mod drain;
@@ -105,18 +104,19 @@ mod shared;
 mod size;
 mod slot;
 mod stats;
+mod tag_maps;
 mod teardown;
 mod tenant;
 mod token;
 
-pub use admission::{Admission, Force, NoPreempt, WakeAccounting};
+pub use admission::{Admission, NoPreempt, WakeAccounting};
 pub use alloc::{Alloc, AllocOwned};
 pub use builder::TagSetBuilder;
 pub use cpus::Cpus;
 pub use draining::{Drain, DrainHwQueue};
 pub use error::{
     AllocError, BuildError, DrainError, ExpireError, FreezeError, RedeemError, ResizeError,
-    TenantError,
+    TenantError, WeightError,
 };
 pub use expire::Expired;
 pub use freeze::{Freeze, FrozenGuard};
@@ -137,6 +137,8 @@ pub use tag::Tag;
 pub use tenant::SharePolicy;
 pub use tenant_handle::Tenant;
 
+#[doc(inline)]
+pub use inflight_sbitmap::tenancy::Force;
 pub use inflight_sbitmap::{Engine, WakePolicy};
 pub use inflight_sync::time::{Clock, Instant};
 pub use inflight_topology::Topology;

@@ -2,12 +2,12 @@
 //!
 //! F1 and F2 of a freeze, without F3; the end is T1 and T2. PROTOCOL-freeze.md has the proof.
 
-use crate::bitmaps::Bitmaps;
 use crate::drain::DrainPass;
 use crate::draining::Drain;
 use crate::error::FreezeError;
 use crate::freeze_gate::QUIESCE;
 use crate::set::TagSet;
+use crate::tag_maps::TagMaps;
 use inflight_sync::Arc;
 use std::time::Duration;
 
@@ -38,11 +38,11 @@ use std::time::Duration;
 #[derive(Debug)]
 #[must_use = "tags are given out again when the guard is dropped"]
 pub struct QuiesceGuard {
-    bitmaps: Arc<Bitmaps>,
+    bitmaps: Arc<TagMaps>,
 }
 
 impl QuiesceGuard {
-    fn close(bitmaps: &Arc<Bitmaps>) -> Self {
+    fn close(bitmaps: &Arc<TagMaps>) -> Self {
         bitmaps.gate().close(QUIESCE, || Self {
             bitmaps: bitmaps.clone(),
         })

@@ -6,12 +6,12 @@
 //!
 //! PROTOCOL-freeze.md has the proof.
 
-use crate::bitmaps::{Bitmaps, TagMap, TagMapId};
 use crate::error::ResizeError;
 use crate::freeze::{Freeze, FrozenGuard};
 use crate::set::TagSet;
 use crate::shared::Shared;
 use crate::size::Making;
+use crate::tag_maps::{TagMap, TagMapId, TagMaps};
 use inflight_sync::atomic::Ordering;
 use std::fmt;
 use std::future::Future;
@@ -38,7 +38,7 @@ impl<T> Shared<T> {
     }
 
     fn resize(&self, depth: usize) -> Result<(), ResizeError> {
-        let bitmaps: &Bitmaps = &self.bitmaps;
+        let bitmaps: &TagMaps = &self.bitmaps;
         let (geometry, size) = (bitmaps.geometry(), bitmaps.size());
         let (least, most) = (geometry.reserved + 1, geometry.depth);
         if !(least..=most).contains(&depth) {

@@ -336,7 +336,8 @@ impl<T: Send + 'static> TagSet<T> {
         self.shared.bitmaps.gate().state().is_frozen()
     }
 
-    /// How many tags are held or in flight. Exact only while nobody allocates or frees.
+    /// How many tags are held or in flight. Exact only while nobody allocates or frees. Walks all
+    /// slots: a counter would burden every allocation.
     ///
     /// ```
     /// # use inflight_tags::{AllocOptions, TagSet};
@@ -351,7 +352,8 @@ impl<T: Send + 'static> TagSet<T> {
     }
 
     /// How many tags are in flight, those marked as timed out included. Exact only while nobody
-    /// submits or completes.
+    /// submits or completes. Walks all slots; [`any_in_flight`](TagSet::any_in_flight) stops at the
+    /// first.
     ///
     /// ```
     /// # use inflight_tags::{AllocOptions, TagSet};
@@ -389,7 +391,7 @@ impl<T: Send + 'static> TagSet<T> {
         self.shared.any_in_flight()
     }
 
-    /// How many tags are held: in use, but not in flight.
+    /// How many tags are held: in use, but not in flight. Walks all slots, twice.
     ///
     /// ```
     /// # use inflight_tags::{AllocOptions, TagSet};

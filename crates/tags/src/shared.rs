@@ -1,8 +1,8 @@
 //! What all handles and tags of a set share.
 
-use crate::bitmaps::Bitmaps;
 use crate::cpu_map::CpuMap;
 use crate::slot::Slot;
+use crate::tag_maps::TagMaps;
 use crate::tenant::{Others, Taken};
 use crate::token::Place;
 use inflight_steering::{Leftover, TenantId};
@@ -55,12 +55,12 @@ pub(crate) struct Shared<T> {
     /// Wakes tasks that wait for timeouts.
     pub(crate) timer: Timer,
     /// Dropped last: the slots point to them.
-    pub(crate) bitmaps: Arc<Bitmaps>,
+    pub(crate) bitmaps: Arc<TagMaps>,
 }
 
 impl<T> Shared<T> {
     pub(crate) fn new(
-        bitmaps: Arc<Bitmaps>,
+        bitmaps: Arc<TagMaps>,
         slots: Box<[CachePadded<Slot<T>>]>,
         payload: Box<dyn Fn(usize, usize) -> T + Send + Sync>,
         map: CpuMap,
@@ -83,7 +83,7 @@ impl<T> Shared<T> {
         }
     }
 
-    /// What [`Setup`](crate::bitmaps::Setup) says frees it.
+    /// What [`Setup`](crate::tag_maps::Setup) says frees it.
     ///
     /// # Safety
     ///

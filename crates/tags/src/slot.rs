@@ -4,8 +4,8 @@ mod record;
 
 pub(crate) use record::{Phase, Record};
 
-use crate::bitmaps::{Bitmaps, Owner};
 use crate::queue_kind::QueueKind;
+use crate::tag_maps::{Owner, TagMaps};
 use crate::teardown::{End, Teardown};
 use crate::token::{Generation, Place};
 use inflight_sbitmap::SbitmapQueue;
@@ -28,7 +28,7 @@ pub(crate) const PUT_AT_ONCE: usize = 32;
 pub(crate) struct Slot<T> {
     pub(crate) record: Record,
     /// Of the same set, as is the next: they live as long as the slot.
-    bitmaps: NonNull<Bitmaps>,
+    bitmaps: NonNull<TagMaps>,
     /// Where its bit is, and which.
     pub(crate) bitmap: NonNull<SbitmapQueue>,
     bit: usize,
@@ -54,7 +54,7 @@ unsafe impl<T: Send> Send for Slot<T> {}
 
 impl<T> Slot<T> {
     /// The caller keeps `bitmaps` for as long as the slot.
-    pub(crate) fn new(bitmaps: &Arc<Bitmaps>, hw_queue: usize, tag: usize) -> Self {
+    pub(crate) fn new(bitmaps: &Arc<TagMaps>, hw_queue: usize, tag: usize) -> Self {
         let (target, bit) = bitmaps.bit_of(hw_queue, tag);
         Self {
             record: Record::new(Generation::start()),
@@ -71,7 +71,7 @@ impl<T> Slot<T> {
     }
 
     #[inline]
-    pub(crate) const fn bitmaps(&self) -> &Bitmaps {
+    pub(crate) const fn bitmaps(&self) -> &TagMaps {
         // SAFETY: the set that this slot belongs to keeps them, by the contract of `new`, and
         // frees them after the slot.
         unsafe { self.bitmaps.as_ref() }
@@ -156,7 +156,7 @@ impl<T> Slot<T> {
         let slot = unsafe { this.as_ref() };
         // SAFETY: as above.
         let home = unsafe { bitmap.as_ref() };
-        slot.record.retire();
+        slot.record.free();
         let gate = slot.bitmaps().gate();
         let bitmaps = slot.bitmaps.as_ptr();
         // P1 to P3 where nobody counts and nobody is told: nothing here can panic.
@@ -165,7 +165,7 @@ impl<T> Slot<T> {
             unsafe { Self::free_slow(this, bitmap) };
         } else if gate.is_watched_after_put() {
             // SAFETY: as above.
-            unsafe { Self::tell_and_end(this) };
+            unsafe { Self::wake_and_end(this) };
         } else {
             drop(CountOut {
                 slot: this,
@@ -174,7 +174,7 @@ impl<T> Slot<T> {
         }
     }
 
-    /// The rest of [`free`](Self::free) of a tag that is retired.
+    /// The rest of [`free`](Self::free) of a tag whose slot is free.
     ///
     /// # Safety
     ///
@@ -200,7 +200,7 @@ impl<T> Slot<T> {
     /// As for `free`, of a tag whose bit is back.
     #[cold]
     #[inline(never)]
-    unsafe fn tell_and_end(this: NonNull<Self>) {
+    unsafe fn wake_and_end(this: NonNull<Self>) {
         // SAFETY: the tag is not counted out yet, so its set lives.
         let bitmaps = unsafe { this.as_ref() }.bitmaps.as_ptr();
         let out = CountOut {
@@ -208,7 +208,10 @@ impl<T> Slot<T> {
             bitmaps,
         };
         // SAFETY: as above.
-        unsafe { out.slot.as_ref() }.bitmaps().gate().tell();
+        unsafe { out.slot.as_ref() }
+            .bitmaps()
+            .gate()
+            .wake_freezers();
     }
 
     /// [`free`](Self::free) for up to [`PUT_AT_ONCE`] tags whose bits are in one bitmap, with one
@@ -235,7 +238,7 @@ impl<T> Slot<T> {
             // SAFETY: as above.
             let slot = unsafe { slot.as_ref() };
             debug_assert_eq!(slot.bitmap, first.bitmap);
-            slot.record.retire();
+            slot.record.free();
             if !(alone && bitmap.put_fast(slot.bit)) {
                 bits[rest] = slot.bit;
                 rest += 1;
@@ -246,7 +249,7 @@ impl<T> Slot<T> {
             let place = (first.hw_queue(), first.tag);
             first.bitmaps().put_all(bitmap, &bits[..rest], place);
         } else if gate.is_watched_after_put() {
-            gate.tell();
+            gate.wake_freezers();
         }
     }
 }
@@ -254,14 +257,14 @@ impl<T> Slot<T> {
 /// Does K2, K6 and K7 when it is dropped, so also if a waker panics in K1.
 struct CountOut<T> {
     slot: NonNull<Slot<T>>,
-    bitmaps: *const Bitmaps,
+    bitmaps: *const TagMaps,
 }
 
 impl<T> Drop for CountOut<T> {
     #[inline]
     fn drop(&mut self) {
         // SAFETY: the tag is not counted out yet, so its set lives.
-        let teardown = unsafe { Bitmaps::teardown(self.bitmaps) };
+        let teardown = unsafe { TagMaps::teardown(self.bitmaps) };
         // SAFETY: this is the end of a tag, once.
         if let End::Refused(orphaned) = unsafe { Teardown::end(teardown, 1) } {
             Self::late(self.slot, self.bitmaps, teardown, orphaned);
@@ -274,7 +277,7 @@ impl<T> CountOut<T> {
     #[inline(never)]
     fn late(
         slot: NonNull<Slot<T>>,
-        bitmaps: *const Bitmaps,
+        bitmaps: *const TagMaps,
         teardown: *const Teardown,
         orphaned: bool,
     ) {
@@ -293,7 +296,7 @@ impl<T> CountOut<T> {
             }
         }
         // SAFETY: the tag is not counted out yet, so its set lives.
-        let set = unsafe { Bitmaps::owner(bitmaps) };
+        let set = unsafe { TagMaps::owner(bitmaps) };
         let _last = Last { set, teardown };
         if orphaned {
             // SAFETY: as above, until `_last` is dropped.
@@ -305,36 +308,36 @@ impl<T> CountOut<T> {
 /// As [`CountOut`], for several tags of one set.
 struct CountOutAll<'a, T> {
     slots: &'a [NonNull<Slot<T>>],
-    bitmaps: *const Bitmaps,
+    bitmaps: *const TagMaps,
 }
 
 impl<T> Drop for CountOutAll<'_, T> {
     fn drop(&mut self) {
         /// Counts the rest out also if a payload's drop panics.
-        struct Late<'a, T> {
+        struct Rest<'a, T> {
             slots: std::slice::Iter<'a, NonNull<Slot<T>>>,
-            bitmaps: *const Bitmaps,
+            bitmaps: *const TagMaps,
             teardown: *const Teardown,
             orphaned: bool,
         }
-        impl<T> Late<'_, T> {
+        impl<T> Rest<'_, T> {
             fn run(&mut self) {
                 for &slot in self.slots.by_ref() {
                     CountOut::late(slot, self.bitmaps, self.teardown, self.orphaned);
                 }
             }
         }
-        impl<T> Drop for Late<'_, T> {
+        impl<T> Drop for Rest<'_, T> {
             fn drop(&mut self) {
                 self.run();
             }
         }
         // SAFETY: the tags are not counted out yet, so their set lives.
-        let teardown = unsafe { Bitmaps::teardown(self.bitmaps) };
+        let teardown = unsafe { TagMaps::teardown(self.bitmaps) };
         // SAFETY: this is the end of so many tags, once.
         if let End::Refused(orphaned) = unsafe { Teardown::end(teardown, self.slots.len() as u64) }
         {
-            let mut late = Late {
+            let mut late = Rest {
                 slots: self.slots.iter(),
                 bitmaps: self.bitmaps,
                 teardown,

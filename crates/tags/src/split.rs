@@ -4,11 +4,11 @@ mod collect;
 #[cfg(feature = "futures")]
 mod stream;
 
-use crate::bitmaps::{TagMap, TagMapId};
 use crate::error::AllocError;
 use crate::grant::{EndingWait, TagWait};
 use crate::options::AllocOptions;
 use crate::tag::Tag;
+use crate::tag_maps::{TagMap, TagMapId};
 use crate::tenant_handle::Tenant;
 use inflight_sbitmap::GetError;
 use inflight_sbitmap::tenancy::{Request, Tenancy as _};
@@ -349,7 +349,7 @@ impl<T: Send + 'static> Split<T> {
             self.keep(target, bits);
         } else if !in_line {
             // What had been collected for it may have gone back.
-            drop(bitmaps.gate().tell_at_end());
+            drop(bitmaps.gate().wake_at_end());
         }
         result
     }

@@ -1,12 +1,12 @@
 //! Counters that cost the fast path nothing it shares.
 //!
 //! How often a slot was given out stands in the slot, which its owner writes anyway. A tenant
-//! counts its tags in a [`Tally`], by a plain addition where the system allows that; what happens
-//! less often is one padded line per CPU. Everything is Relaxed: a reader gets numbers that were
-//! true at some moment of its reading, not all at the same one.
+//! counts its tags in a [`PerCpuCounter`], by a plain addition where the system allows that; what
+//! happens less often is one padded line per CPU. Everything is Relaxed: a reader gets numbers that
+//! were true at some moment of its reading, not all at the same one.
 
 use inflight_sync::atomic::{AtomicU64, Ordering};
-use inflight_sync::percpu::{Backend, Tally};
+use inflight_sync::percpu::{Backend, PerCpuCounter};
 use inflight_sync::{CachePadded, cpu};
 use std::time::Duration;
 
@@ -64,7 +64,8 @@ pub struct TenantStats {
     pub exhausted: u64,
     /// Tries refused because the set was frozen or quiesced.
     pub frozen: u64,
-    /// Allocations that had to wait for a tag or for the thaw.
+    /// Allocations that had to wait for a tag or for the thaw. Each piece of a
+    /// [split](crate::Tenant::split) is one.
     pub waits: u64,
     /// Waits that were given up because the time was up.
     pub timeouts: u64,
@@ -75,7 +76,7 @@ pub struct TenantStats {
 /// One CPU's share of what a tenant counts now and then.
 #[derive(Debug, Default)]
 pub(crate) struct Stripe {
-    /// Tags whose addition to the tally was refused.
+    /// Tags whose addition to the counter was refused.
     allocs: AtomicU64,
     pub(crate) exhausted: AtomicU64,
     pub(crate) frozen: AtomicU64,
@@ -86,7 +87,7 @@ pub(crate) struct Stripe {
 /// A tenant's counters.
 #[derive(Debug)]
 pub(crate) struct Striped {
-    allocs: Tally,
+    allocs: PerCpuCounter,
     stripes: Box<[CachePadded<Stripe>]>,
 }
 
@@ -97,7 +98,7 @@ impl Striped {
     pub(crate) fn new(cpus: usize) -> Self {
         let stripes = cpus.next_power_of_two().min(MAX_STRIPES);
         Self {
-            allocs: Tally::new(Backend::best(), cpus),
+            allocs: PerCpuCounter::new(Backend::best(), cpus),
             stripes: (0..stripes).map(|_| CachePadded::default()).collect(),
         }
     }

@@ -5,9 +5,9 @@
 //! good; the two are compared only when the last handle goes:
 //!
 //! ```text
-//! tag's end:    K1 retire the slot, put the bit (S5, P1 to P3)     K2 tally += 1, if it is open
-//! last handle:  K3 close the tally    K4 take the payloads of retired slots
-//!               K5 rest += given out - tally - BIAS; if that is 0: free
+//! tag's end:    K1 free the slot, put the bit (S5, P1 to P3)     K2 counter += 1, if it is open
+//! last handle:  K3 close the counter    K4 take the payloads of free slots
+//!               K5 rest += given out - counter - BIAS; if that is 0: free
 //! tag refused at K2:                  K6 take the slot's payload   K7 rest -= 1; if 0: free
 //! ```
 //!
@@ -15,7 +15,7 @@
 
 use inflight_sync::atomic::{AtomicU64, Ordering, fence};
 use inflight_sync::cpu;
-use inflight_sync::percpu::{Backend, Tally};
+use inflight_sync::percpu::{Backend, PerCpuCounter};
 
 /// More than there will ever be tags: nobody brings `rest` to 0 before K5 has taken it away.
 const BIAS: u64 = 1 << 62;
@@ -24,8 +24,8 @@ const BIAS: u64 = 1 << 62;
 #[derive(Debug)]
 pub(crate) struct Teardown {
     /// K2. Read by every tag's end, written by the last handle.
-    ended: Tally,
-    /// `BIAS`, less the ends that were not in the tally; after K5 the number of tags there still
+    ended: PerCpuCounter,
+    /// `BIAS`, less the ends that were not in the counter; after K5 the number of tags there still
     /// are.
     rest: AtomicU64,
 }
@@ -42,7 +42,7 @@ pub(crate) enum End {
 impl Teardown {
     pub(crate) fn new() -> Self {
         Self {
-            ended: Tally::new(Backend::best(), cpu::online()),
+            ended: PerCpuCounter::new(Backend::best(), cpu::online()),
             rest: AtomicU64::new(BIAS),
         }
     }
@@ -59,11 +59,11 @@ impl Teardown {
         // would promise that the memory outlives this call.
         let ended = unsafe { &raw const (*this).ended };
         // SAFETY: as above.
-        if unsafe { Tally::add_last(ended, n) } {
+        if unsafe { PerCpuCounter::add_last(ended, n) } {
             End::Counted
         } else {
-            // Ordering: pairs with the barrier of K3 (`Tally::close`): either K4 sees the slot
-            // retired, or this sees the tally closed.
+            // Ordering: pairs with the barrier of K3 (`PerCpuCounter::close`): either K4 sees the
+            // slot free, or this sees the counter closed.
             fence(Ordering::SeqCst);
             // SAFETY: nothing was counted.
             End::Refused(unsafe { &*ended }.is_closed())

@@ -2,14 +2,14 @@
 
 mod allocate;
 
-use crate::bitmaps::{Bitmaps, TagMap, TagMapId};
-use crate::error::AllocError;
+use crate::error::{AllocError, WeightError};
 use crate::grant::PendingTag;
 use crate::handle::Handle;
 use crate::options::AllocOptions;
 use crate::stats::{Stripe, Striped, TenantStats};
 use crate::tag::Tag;
-use crate::tenant::{Taken, TenantInner, account_of};
+use crate::tag_maps::{TagMap, TagMapId, TagMaps};
+use crate::tenant::{SharePolicy, Taken, TenantInner, account_of};
 use inflight_sbitmap::tenancy::{Class, Tenancy as _};
 use inflight_steering::TenantId;
 use inflight_sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -186,8 +186,12 @@ impl<T: Send + 'static> Tenant<T> {
     }
 
     /// Its weight under [`SharePolicy::Weighted`](crate::SharePolicy::Weighted), in all hardware
-    /// queues; 1 until this is called. The other policies do not look at it. With a weight of 0 the
-    /// share is the least one, and at least one tag.
+    /// queues; 1 until this is called. With a weight of 0 the share is the least one, and at least
+    /// one tag.
+    ///
+    /// # Errors
+    ///
+    /// [`WeightError::NotWeighted`] if the set has another policy, which looks at no weights.
     ///
     /// # Panics
     ///
@@ -198,13 +202,17 @@ impl<T: Send + 'static> Tenant<T> {
     /// let policy = SharePolicy::Weighted { min: 1 };
     /// let set = TagSet::builder().depth(40).share(policy).build(|_, _| ())?;
     /// let (a, b) = (set.add_tenant("a")?, set.add_tenant("b")?);
-    /// a.set_weight(3);
+    /// a.set_weight(3)?;
     /// let _tags = (a.try_alloc()?, b.try_alloc()?);
     /// assert_eq!((a.share(0), b.share(0)), (Some(30), Some(10)));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn set_weight(&self, weight: u32) {
-        self.bitmaps().set_weight(self.class(), weight);
+    pub fn set_weight(&self, weight: u32) -> Result<(), WeightError> {
+        match self.bitmaps().accounts(0).policy() {
+            SharePolicy::Weighted { .. } => self.bitmaps().set_weight(self.class(), weight),
+            policy => return Err(WeightError::NotWeighted { weight, policy }),
+        }
+        Ok(())
     }
 
     /// How many tags of a hardware queue the tenant may have at once. `None`: as many as there are,
@@ -337,7 +345,7 @@ impl<T: Send + 'static> Tenant<T> {
         }
     }
 
-    pub(crate) fn bitmaps(&self) -> &Bitmaps {
+    pub(crate) fn bitmaps(&self) -> &TagMaps {
         &self.shared.bitmaps
     }
 }

@@ -153,13 +153,13 @@ fn h9_a_weight_makes_the_batch_larger() {
             set.add_tenant("light").unwrap(),
         );
         drop(heavy.try_alloc());
-        heavy.set_weight(31);
+        heavy.set_weight(31).unwrap();
         let held = light.try_alloc().unwrap();
         let waiter = thread::spawn({
             let light = light.clone();
             move || drop(light.alloc_blocking().unwrap())
         });
-        heavy.set_weight(1);
+        heavy.set_weight(1).unwrap();
         waiter.join().unwrap();
         drop(held);
     });
@@ -186,7 +186,7 @@ fn h9_a_weight_makes_the_batch_smaller() {
             let light = light.clone();
             move || drop(light.alloc_blocking().unwrap())
         });
-        heavy.set_weight(31);
+        heavy.set_weight(31).unwrap();
         assert_eq!(light.share(0), Some(1));
         drop(held);
         waiter.join().unwrap();

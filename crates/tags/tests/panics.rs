@@ -145,7 +145,7 @@ fn all_hardware_queues_change_although_a_waker_panics() {
         assert!(poll(waits[1].as_mut(), told.clone()).is_pending());
         assert_panics(|| match change {
             0 => others.clear(),
-            1 => dev.set_weight(9),
+            1 => dev.set_weight(9).unwrap(),
             _ => set.resize(4).unwrap(),
         });
         assert_eq!(told.0.load(Ordering::Relaxed), 1, "change {change}");

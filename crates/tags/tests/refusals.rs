@@ -3,7 +3,7 @@
 
 use inflight_tags::{
     Admission, AllocError, AllocOptions, BuildError, DrainError, Engine, HwQueueOptions,
-    RedeemError, ResizeError, Tag, TagSet, TenantError, Topology,
+    RedeemError, ResizeError, SharePolicy, Tag, TagSet, TenantError, Topology, WeightError,
 };
 use std::time::Duration;
 
@@ -89,6 +89,82 @@ fn every_error_says_what_it_got() {
     for refused in [in_use, late] {
         assert!(refused.to_string().contains("queue 1"), "{refused}");
     }
+}
+
+#[test]
+fn a_weight_where_none_counts() {
+    for policy in [SharePolicy::default(), SharePolicy::None] {
+        let set = TagSet::builder().share(policy).build(|_, _| ()).unwrap();
+        let dev = set.add_tenant("sda").unwrap();
+        let refused = dev.set_weight(7).unwrap_err();
+        assert_eq!(refused, WeightError::NotWeighted { weight: 7, policy });
+        let said = refused.to_string();
+        assert!(said.contains('7') && said.contains("Weighted"), "{said}");
+    }
+    let policy = SharePolicy::Weighted { min: 1 };
+    let set = TagSet::builder().share(policy).build(|_, _| ()).unwrap();
+    assert_eq!(set.add_tenant("sda").unwrap().set_weight(7), Ok(()));
+}
+
+/// The text of an error has every number that its `Debug` form has.
+fn assert_says_all(error: &(impl std::error::Error + ?Sized)) {
+    let numbers = |text: &str| -> Vec<String> {
+        let parts = text.split(|c: char| !c.is_ascii_digit());
+        parts.filter(|n| !n.is_empty()).map(str::to_owned).collect()
+    };
+    let said = numbers(&error.to_string());
+    let got = numbers(&format!("{error:?}"));
+    assert!(!got.is_empty(), "{error:?}");
+    for number in got {
+        assert!(said.contains(&number), "{error:?} says \"{error}\"");
+    }
+}
+
+#[test]
+fn the_text_of_an_error_has_all_its_values() {
+    let (read, poll, hw_queues, hw_queue, depth) = (71, 72, 73, 74, 75);
+    let (max_depth, max_hw_queues, reserved) = (76, 77, 78);
+    for error in [
+        BuildError::HwQueues { hw_queues },
+        BuildError::Depth { depth },
+        BuildError::MaxDepth { max_depth, depth },
+        BuildError::MaxHwQueues {
+            max_hw_queues,
+            hw_queues,
+        },
+        BuildError::Reserved { reserved, depth },
+        BuildError::Extra { extra: 79 },
+        BuildError::Kinds {
+            read,
+            poll,
+            hw_queues,
+        },
+        BuildError::TooLarge { tags: 80 },
+    ] {
+        assert_says_all(&error);
+    }
+    let (least, most) = (81, 82);
+    assert_says_all(&ResizeError::Depth { depth, least, most });
+    assert_says_all(&ResizeError::HwQueues { hw_queues, most });
+    for error in [
+        DrainError::Active { hw_queue },
+        DrainError::InUse { hw_queue },
+        DrainError::TimedOut { hw_queue },
+        DrainError::NoSuchHwQueue { hw_queue },
+    ] {
+        assert_says_all(&error);
+    }
+    let hw_queue = 83;
+    for error in [
+        AllocError::NoSuchHwQueue { hw_queue },
+        AllocError::Unmapped { hw_queue },
+        AllocError::InactiveHwQueue { hw_queue },
+    ] {
+        assert_says_all(&error);
+    }
+    assert_says_all(&TenantError::NameTaken { name: "84".into() });
+    let policy = SharePolicy::Fair { min: 85 };
+    assert_says_all(&WeightError::NotWeighted { weight: 86, policy });
 }
 
 /// A tag or why there is none comes back in two registers: errors hold what their caller does not

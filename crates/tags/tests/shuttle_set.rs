@@ -318,7 +318,7 @@ fn split_with_timeout(world: &World, tenant: &Tenant<Owned>) {
 }
 
 fn resize(world: &World, tenant: &Tenant<Owned>) {
-    tenant.set_weight(3);
+    tenant.set_weight(3).unwrap();
     for depth in [3, 1, 2] {
         world.set.resize(depth + world.more).unwrap();
     }
@@ -403,7 +403,7 @@ fn h9_weights_and_larger_wake_batches() {
             let share = SharePolicy::Weighted { min: 1 };
             let world = World::new(48, 96, Mode(admission, engine, shared, share));
             let mut threads = Threads::of(&world);
-            threads.tenants[0].set_weight(47);
+            threads.tenants[0].set_weight(47).unwrap();
             let held = threads
                 .tenants
                 .each_ref()
@@ -414,9 +414,9 @@ fn h9_weights_and_larger_wake_batches() {
                 .spawn(blocking)
                 .spawn(task);
             threads.spawn(|world, tenant| {
-                tenant.set_weight(1);
+                tenant.set_weight(1).unwrap();
                 world.set.resize(96).unwrap();
-                tenant.set_weight(47);
+                tenant.set_weight(47).unwrap();
                 world.set.resize(48).unwrap();
             });
             threads.spawn(split).spawn(dropped_task).spawn(blocking);

@@ -253,10 +253,10 @@ fn a_tenants_head_that_may_not_be_served_blocks_nobody() {
 fn c32_by_weights_and_without_shares() {
     let set = set(60, SharePolicy::Weighted { min: 1 });
     let (mut a, mut b) = (User::of(&set, "a"), User::of(&set, "b"));
-    a.dev.set_weight(2);
+    a.dev.set_weight(2).unwrap();
     assert_eq!((b.try_take(1), a.try_take(99)), (1, 40));
     a.ask(30);
-    b.dev.set_weight(4);
+    b.dev.set_weight(4).unwrap();
     b.try_take(99);
     assert_eq!(b.tags.len(), 20, "as many as are left of its 40");
     a.waits.clear();
@@ -284,7 +284,7 @@ fn h9_a_weighted_share_below_the_wake_batch() {
             let set = set.build(|_, _| ()).unwrap();
             let (a, b) = (set.add_tenant("a").unwrap(), set.add_tenant("b").unwrap());
             if last_change != "weight" {
-                a.set_weight(63);
+                a.set_weight(63).unwrap();
             }
             if last_change == "depth" {
                 set.resize(128).unwrap();
@@ -292,7 +292,7 @@ fn h9_a_weighted_share_below_the_wake_batch() {
             let tag_a = a.try_alloc().unwrap();
             let mut held = vec![b.try_alloc().unwrap()];
             if last_change == "weight" {
-                a.set_weight(63);
+                a.set_weight(63).unwrap();
             }
             held.extend(std::iter::from_fn(|| b.try_alloc().ok()));
             assert_eq!(b.share(0), Some(held.len()));
@@ -323,7 +323,7 @@ fn h9_light_tenants_on_threads() {
     let set = set.share(SharePolicy::Weighted { min: 1 });
     let set = set.build(|_, _| ()).unwrap();
     let (a, b) = (set.add_tenant("a").unwrap(), set.add_tenant("b").unwrap());
-    a.set_weight(63);
+    a.set_weight(63).unwrap();
     let _both_count = (a.try_alloc().unwrap(), b.try_alloc().unwrap());
     let rounds = if cfg!(miri) { 10 } else { 2_000 };
     let threads = [(); 3].map(|()| {
@@ -342,11 +342,11 @@ fn h9_light_tenants_on_threads() {
 fn c32_a_weight_of_nothing_starves_nobody() {
     let set = set(8, SharePolicy::Weighted { min: 0 });
     let (mut a, mut b) = (User::of(&set, "a"), User::of(&set, "b"));
-    a.dev.set_weight(0);
+    a.dev.set_weight(0).unwrap();
     assert_eq!(b.try_take(1), 1);
     assert_eq!((a.try_take(8), a.dev.share(0)), (1, Some(1)));
     a.tags.clear();
-    b.dev.set_weight(0);
+    b.dev.set_weight(0).unwrap();
     b.tags.clear();
     assert_eq!((a.try_take(8), b.try_take(8)), (1, 1));
 }
@@ -357,7 +357,7 @@ fn a_weight_leaves_with_its_tenant() {
     let set = set(40, SharePolicy::Weighted { min: 1 });
     let a = User::of(&set, "a");
     let heavy = set.add_tenant("heavy").unwrap();
-    heavy.set_weight(3);
+    heavy.set_weight(3).unwrap();
     drop(heavy);
     let b = set.add_tenant("b").unwrap();
     let _tags = (a.dev.try_alloc(), b.try_alloc());

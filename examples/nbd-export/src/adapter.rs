@@ -110,7 +110,8 @@ impl Tags {
     /// A tenant of a name that no other has.
     pub(crate) fn tenant(&self, name: &str, weight: u32) -> Result<Tenant, TenantError> {
         let tags = self.set.add_tenant(name)?;
-        tags.set_weight(weight);
+        let weighted = tags.set_weight(weight);
+        weighted.expect("its set shares by weights");
         Ok(Tenant {
             tags,
             requeue: self.requeue.clone(),

@@ -79,7 +79,7 @@ impl WaitGuard<'_> {
             let waits_on = match who {
                 // It says how it is told when it begins to block.
                 Who::Thread(_) => waits.is_waiting(place),
-                Who::Task(waker) => waits.tell_by(place, Notify::Task((*waker).clone())),
+                Who::Task(waker) => waits.set_notify(place, Notify::Task((*waker).clone())),
             };
             if waits_on {
                 return None;
@@ -193,7 +193,7 @@ impl WaitGuard<'_> {
             // It may have waited as a task until now. If it was chosen, the look finds out.
             self.queue
                 .waits
-                .tell_by(place, Notify::Thread(parker.unparker()));
+                .set_notify(place, Notify::Thread(parker.unparker()));
         }
         let mut look_at = None;
         loop {
@@ -228,12 +228,12 @@ impl Batched {
     /// Lends a waiter to its stay. Should `f` panic, the queue has been left.
     fn with<R>(&self, waiter: &mut BatchedWaiter, f: impl FnOnce(&mut WaitGuard<'_>) -> R) -> R {
         let nowhere = || BatchedWaiter::new(Request::one(0));
-        let mut stay = WaitGuard {
+        let mut guard = WaitGuard {
             queue: self,
             waiter: std::mem::replace(waiter, nowhere()),
         };
-        let result = f(&mut stay);
-        *waiter = std::mem::replace(&mut stay.waiter, nowhere());
+        let result = f(&mut guard);
+        *waiter = std::mem::replace(&mut guard.waiter, nowhere());
         result
     }
 
@@ -242,7 +242,7 @@ impl Batched {
         waiter: &mut BatchedWaiter,
         cx: &Context<'_>,
     ) -> Poll<Result<usize, GetError>> {
-        let outcome = self.with(waiter, |stay| stay.look(&Who::Task(cx.waker())));
+        let outcome = self.with(waiter, |guard| guard.look(&Who::Task(cx.waker())));
         outcome.map_or(Poll::Pending, Poll::Ready)
     }
 
@@ -252,14 +252,14 @@ impl Batched {
         clock: &Clock,
         deadline: Option<Instant>,
     ) -> Result<usize, GetError> {
-        self.with(waiter, |stay| stay.block(clock, deadline))
+        self.with(waiter, |guard| guard.block(clock, deadline))
     }
 
     pub(crate) fn fetch_waiter(&self, waiter: &mut BatchedWaiter) -> Option<usize> {
-        self.with(waiter, |stay| stay.take_now())
+        self.with(waiter, |guard| guard.take_now())
     }
 
     pub(crate) fn leave_waiter(&self, waiter: &mut BatchedWaiter) {
-        self.with(waiter, |stay| stay.give_up());
+        self.with(waiter, |guard| guard.give_up());
     }
 }

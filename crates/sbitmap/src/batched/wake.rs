@@ -108,7 +108,7 @@ impl WakeQueues {
     }
 
     /// Whether the waiter is still in its list; if so, it is told by `notify` from now on.
-    pub(crate) fn tell_by(&self, place: WaiterPos, notify: Notify) -> bool {
+    pub(crate) fn set_notify(&self, place: WaiterPos, notify: Notify) -> bool {
         let list = &self.queues[place.queue].list;
         // A waker may run anything when it is dropped, so that does not happen under the lock.
         let replaced = list.lock().list.replace(place.key, notify);
@@ -223,7 +223,7 @@ impl WakeQueues {
             queue.len.store(waiters.list.len(), Ordering::Relaxed);
         }
         self.wake_index.store(order.next_queue(), Ordering::Relaxed);
-        wakers.tell(chosen.waiters.into_iter().flatten());
+        wakers.wake(chosen.waiters.into_iter().flatten());
     }
 
     pub(crate) fn batch(&self) -> u32 {
@@ -252,7 +252,7 @@ impl WakeQueues {
                 waiters.wakeups += waiters.list.len() as u64;
                 waiters.list.drain()
             };
-            wakers.tell(all);
+            wakers.wake(all);
         }
         wakers.finish();
     }

@@ -1,6 +1,6 @@
 //! Several ids at once, one step for each word.
 
-use super::Local;
+use super::PerCpuStore;
 use super::words::Group;
 use crate::error::PutError;
 use crate::mask::BitMask;
@@ -13,7 +13,7 @@ const OPEN: usize = if cfg!(loom) { 2 } else { 8 };
 
 /// Collects ids by word and gives each word's ids back in one step (P1).
 pub(super) struct Groups<'a> {
-    store: &'a Local,
+    store: &'a PerCpuStore,
     open: [Group; OPEN],
     /// The one added to last: ids mostly come in runs of one word, as a refill took them.
     last: usize,
@@ -22,7 +22,7 @@ pub(super) struct Groups<'a> {
 
 impl<'a> Groups<'a> {
     #[inline]
-    pub(super) fn new(store: &'a Local) -> Self {
+    pub(super) fn new(store: &'a PerCpuStore) -> Self {
         Self {
             store,
             open: [Group { word: 0, mask: 0 }; OPEN],
@@ -72,7 +72,7 @@ impl<'a> Groups<'a> {
     }
 }
 
-impl Local {
+impl PerCpuStore {
     /// P1 to P3 for several: how many came back, whether somebody may wait, and the first error.
     pub(super) fn give_back_batch(
         &self,
@@ -181,8 +181,8 @@ impl Local {
     }
 
     #[cfg(test)]
-    pub(crate) fn is_guarded(&self) -> bool {
-        self.control.load().is_guarded()
+    pub(crate) fn is_locked(&self) -> bool {
+        self.control.load().is_locked()
     }
 
     /// How often the stacks were closed and emptied.

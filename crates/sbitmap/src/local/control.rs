@@ -1,7 +1,7 @@
 //! The control word: which mode the store is in, and how many wait.
 //!
 //! ```text
-//! epoch 32 | waiters 29 | GUARDED | DRAINED | COLD
+//! epoch 32 | waiters 29 | LOCKED | DRAINED | COLD
 //! ```
 //!
 //! It is read by everyone on slow paths and written at changes of mode and by the wait list, so it
@@ -12,9 +12,9 @@ use inflight_sync::atomic::{AtomicU64, Ordering};
 
 const COLD: u64 = 1;
 const DRAINED: u64 = 2;
-const GUARDED: u64 = 4;
+const LOCKED: u64 = 4;
 const WAITER: u64 = 8;
-const WAITERS: u64 = (EPOCH - 1) & !(COLD | DRAINED | GUARDED);
+const WAITERS: u64 = (EPOCH - 1) & !(COLD | DRAINED | LOCKED);
 const EPOCH: u64 = 1 << 32;
 
 /// One reading of the control word.
@@ -33,8 +33,8 @@ impl Seen {
 
     /// Whether stacks that are open, or will be by the next thaw, are used under a lock. Changes
     /// where DRAINED comes on only.
-    pub(super) const fn is_guarded(self) -> bool {
-        self.0 & GUARDED != 0
+    pub(super) const fn is_locked(self) -> bool {
+        self.0 & LOCKED != 0
     }
 
     pub(super) const fn waiters(self) -> usize {
@@ -80,15 +80,15 @@ impl Control {
 
     /// F1. For the holder of the mode lock.
     pub(super) fn set_cold(&self) {
-        // Relaxed: the mover locks, taken next one by one, carry it to every activator, and the
+        // Relaxed: the refill locks, taken next one by one, carry it to every activator, and the
         // barrier to every putter that leans on it.
         self.0.fetch_or(COLD, Ordering::Relaxed);
     }
 
     /// Z. For the holder of the mode lock, after everything is in the words.
-    pub(super) fn set_drained(&self, guarded: bool) {
-        let before = self.glance().0 & GUARDED;
-        let after = if guarded { GUARDED } else { 0 };
+    pub(super) fn set_drained(&self, locked: bool) {
+        let before = self.glance().0 & LOCKED;
+        let after = if locked { LOCKED } else { 0 };
         // One addition, which may take a bit away: the holder of the lock alone changes these.
         let change = (EPOCH + DRAINED + after).wrapping_sub(before);
         // Ordering: Release pairs with the Acquire in `load`.
@@ -100,7 +100,7 @@ impl Control {
         let mut now = self.glance();
         while now.is_drained() && now.waiters() == 0 {
             let warm = (now.0 & !(COLD | DRAINED)).wrapping_add(EPOCH);
-            // Relaxed: the stacks stay closed; each is opened under its mover lock, whose last
+            // Relaxed: the stacks stay closed; each is opened under its refill lock, whose last
             // holder was the freezer.
             match self
                 .0

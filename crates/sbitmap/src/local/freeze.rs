@@ -1,24 +1,24 @@
 //! Freeze, thaw, and what opens a stack.
 
 use super::batch::Groups;
-use super::{Local, MOST_CPUS, Modes, STACKS_A_TICK};
+use super::{MOST_CPUS, Modes, PerCpuStore, STACKS_A_TICK};
 use crate::word::offsets;
 use inflight_sync::MutexGuard;
 use inflight_sync::atomic::{Ordering, fence};
 
-impl Local {
+impl PerCpuStore {
     /// Brings every id into the words and keeps the stacks closed.
     ///
     /// On return the store is drained, or has been thawed since; while somebody waits it cannot
     /// be thawed.
     ///
-    /// Ids are short: stacks will be guarded for a while.
+    /// Ids are short: stacks will be locked for a while.
     #[cold]
     pub(crate) fn freeze(&self) {
         let mode_lock = self.slow.mode_lock.lock();
         // Relaxed is enough under E, which every change of mode holds.
         if !self.control.glance().is_drained() {
-            self.drain_all(&mode_lock, self.unguard_after.is_some());
+            self.drain_all(&mode_lock, self.unlock_after.is_some());
         }
     }
 
@@ -28,14 +28,14 @@ impl Local {
         let mode_lock = self.slow.mode_lock.lock();
         let seen = self.control.glance();
         if !seen.is_drained() {
-            self.drain_all(&mode_lock, seen.is_guarded());
+            self.drain_all(&mode_lock, seen.is_locked());
         }
         mode_lock
     }
 
     /// F1 to Z.
-    fn drain_all(&self, mode_lock: &Modes, guarded_next: bool) {
-        let guarded = self.control.glance().is_guarded();
+    fn drain_all(&self, mode_lock: &Modes, locked_next: bool) {
+        let locked = self.control.glance().is_locked();
         // Relaxed: see `short`.
         self.short.store(0, Ordering::Relaxed);
         self.control.set_cold(); // F1
@@ -52,26 +52,26 @@ impl Local {
             words.flat_map(|(i, &word)| offsets(word).map(move |bit| 64 * i + bit as usize))
         };
         for i in stacks() {
-            let _mover = self.stacks.refill_lock(i).lock(); // K: waits for a mover under way
+            let _refill = self.stacks.refill_lock(i).lock(); // K: waits for a mover under way
             self.stacks.close(i);
             self.stacks.count(i).store(0, Ordering::Relaxed);
             // Relaxed: written with M of this stack. The fence of the next freezer orders it.
             self.slow.opened[i / 64].fetch_and(!(1 << (i % 64)), Ordering::Relaxed);
         }
-        if !guarded {
+        if !locked {
             self.stacks.barrier(); // B
         }
         let mut groups = Groups::new(self);
         for i in stacks() {
             let each = |id| groups.add(id as usize);
-            if guarded {
+            if locked {
                 self.stacks.drain_locked(i, each); // D
             } else {
                 self.stacks.drain(i, each); // D
             }
         }
         groups.finish();
-        // Relaxed, all: the budget is read under a mover lock after a thaw; the others steer.
+        // Relaxed, all: the budget is read under a refill lock after a thaw; the others steer.
         let closed = stacks().count() as u32;
         self.slow.closed.store(closed, Ordering::Relaxed);
         self.slow
@@ -79,33 +79,33 @@ impl Local {
             .store(mode_lock.share.budget, Ordering::Relaxed);
         self.slow.freezes.fetch_add(1, Ordering::Relaxed);
         self.note_none();
-        self.control.set_drained(guarded_next); // Z
+        self.control.set_drained(locked_next); // Z
     }
 
-    /// So many more ids came into this CPU's guarded stack: they may be plenty by now.
+    /// So many more ids came into this CPU's locked stack: they may be plenty by now.
     #[cold]
     #[inline(never)]
     pub(super) fn count_locked(&self, n: u32) {
-        let (Some(here), Some(unguard_after)) = (self.stacks.here(), self.unguard_after) else {
+        let (Some(here), Some(unlock_after)) = (self.stacks.here(), self.unlock_after) else {
             return;
         };
         let moved = self.stacks.count(here);
         // Relaxed: steers only, so that one which gets lost does no harm.
         let now = moved.load(Ordering::Relaxed).wrapping_add(n);
         moved.store(now, Ordering::Relaxed);
-        if now >= unguard_after {
+        if now >= unlock_after {
             self.let_sections_in();
         }
     }
 
-    /// Closes and empties the guarded stacks, and thaws for sections at once.
+    /// Closes and empties the locked stacks, and thaws for sections at once.
     #[cold]
     fn let_sections_in(&self) {
         let Some(mode_lock) = self.slow.mode_lock.try_lock() else {
             return; // somebody freezes
         };
         let seen = self.control.glance();
-        if seen.is_warm() && seen.is_guarded() {
+        if seen.is_warm() && seen.is_locked() {
             self.drain_all(&mode_lock, false);
             self.thaw_by(&mode_lock);
         }
@@ -113,7 +113,7 @@ impl Local {
 
     /// T. The caller holds E.
     fn thaw_by(&self, _: &Modes) {
-        if self.control.thaw() && !self.control.glance().is_guarded() {
+        if self.control.thaw() && !self.control.glance().is_locked() {
             // Relaxed, both: see `short`.
             let depth = self.depth.load(Ordering::Relaxed);
             self.short.store(depth, Ordering::Relaxed);
@@ -139,9 +139,9 @@ impl Local {
         self.slow.budget.load(Ordering::Relaxed) >= self.cap()
     }
 
-    /// Opens a stack. The caller holds its mover lock.
+    /// Opens a stack. The caller holds its refill lock.
     pub(super) fn activate(&self, i: usize) -> bool {
-        // The mover lock came here from a freezer after F1, if there was one since; and if none
+        // The refill lock came here from a freezer after F1, if there was one since; and if none
         // was, the freezer to come waits for the lock.
         if !self.control.glance().is_warm() {
             return false;
@@ -163,7 +163,7 @@ impl Local {
             .budget
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, spend);
         if spent.is_ok() {
-            if seen.is_guarded() {
+            if seen.is_locked() {
                 self.stacks.open_locked(i, cap);
             } else {
                 self.stacks.open(i, cap);
@@ -175,7 +175,7 @@ impl Local {
     /// MA for any stack: what a thread does that was moved after it chose the stack.
     #[cfg(loom)]
     pub(crate) fn activate_remotely(&self, i: usize) -> bool {
-        let _mover = self.stacks.refill_lock(i).lock();
+        let _refill = self.stacks.refill_lock(i).lock();
         self.activate(i)
     }
 
@@ -192,7 +192,7 @@ impl Local {
         let now = self.slow.ticks.fetch_add(1, Ordering::Relaxed);
         let none = self.slow.last_none.load(Ordering::Relaxed);
         let after = match self.thaw_after {
-            Some(ticks) if !self.control.glance().is_guarded() => ticks,
+            Some(ticks) if !self.control.glance().is_locked() => ticks,
             _ => self.slow.closed.load(Ordering::Relaxed) / STACKS_A_TICK,
         };
         if now.wrapping_sub(none) >= after {

@@ -51,11 +51,11 @@ const THAW_AFTER: u32 = 4;
 /// the first is enough where there were fewer.
 const STACKS_A_TICK: u32 = 16;
 
-/// After so many ids that came into the guarded stack of a CPU, without a freeze, sections are let
+/// After so many ids that came into the locked stack of a CPU, without a freeze, sections are let
 /// in.
 ///
 /// It is what a barrier costs: so many without a lock have made up for it.
-const UNGUARD_AFTER: u32 = 2_048;
+const UNLOCK_AFTER: u32 = 2_048;
 
 /// As many words, and groups of marks, are looked at one by one: half a nanosecond each.
 const FLAT: Flat = Flat {
@@ -74,8 +74,8 @@ pub(crate) struct Shape {
     pub(crate) share: Share,
     /// `None`: as soon as what a freeze costs without a barrier is made up for.
     pub(crate) thaw_after: Option<u32>,
-    /// Whether stacks are guarded after ids ran short, and for how many ids that come into one.
-    pub(crate) unguard_after: Option<u32>,
+    /// Whether stacks are locked after ids ran short, and for how many ids that come into one.
+    pub(crate) unlock_after: Option<u32>,
     /// More words than this have marks, and more groups of them.
     pub(crate) flat: Flat,
 }
@@ -90,13 +90,13 @@ impl Shape {
     pub(crate) fn on(backend: Backend, depth: usize, users: Users) -> Self {
         // Models choose for themselves.
         let sections = backend != Backend::TryLock;
-        let unguard_after = (sections && !cfg!(loom)).then_some(UNGUARD_AFTER);
+        let unlock_after = (sections && !cfg!(loom)).then_some(UNLOCK_AFTER);
         Self {
             backend,
             cpus: users.of.min(MOST_CPUS),
             share: Share::of(depth, users.count),
             thaw_after: sections.then_some(THAW_AFTER),
-            unguard_after,
+            unlock_after,
             flat: FLAT,
         }
     }
@@ -141,7 +141,7 @@ pub(crate) enum Short {
 
 /// The store of ids. See the [module](self).
 #[derive(Debug)]
-pub(crate) struct Local {
+pub(crate) struct PerCpuStore {
     stacks: Stacks,
     states: States,
     words: Words,
@@ -155,7 +155,7 @@ pub(crate) struct Local {
     /// How many ids a stack may hold. Changed with E, while all stacks are closed.
     cap: AtomicU32,
     thaw_after: Option<u32>,
-    unguard_after: Option<u32>,
+    unlock_after: Option<u32>,
     control: Control,
     slow: CachePadded<Slow>,
 }
@@ -187,7 +187,7 @@ struct Modes {
     users: usize,
 }
 
-impl Local {
+impl PerCpuStore {
     /// `depth` ids, at most `full.depth`, in words of `full`, whose shift is at most 5.
     ///
     /// `users` CPUs share them.
@@ -219,7 +219,7 @@ impl Local {
             short: AtomicUsize::new(if is_warm { depth } else { 0 }),
             cap: AtomicU32::new(shape.share.cap),
             thaw_after: shape.thaw_after,
-            unguard_after: shape.unguard_after,
+            unlock_after: shape.unlock_after,
             control: Control::new(is_warm),
             slow: CachePadded::new(Slow {
                 mode_lock: Mutex::new(Modes {
@@ -258,7 +258,7 @@ impl Local {
     }
 
     fn cap(&self) -> u32 {
-        // Relaxed: who opens a stack holds its mover lock, which came here from the freezer that
+        // Relaxed: who opens a stack holds its refill lock, which came here from the freezer that
         // changed this; to others it is a guess.
         self.cap.load(Ordering::Relaxed)
     }
@@ -280,7 +280,7 @@ impl Local {
 
     /// The short way of `get`: this CPU's stack once, and nothing else that could take time.
     ///
-    /// Else an id that is to be given to `put_beyond`, if any.
+    /// Else an id that is to be given to `put_above_depth`, if any.
     #[inline(always)]
     pub(crate) fn get_fast(&self, rseq: Option<Rseq>) -> Result<usize, Option<u32>> {
         // Relaxed: see `short`.
@@ -335,7 +335,7 @@ impl Local {
         let seen = self.control.glance();
         let popped = if !seen.is_warm() {
             Err(None)
-        } else if seen.is_guarded() {
+        } else if seen.is_locked() {
             let popped = self.stacks.pop_locked();
             popped.filter(|&id| (id as usize) < depth).ok_or(popped)
         } else {
@@ -362,7 +362,7 @@ impl Local {
         }
         let seen = self.control.glance();
         if below && seen.is_warm() {
-            if seen.is_guarded() {
+            if seen.is_locked() {
                 if self.stacks.push_locked(id as u32) {
                     self.count_locked(1);
                     return Ok(false);

@@ -1,6 +1,6 @@
 //! The store's state, exact where the stacks are closed for the look.
 
-use super::Local;
+use super::PerCpuStore;
 use crate::error::{PutError, ResizeError};
 use crate::layout::low_mask;
 use crate::mask::BitMask;
@@ -9,7 +9,7 @@ use crate::store::Store;
 use crate::word::offsets;
 use inflight_sync::atomic::Ordering;
 
-impl Local {
+impl PerCpuStore {
     /// The ids in use, word by word. Freezes, so ids in stacks do not look like ids in use.
     fn in_use(&self) -> Vec<u64> {
         let _frozen = self.frozen();
@@ -22,7 +22,7 @@ impl Local {
     }
 }
 
-impl Store for Local {
+impl Store for PerCpuStore {
     #[inline]
     fn try_get(&self) -> Option<usize> {
         self.get()

@@ -1,13 +1,13 @@
 //! Where the stacks end: refill, flush, and the words.
 
 use super::words::{self, Given, Group, Reach};
-use super::{LARGEST_CAP, Local};
+use super::{LARGEST_CAP, PerCpuStore};
 use crate::error::PutError;
 use crate::word::offsets;
 use inflight_sync::MutexGuard;
 use inflight_sync::atomic::Ordering;
 
-impl Local {
+impl PerCpuStore {
     /// Where this CPU begins its search.
     pub(super) fn hint(&self) -> usize {
         self.stacks
@@ -30,7 +30,7 @@ impl Local {
     #[cold]
     #[inline(never)]
     pub(super) fn get_slow(&self, popped: Option<u32>) -> Option<usize> {
-        if popped.is_some_and(|id| self.put_beyond(id)) {
+        if popped.is_some_and(|id| self.put_above_depth(id)) {
             return None;
         }
         loop {
@@ -70,7 +70,7 @@ impl Local {
 
     /// The popped `id` is above the depth. Returns whether somebody may wait.
     #[cold]
-    pub(crate) fn put_beyond(&self, id: u32) -> bool {
+    pub(crate) fn put_above_depth(&self, id: u32) -> bool {
         let given = self.give(self.group(id as usize));
         self.look(given.ticked)
     }
@@ -86,7 +86,7 @@ impl Local {
         self.full.bit(group.word, group.mask.trailing_zeros())
     }
 
-    /// MA: the mover lock of this CPU's stack, if it is free and the stack open, or can be opened.
+    /// MA: the refill lock of this CPU's stack, if it is free and the stack open, or can be opened.
     pub(super) fn refill_here(&self) -> Option<(usize, MutexGuard<'_, ()>)> {
         let here = self.stacks.here()?;
         // A look that may be old spares a CPU without a stack the lock.
@@ -100,7 +100,7 @@ impl Local {
     /// Takes half a stack from one word: one step for all of them. The first is the caller's, and
     /// so many more came into the stack.
     fn refilled(&self) -> Option<(Group, u32)> {
-        let (here, _mover) = self.refill_here()?;
+        let (here, _refill) = self.refill_here()?;
         let n = (self.cap() / 2).max(1);
         // Relaxed: as in `point_at`.
         let hint = self.stacks.hint(here);
@@ -130,7 +130,7 @@ impl Local {
 
     fn refill(&self) -> Option<usize> {
         let (group, n) = self.refilled()?;
-        if self.control.glance().is_guarded() {
+        if self.control.glance().is_locked() {
             self.count_locked(n);
         }
         Some(self.only(group))
@@ -141,7 +141,7 @@ impl Local {
     #[inline(never)]
     pub(super) fn put_slow(&self, id: usize, below: bool) -> Result<bool, PutError> {
         if below && self.control.glance().is_warm() {
-            if let Some((here, _mover)) = self.refill_here() {
+            if let Some((here, _refill)) = self.refill_here() {
                 if self.stacks.push(id as u32) {
                     return Ok(false);
                 }
@@ -161,7 +161,7 @@ impl Local {
         }
     }
 
-    /// Moves half a stack to the words, and `id` with it. The caller holds a mover lock whose
+    /// Moves half a stack to the words, and `id` with it. The caller holds a refill lock whose
     /// stack is open, so no freeze ends before this has (MR).
     fn flush(&self, id: usize) {
         let mut groups = super::batch::Groups::new(self);

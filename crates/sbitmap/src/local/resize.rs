@@ -1,10 +1,10 @@
 //! Another depth, or other CPUs, while the store is in use.
 
-use super::{Local, Modes, Share};
+use super::{Modes, PerCpuStore, Share};
 use crate::error::ResizeError;
 use inflight_sync::atomic::Ordering;
 
-impl Local {
+impl PerCpuStore {
     /// Changes the depth, between 1 and the largest laid out.
     ///
     /// Ids above a smaller depth stay with their owners; given back they rest in the words, where

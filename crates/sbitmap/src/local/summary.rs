@@ -28,9 +28,9 @@ const ONE_MORE: u64 = 1 << 32;
 
 /// One reading of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Marked(u64);
+pub(super) struct SummaryWord(u64);
 
-impl Marked {
+impl SummaryWord {
     /// The words that are to be looked at.
     pub(super) const fn words(self) -> u64 {
         (self.0 | self.0 >> WORDS) & (SET - 1)
@@ -48,9 +48,9 @@ impl Marked {
 
 /// A group for every 16 words, or none at all in a small map.
 #[derive(Debug)]
-pub(super) struct Marks(Box<[CachePadded<AtomicU64>]>);
+pub(super) struct Summary(Box<[CachePadded<AtomicU64>]>);
 
-impl Marks {
+impl Summary {
     /// All words marked.
     pub(super) fn new(words: usize) -> Self {
         let marks_of = |group: usize| low_mask((words - group * WORDS).min(WORDS) as u32) * SET;
@@ -67,11 +67,11 @@ impl Marks {
     }
 
     #[inline]
-    pub(super) fn read(&self, group: usize) -> Marked {
+    pub(super) fn read(&self, group: usize) -> SummaryWord {
         // Ordering: A1 and A2, Acquire pairs with the Release in `clear`: who finds a word without
         // mark knows all that was known to the getter that emptied it. And the second pass stays
         // after the first, A3 after the second.
-        Marked(self.0[group].load(Ordering::Acquire))
+        SummaryWord(self.0[group].load(Ordering::Acquire))
     }
 
     /// PM, after P1 and P2.
@@ -97,20 +97,20 @@ impl Marks {
     }
 
     /// X1. `None`: nothing to clear, or others are at these marks.
-    pub(super) fn begin_to_clear(&self, word: usize) -> Option<Marked> {
+    pub(super) fn begin_to_clear(&self, word: usize) -> Option<SummaryWord> {
         let (group, at) = (&self.0[word / WORDS], word % WORDS);
         // Relaxed, as the exchange: X2 follows.
         let now = group.load(Ordering::Relaxed);
         if now & SET << at == 0 {
-            return (now & CLOSING << at != 0).then_some(Marked(now));
+            return (now & CLOSING << at != 0).then_some(SummaryWord(now));
         }
         let new = now ^ BOTH << at;
         let closing = group.compare_exchange(now, new, Ordering::Relaxed, Ordering::Relaxed);
-        closing.is_ok().then_some(Marked(new))
+        closing.is_ok().then_some(SummaryWord(new))
     }
 
     /// X4, unless these marks have changed since X1.
-    pub(super) fn clear(&self, word: usize, closing: Marked) {
+    pub(super) fn clear(&self, word: usize, closing: SummaryWord) {
         let (group, at) = (&self.0[word / WORDS], word % WORDS);
         let new = closing.0 & !(BOTH << at);
         // Ordering: Release pairs with the Acquire in `read`. Relaxed on failure: the word stays

@@ -1,4 +1,4 @@
-use super::{LARGEST_CAP, Local, Shape};
+use super::{LARGEST_CAP, PerCpuStore, Shape};
 use crate::error::{PutError, ResizeError};
 use crate::layout::Layout;
 use crate::mask::BitMask;
@@ -10,9 +10,9 @@ use inflight_sync::percpu::Backend;
 use inflight_sync::{Arc, cpu, thread};
 use std::collections::BTreeSet;
 
-fn store_with(depth: usize, max_depth: usize, check: Check, shape: Shape) -> Local {
-    let shift = Local::shift(Layout::new(depth, max_depth, None).shift);
-    Local::new(
+fn store_with(depth: usize, max_depth: usize, check: Check, shape: Shape) -> PerCpuStore {
+    let shift = PerCpuStore::shift(Layout::new(depth, max_depth, None).shift);
+    PerCpuStore::new(
         Layout::new(max_depth, max_depth, Some(shift)),
         depth,
         check,
@@ -21,7 +21,7 @@ fn store_with(depth: usize, max_depth: usize, check: Check, shape: Shape) -> Loc
     )
 }
 
-fn store(depth: usize) -> Local {
+fn store(depth: usize) -> PerCpuStore {
     store_with(
         depth,
         depth,
@@ -32,11 +32,11 @@ fn store(depth: usize) -> Local {
 
 /// Both ways to keep users of a stack apart, one that changes between them all the time, and depths
 /// with and without stacks.
-fn every_kind(depths: &[usize], test: impl Fn(Local)) {
+fn every_kind(depths: &[usize], test: impl Fn(PerCpuStore)) {
     for &depth in depths {
         let best = Shape::of(depth, Users::all());
         let restless = Shape {
-            unguard_after: best.unguard_after.map(|_| 3),
+            unlock_after: best.unlock_after.map(|_| 3),
             ..best
         };
         for shape in [
@@ -316,7 +316,7 @@ fn plenty_thaws_and_the_stacks_come_back() {
 /// After a shortage stacks come back at the first chance, with locks, and without when ids were
 /// plenty for a while. To look is no shortage.
 #[test]
-fn stacks_are_guarded_while_ids_may_be_short() {
+fn stacks_are_locked_while_ids_may_be_short() {
     let store = store(64);
     let pairs = |n: u32| {
         for _ in 0..n {
@@ -325,32 +325,32 @@ fn stacks_are_guarded_while_ids_may_be_short() {
         }
     };
     assert_eq!(store.weight(), 0);
-    assert!(!store.is_guarded());
+    assert!(!store.is_locked());
     if store.backend() == Backend::TryLock {
         return; // locks are all there is
     }
     let start = store.freezes();
     pairs(10 * 32);
-    assert!(!store.is_drained() && !store.is_guarded());
+    assert!(!store.is_drained() && !store.is_locked());
     store.freeze();
-    assert!(store.is_drained() && store.is_guarded());
+    assert!(store.is_drained() && store.is_locked());
     pairs(2 * 32);
     assert!(
-        !store.is_drained() && store.is_guarded(),
+        !store.is_drained() && store.is_locked(),
         "one tick is enough"
     );
     assert_eq!(store.weight(), 0);
-    assert!(store.is_guarded(), "as it was");
+    assert!(store.is_locked(), "as it was");
     // Each CPU counts for itself, and the thread may move.
     let moves = 10 * cpu::possible() as u32;
     for _ in 0..moves {
-        pairs(super::UNGUARD_AFTER);
-        if !store.is_guarded() {
+        pairs(super::UNLOCK_AFTER);
+        if !store.is_locked() {
             break;
         }
     }
     assert!(
-        !store.is_drained() && !store.is_guarded(),
+        !store.is_drained() && !store.is_locked(),
         "sections are let in"
     );
     assert_eq!(store.freezes(), start + 3);

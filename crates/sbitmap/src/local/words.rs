@@ -8,7 +8,7 @@
 //! the same count twice and no bit, nothing was put into it in between. In a large map marks tell
 //! which words are worth a look.
 
-use super::summary::{self, Marks};
+use super::summary::{self, Summary};
 use crate::layout::{Layout, Shallow, low_mask};
 use inflight_sync::asym::fence_after_rmw;
 use inflight_sync::atomic::{AtomicU64, Ordering, fence};
@@ -102,9 +102,9 @@ impl Sight {
 #[derive(Debug)]
 pub(super) struct Words {
     words: Box<[CachePadded<AtomicU64>]>,
-    marks: Marks,
+    marks: Summary,
     /// Which groups of marks may have any. None at all where the groups are few.
-    tops: Marks,
+    tops: Summary,
 }
 
 impl Words {
@@ -117,8 +117,8 @@ impl Words {
         let groups = marked.div_ceil(summary::WORDS);
         Self {
             words: (0..words).map(full).collect(),
-            marks: Marks::new(marked),
-            tops: Marks::new(if groups > flat.groups { groups } else { 0 }),
+            marks: Summary::new(marked),
+            tops: Summary::new(if groups > flat.groups { groups } else { 0 }),
         }
     }
 

@@ -14,7 +14,7 @@ pub(super) const NIL: u32 = u32::MAX;
 
 /// Names one stay of one waiter. A key of a waiter that has left matches nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct WaiterKey {
+pub(super) struct NodeKey {
     pub(super) index: u32,
     pub(super) serial: u64,
 }
@@ -207,7 +207,7 @@ impl List {
     }
 
     /// At the back of its lane, or at the front.
-    pub(super) fn push(&mut self, node: Node, front: bool) -> WaiterKey {
+    pub(super) fn push(&mut self, node: Node, front: bool) -> NodeKey {
         let (class, lane) = (node.class, node.lane);
         self.several += usize::from(node.several);
         let key = self.place(node);
@@ -235,7 +235,7 @@ impl List {
     }
 
     /// A slot for the node, linked to nobody.
-    fn place(&mut self, node: Node) -> WaiterKey {
+    fn place(&mut self, node: Node) -> NodeKey {
         let serial = self.next_serial;
         self.next_serial += 1;
         self.len += 1;
@@ -249,10 +249,10 @@ impl List {
         if index == NIL {
             let index = u32::try_from(self.slots.len()).expect("fewer than 2^32 waiters");
             self.slots.push(slot);
-            return WaiterKey { index, serial };
+            return NodeKey { index, serial };
         }
         self.free = std::mem::replace(self.slot(index), slot).next;
-        WaiterKey { index, serial }
+        NodeKey { index, serial }
     }
 
     fn slot(&mut self, index: u32) -> &mut ListSlot {
@@ -260,29 +260,29 @@ impl List {
     }
 
     /// The node of a waiter that has not left, granted or not.
-    pub(super) fn node(&mut self, key: WaiterKey) -> Option<&mut Node> {
+    pub(super) fn node(&mut self, key: NodeKey) -> Option<&mut Node> {
         let slot = self.slots.get_mut(key.index as usize)?;
         slot.node.as_mut().filter(|_| slot.serial == key.serial)
     }
 
-    pub(super) fn is_waiting(&self, key: WaiterKey) -> bool {
+    pub(super) fn is_waiting(&self, key: NodeKey) -> bool {
         self.peek(key)
             .is_some_and(|n| n.state == WaiterState::Waiting)
     }
 
-    pub(super) fn peek(&self, key: WaiterKey) -> Option<&Node> {
+    pub(super) fn peek(&self, key: NodeKey) -> Option<&Node> {
         let slot = self.slots.get(key.index as usize)?;
         slot.node.as_ref().filter(|_| slot.serial == key.serial)
     }
 
     /// Whether its owner has something to fetch.
-    pub(super) fn is_served(&self, key: WaiterKey) -> bool {
+    pub(super) fn is_served(&self, key: NodeKey) -> bool {
         let node = self.peek(key);
         node.is_some_and(|node| node.full || node.state != WaiterState::Waiting)
     }
 
     /// Takes the part that a node has out of it. It goes on, in its place.
-    pub(super) fn take_part(&mut self, key: WaiterKey) -> Option<(Ids, Option<u32>)> {
+    pub(super) fn take_part(&mut self, key: NodeKey) -> Option<(Ids, Option<u32>)> {
         let node = self.node(key).filter(|node| node.full)?;
         node.full = false;
         // When it is the next again, turns that have begun meanwhile are over.
@@ -293,7 +293,7 @@ impl List {
     }
 
     /// Ends a waiter's waiting; its node stays for its owner. The caller says how it ended.
-    pub(super) fn unlink(&mut self, key: WaiterKey) -> &mut Node {
+    pub(super) fn unlink(&mut self, key: NodeKey) -> &mut Node {
         debug_assert!(self.is_waiting(key));
         let slot = self.slot(key.index);
         let (prev, next) = (slot.prev, slot.next);
@@ -337,7 +337,7 @@ impl List {
     }
 
     /// Takes a waiter's node out, as it is, and frees its slot. `None` if it has left before.
-    pub(super) fn remove(&mut self, key: WaiterKey) -> Option<Node> {
+    pub(super) fn remove(&mut self, key: NodeKey) -> Option<Node> {
         if self.is_waiting(key) {
             self.unlink(key);
         }
@@ -363,7 +363,7 @@ impl List {
     }
 
     /// All who wait, from the newest to the oldest.
-    pub(super) fn newest_first(&self) -> impl Iterator<Item = WaiterKey> {
+    pub(super) fn newest_first(&self) -> impl Iterator<Item = NodeKey> {
         let mut at: Vec<(u32, u32)> = self.classes.heads_and_tails().collect();
         std::iter::from_fn(move || {
             let slot = |index: u32| self.slots.get(index as usize);
@@ -374,7 +374,7 @@ impl List {
             let index = *newest;
             let slot = slot(index)?;
             *newest = if index == *head { NIL } else { slot.prev };
-            Some(WaiterKey {
+            Some(NodeKey {
                 index,
                 serial: slot.serial,
             })
@@ -383,7 +383,7 @@ impl List {
 
     /// How to tell everybody. Threads stay as they are, tasks say anew how they want to be told.
     pub(super) fn notify_all(&mut self) -> Vec<Notify> {
-        let keys: Vec<WaiterKey> = self.newest_first().collect();
+        let keys: Vec<NodeKey> = self.newest_first().collect();
         let mut all = Vec::with_capacity(keys.len());
         for key in keys.into_iter().rev() {
             let node = self.node(key).expect("it is in the list");

@@ -26,7 +26,7 @@ use inflight_sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use inflight_sync::time::{Clock, Instant};
 use inflight_sync::wait::Wakers;
 use inflight_sync::{CachePadded, Mutex, MutexGuard, cpu};
-use list::WaiterKey;
+use list::NodeKey;
 use std::ops::Deref;
 use std::time::Duration;
 use wait_queue::WaitQueue;
@@ -351,10 +351,10 @@ impl<S: Store> Turns<S> {
             line.hand_out(n, &self.store, &self.gate, &self.rules, None, &mut chosen);
             self.has_woken(&line, wakeups);
         }
-        self.tell(line, chosen, Wakers::default());
+        self.wake(line, chosen, Wakers::default());
     }
 
-    fn serve(&self, line: &mut WaitQueue, me: Option<WaiterKey>, chosen: &mut WakeSet) {
+    fn serve(&self, line: &mut WaitQueue, me: Option<NodeKey>, chosen: &mut WakeSet) {
         let wakeups = line.wakeups;
         line.serve(&self.store, &self.gate, &self.rules, me, chosen);
         self.has_woken(line, wakeups);
@@ -368,9 +368,9 @@ impl<S: Store> Turns<S> {
         }
     }
 
-    fn serve_and_tell(&self, mut line: MutexGuard<'_, WaitQueue>, mut chosen: WakeSet) {
+    fn serve_and_wake(&self, mut line: MutexGuard<'_, WaitQueue>, mut chosen: WakeSet) {
         self.serve(&mut line, None, &mut chosen);
-        self.tell(line, chosen, Wakers::default());
+        self.wake(line, chosen, Wakers::default());
     }
 
     /// Tells those who are chosen, and serves until nobody more can be granted.
@@ -378,7 +378,7 @@ impl<S: Store> Turns<S> {
     /// # Panics
     ///
     /// With the first panic of a waker, after all are told.
-    fn tell<'a>(
+    fn wake<'a>(
         &'a self,
         mut line: MutexGuard<'a, WaitQueue>,
         mut chosen: WakeSet,
@@ -387,7 +387,7 @@ impl<S: Store> Turns<S> {
         loop {
             let again = chosen.is_full();
             drop(line);
-            wakers.tell(chosen.drain());
+            wakers.wake(chosen.drain());
             if !again {
                 break;
             }
@@ -405,12 +405,12 @@ impl<S: Store> Turns<S> {
         let mut wakers = Wakers::default();
         if !refused.is_empty() {
             drop(line);
-            wakers.tell(refused);
+            wakers.wake(refused);
             line = self.line.lock();
         }
         let mut chosen = WakeSet::default();
         self.serve(&mut line, None, &mut chosen);
-        self.tell(line, chosen, wakers);
+        self.wake(line, chosen, wakers);
         Ok(())
     }
 
@@ -430,8 +430,8 @@ impl<S: Store> Turns<S> {
         drop(line);
         self.store.drain_percpu();
         let mut wakers = Wakers::default();
-        wakers.tell(refused);
-        self.tell(self.line.lock(), chosen, wakers);
+        wakers.wake(refused);
+        self.wake(self.line.lock(), chosen, wakers);
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -443,12 +443,12 @@ impl<S: Store> Turns<S> {
     pub(crate) fn wake_all(&self) {
         let all = self.line.lock().list.notify_all();
         let mut wakers = Wakers::default();
-        wakers.tell(all);
+        wakers.wake(all);
         let mut line = self.line.lock();
         line.give_up_tokens();
         let mut chosen = WakeSet::default();
         self.serve(&mut line, None, &mut chosen);
-        self.tell(line, chosen, wakers);
+        self.wake(line, chosen, wakers);
     }
 
     /// In the terms of the wait queues: there is one, and a wake is one grant.

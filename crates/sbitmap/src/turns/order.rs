@@ -5,7 +5,7 @@
 //! part that its owner has not fetched, the other is (F2). A queue whose users do not ask for a
 //! class has one, with one lane: first come, first served.
 
-use super::list::{List, NIL, WaiterKey};
+use super::list::{List, NIL, NodeKey};
 use crate::request::Class;
 
 /// One of a class's two lines.
@@ -31,9 +31,9 @@ pub(super) struct LaneEnds {
     pub(super) head: u32,
     pub(super) tail: u32,
     /// A request that has had some of its parts: nobody of its lane comes before its end.
-    goes_on: Option<WaiterKey>,
+    goes_on: Option<NodeKey>,
     /// The thread that looks now and then whether a token is lost.
-    pub(super) watcher: Option<WaiterKey>,
+    pub(super) watchdog: Option<NodeKey>,
 }
 
 impl LaneEnds {
@@ -57,7 +57,7 @@ impl ClassQueues {
             head: NIL,
             tail: NIL,
             goes_on: None,
-            watcher: None,
+            watchdog: None,
         };
         Self {
             small: NOBODY,
@@ -98,7 +98,7 @@ pub(super) struct Classes {
     /// The class that is served next, if it can be.
     turn: usize,
     /// A waiter that has some ids and is to have more before anybody else is served.
-    pub(super) collecting: Option<WaiterKey>,
+    pub(super) collecting: Option<NodeKey>,
 }
 
 impl Classes {
@@ -127,7 +127,7 @@ impl Classes {
     }
 
     /// Whatever was to go on with this waiter does not.
-    pub(super) fn left(&mut self, class: Class, lane: Lane, key: WaiterKey) {
+    pub(super) fn left(&mut self, class: Class, lane: Lane, key: NodeKey) {
         let ends = self.ends(class, lane);
         if ends.goes_on == Some(key) {
             ends.goes_on = None;
@@ -156,7 +156,7 @@ impl Classes {
 
     /// A waiter has been given a part, and goes on when its owner has fetched it and its class's
     /// turn comes again.
-    pub(super) fn served_in_part(&mut self, class: Class, lane: Lane, key: WaiterKey) {
+    pub(super) fn served_in_part(&mut self, class: Class, lane: Lane, key: NodeKey) {
         self.ends(class, lane).goes_on = Some(key);
         self.pass(class);
     }
@@ -177,10 +177,10 @@ impl List {
     /// The waiter whose turn it is, among the classes that `may` be served. `None`: nobody can be.
     ///
     /// One that collects is the next although its class may not be served any more.
-    pub(super) fn next(&self, may: impl Fn(Class) -> bool) -> Option<WaiterKey> {
+    pub(super) fn next(&self, may: impl Fn(Class) -> bool) -> Option<NodeKey> {
         let index = self.next_slot(may)?;
         let serial = self.slots[index as usize].serial;
-        Some(WaiterKey { index, serial })
+        Some(NodeKey { index, serial })
     }
 
     /// Its slot, which is not touched: its line is cold.

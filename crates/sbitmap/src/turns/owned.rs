@@ -13,43 +13,46 @@ use std::task::{Context, Poll};
 
 impl<S: Store> Turns<S> {
     /// Lends a stay to its wait. Should `f` panic, the stay has left the line.
-    fn with<R>(&self, stay: &mut TurnsWaiter, f: impl FnOnce(&mut Wait<'_, S>) -> R) -> R {
+    fn with<R>(&self, waiter: &mut TurnsWaiter, f: impl FnOnce(&mut Wait<'_, S>) -> R) -> R {
         let nowhere = || TurnsWaiter::new(Request::one(0));
-        let mut wait = Wait::with(self, std::mem::replace(stay, nowhere()));
+        let mut wait = Wait::with(self, std::mem::replace(waiter, nowhere()));
         let result = f(&mut wait);
-        *stay = std::mem::replace(&mut wait.stay, nowhere());
+        *waiter = std::mem::replace(&mut wait.waiter, nowhere());
         result
     }
 
     /// Waits as a task: for all it wants, or for the next part.
-    pub(crate) fn poll_stay(
+    pub(crate) fn poll_waiter(
         &self,
-        stay: &mut TurnsWaiter,
+        waiter: &mut TurnsWaiter,
         cx: &Context<'_>,
     ) -> Poll<Result<Ids, GetManyError>> {
-        self.with(stay, |wait| wait.poll(cx))
+        self.with(waiter, |wait| wait.poll(cx))
     }
 
-    /// As `poll_stay` for a thread. If it does not come in time the line is left.
-    pub(crate) fn block_stay(
+    /// As `poll_waiter` for a thread. If it does not come in time the line is left.
+    pub(crate) fn block_waiter(
         &self,
-        stay: &mut TurnsWaiter,
+        waiter: &mut TurnsWaiter,
         deadline: Option<Instant>,
     ) -> Result<Ids, GetManyError> {
-        let outcome = self.with(stay, |wait| wait.block(deadline));
+        let outcome = self.with(waiter, |wait| wait.block(deadline));
         outcome.unwrap_or(Err(GetManyError::TimedOut))
     }
 
     /// What has been granted, if anything has, without a wait. It keeps its place.
-    pub(crate) fn fetch_stay(&self, stay: &mut TurnsWaiter) -> Option<Result<Ids, GetManyError>> {
-        self.with(stay, |wait| wait.fetch())
+    pub(crate) fn fetch_waiter(
+        &self,
+        waiter: &mut TurnsWaiter,
+    ) -> Option<Result<Ids, GetManyError>> {
+        self.with(waiter, |wait| wait.fetch())
     }
 
     /// Leaves the line. What had been granted and not fetched goes back.
-    pub(crate) fn leave_stay(&self, stay: &mut TurnsWaiter) {
-        if stay.is_in_list() {
+    pub(crate) fn leave_waiter(&self, waiter: &mut TurnsWaiter) {
+        if waiter.is_in_list() {
             let nowhere = TurnsWaiter::new(Request::one(0));
-            drop(Wait::with(self, std::mem::replace(stay, nowhere)));
+            drop(Wait::with(self, std::mem::replace(waiter, nowhere)));
         }
     }
 
@@ -59,7 +62,7 @@ impl<S: Store> Turns<S> {
         // or whoever has come to the line sees what lets it be served.
         fence(Ordering::SeqCst);
         if self.store.waiters() > 0 {
-            self.serve_and_tell(self.line.lock(), WakeSet::default());
+            self.serve_and_wake(self.line.lock(), WakeSet::default());
         }
     }
 

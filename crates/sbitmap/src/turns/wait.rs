@@ -1,6 +1,6 @@
 //! One waiter's stay, as a thread or as a task. Events G3 to G7 and A1 to A4.
 
-use super::list::{Ids, Kind, Node, WaiterKey, WaiterState};
+use super::list::{Ids, Kind, Node, NodeKey, WaiterState};
 use super::order::Lane;
 use super::wait_queue::WaitQueue;
 use super::wake_set::WakeSet;
@@ -15,8 +15,8 @@ use std::mem;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// How long a woken thread may take before the watcher no longer counts on it. Doubles for a
-/// watcher that finds nothing, up to this times `WATCH_LONGEST`.
+/// How long a woken thread may take before the watchdog no longer counts on it. Doubles for a
+/// watchdog that finds nothing, up to this times `WATCH_LONGEST`.
 const WATCH: Duration = Duration::from_millis(10);
 const WATCH_LONGEST: u32 = 32;
 
@@ -25,8 +25,8 @@ const WATCH_LONGEST: u32 = 32;
 pub(crate) struct TurnsWaiter {
     /// What is still wanted of it.
     pub(super) request: Request,
-    place: Option<WaiterKey>,
-    /// The last grant when the watcher looked last.
+    place: Option<NodeKey>,
+    /// The last grant when the watchdog looked last.
     seen: u32,
 }
 
@@ -49,7 +49,7 @@ impl TurnsWaiter {
 #[derive(Debug)]
 pub(super) struct Wait<'a, S: Store> {
     turns: &'a Turns<S>,
-    pub(super) stay: TurnsWaiter,
+    pub(super) waiter: TurnsWaiter,
 }
 
 /// Ids from a node, which go back unless they are taken out: telling others may panic.
@@ -90,14 +90,14 @@ pub(super) type Outcome = Result<Ids, GetManyError>;
 enum Look {
     Over(Outcome),
     Waiting {
-        /// Whether this thread is the watcher.
+        /// Whether this thread is the watchdog.
         watches: bool,
     },
 }
 
 impl<'a, S: Store> Wait<'a, S> {
-    pub(super) const fn with(turns: &'a Turns<S>, stay: TurnsWaiter) -> Self {
-        Self { turns, stay }
+    pub(super) const fn with(turns: &'a Turns<S>, waiter: TurnsWaiter) -> Self {
+        Self { turns, waiter }
     }
 
     /// G3 to G6. `None`: the waiter is in the list and may sleep.
@@ -105,7 +105,7 @@ impl<'a, S: Store> Wait<'a, S> {
         let turns = self.turns;
         // Tasks take no turns: their wake is cheap.
         let thread = matches!(notify, Notify::Thread(_));
-        let mut request = self.stay.request;
+        let mut request = self.waiter.request;
         let (want, large) = (request.want, request.large);
         let in_turn = thread && want == 1 && !request.large;
         let turn = if in_turn { turns.turn() } else { None };
@@ -143,10 +143,10 @@ impl<'a, S: Store> Wait<'a, S> {
         let one_lane = turns.rules.shares.is_none() && line.list.classes.has_one_lane();
         let behind = !front && !line.list.is_empty() && one_lane && !request.large;
         let key = line.list.push(node, front);
-        self.stay.place = Some(key);
-        self.stay.seen = line.serial;
+        self.waiter.place = Some(key);
+        self.waiter.seen = line.serial;
         if thread {
-            line.set_watcher(key, front);
+            line.set_watchdog(key, front);
         }
         if behind && turns.store.is_drained() {
             // The head is who it was, and so is what puts know: whoever serves it serves me too.
@@ -164,7 +164,7 @@ impl<'a, S: Store> Wait<'a, S> {
             turns.serve(&mut line, Some(key), &mut chosen); // G5
         }
         if !line.list.is_served(key) {
-            turns.tell(line, chosen, Wakers::default());
+            turns.wake(line, chosen, Wakers::default());
             return None;
         }
         Some(self.arrive(key, line, chosen))
@@ -174,20 +174,20 @@ impl<'a, S: Store> Wait<'a, S> {
     /// the lock.
     fn arrive(
         &mut self,
-        key: WaiterKey,
+        key: NodeKey,
         mut line: MutexGuard<'_, WaitQueue>,
         mut chosen: WakeSet,
     ) -> Outcome {
         let turns = self.turns;
         if let Some((ids, token)) = line.list.take_part(key) {
-            self.stay.request.want -= ids.as_slice().len();
+            self.waiter.request.want -= ids.as_slice().len();
             line.return_token(token);
             turns.serve(&mut line, None, &mut chosen); // A2 A3: it goes on
             let held = UnfetchedIds { turns, ids };
-            turns.tell(line, chosen, Wakers::default());
+            turns.wake(line, chosen, Wakers::default());
             return Ok(held.take());
         }
-        self.stay.place = None;
+        self.waiter.place = None;
         let closed = line.closed;
         let node = line.list.remove(key).expect("its owner fetches it once");
         if let WaiterState::Granted { serial } = node.state {
@@ -203,12 +203,12 @@ impl<'a, S: Store> Wait<'a, S> {
             turns,
             ids: node.ids,
         };
-        turns.tell(line, chosen, Wakers::default());
+        turns.wake(line, chosen, Wakers::default());
         drop(node.notify);
         match node.state {
             WaiterState::Granted { .. } => {
                 let ids = held.take();
-                self.stay.request.want -= ids.as_slice().len();
+                self.waiter.request.want -= ids.as_slice().len();
                 Ok(ids)
             }
             WaiterState::Waiting | WaiterState::Refused if closed => Err(GetManyError::Closed),
@@ -220,17 +220,17 @@ impl<'a, S: Store> Wait<'a, S> {
     }
 
     /// Whether a thread's wait is over.
-    fn look(&mut self, key: WaiterKey) -> Look {
+    fn look(&mut self, key: NodeKey) -> Look {
         let mut line = self.turns.line.lock();
         if line.list.is_served(key) {
             return Look::Over(self.arrive(key, line, WakeSet::default()));
         }
-        let watches = line.is_watcher(key);
+        let watches = line.is_watchdog(key);
         Look::Waiting { watches }
     }
 
     /// Whether a task's wait is over; if not, it is told by `waker` from now on.
-    fn look_as_task(&mut self, key: WaiterKey, waker: &Waker) -> Option<Outcome> {
+    fn look_as_task(&mut self, key: NodeKey, waker: &Waker) -> Option<Outcome> {
         let line = self.turns.line.lock();
         if line.list.is_served(key) {
             return Some(self.arrive(key, line, WakeSet::default()));
@@ -244,16 +244,16 @@ impl<'a, S: Store> Wait<'a, S> {
         self.come_back(key, Notify::Task(waker.clone()))
     }
 
-    /// The watcher's look: a token that has been out since its last one is given up. Returns
+    /// The watchdog's look: a token that has been out since its last one is given up. Returns
     /// whether a token is out that may have been for a shorter time.
     fn watch(&mut self) -> bool {
         let turns = self.turns;
         let mut line = turns.line.lock();
         let is_out = turns.gate.is_closed();
-        let stalled = is_out && line.serial == self.stay.seen;
-        self.stay.seen = line.serial;
+        let stalled = is_out && line.serial == self.waiter.seen;
+        self.waiter.seen = line.serial;
         if stalled && line.give_up_tokens() {
-            turns.serve_and_tell(line, WakeSet::default());
+            turns.serve_and_wake(line, WakeSet::default());
         }
         is_out && !stalled
     }
@@ -261,7 +261,7 @@ impl<'a, S: Store> Wait<'a, S> {
     /// Ends the wait whatever its state. A grant that came just in time is kept, and so is a
     /// part.
     fn leave(&mut self) -> Option<Outcome> {
-        let key = self.stay.place?;
+        let key = self.waiter.place?;
         let line = self.turns.line.lock();
         if line.list.is_served(key) {
             return Some(self.arrive(key, line, WakeSet::default()));
@@ -271,15 +271,15 @@ impl<'a, S: Store> Wait<'a, S> {
     }
 
     /// Leaves the list. Whatever it has been given and nobody has fetched goes to others.
-    fn abandon(&mut self, key: WaiterKey, mut line: MutexGuard<'_, WaitQueue>) {
+    fn abandon(&mut self, key: NodeKey, mut line: MutexGuard<'_, WaitQueue>) {
         let turns = self.turns;
-        self.stay.place = None;
+        self.waiter.place = None;
         let mut chosen = WakeSet::default();
         let waits = line.list.is_waiting(key);
         if waits {
-            line.replace_watcher(key)
+            line.replace_watchdog(key)
                 .into_iter()
-                .for_each(|watcher| chosen.push(Some(watcher)));
+                .for_each(|watchdog| chosen.push(Some(watchdog)));
         }
         let node = line.list.remove(key).expect("its owner leaves once");
         if line.return_token(node.token) || waits {
@@ -290,20 +290,20 @@ impl<'a, S: Store> Wait<'a, S> {
             turns,
             ids: node.ids,
         };
-        turns.tell(line, chosen, Wakers::default());
+        turns.wake(line, chosen, Wakers::default());
         drop(node.notify);
     }
 
     /// What has been granted, if anything has. Keeps its place.
     pub(super) fn fetch(&mut self) -> Option<Outcome> {
-        let key = self.stay.place?;
+        let key = self.waiter.place?;
         let line = self.turns.line.lock();
         let is_served = line.list.is_served(key);
         is_served.then(|| self.arrive(key, line, WakeSet::default()))
     }
 
     /// Somebody who has its place comes to wait in it: it is told by `notify` from now on.
-    fn come_back(&mut self, key: WaiterKey, notify: Notify) -> Option<Outcome> {
+    fn come_back(&mut self, key: NodeKey, notify: Notify) -> Option<Outcome> {
         let turns = self.turns;
         let mut line = turns.line.lock();
         if line.list.is_served(key) {
@@ -316,15 +316,15 @@ impl<'a, S: Store> Wait<'a, S> {
         let changes = mem::replace(&mut node.kind, kind) != kind;
         let mut chosen = WakeSet::default();
         if changes {
-            self.stay.seen = line.serial;
-            let watcher = line.change_watcher(key);
-            watcher
+            self.waiter.seen = line.serial;
+            let watchdog = line.change_watchdog(key);
+            watchdog
                 .into_iter()
-                .for_each(|watcher| chosen.push(Some(watcher)));
+                .for_each(|watchdog| chosen.push(Some(watchdog)));
             // K: a task needs no token.
             turns.serve(&mut line, Some(key), &mut chosen);
         }
-        turns.tell(line, chosen, Wakers::default());
+        turns.wake(line, chosen, Wakers::default());
         drop(outdated);
         // Nobody tells me of what I have served myself.
         if changes { self.fetch() } else { None }
@@ -334,7 +334,7 @@ impl<'a, S: Store> Wait<'a, S> {
     pub(super) fn block(&mut self, deadline: Option<Instant>) -> Option<Outcome> {
         let parker = Parker::current();
         let notify = Notify::Thread(parker.unparker());
-        let over = match self.stay.place {
+        let over = match self.waiter.place {
             None => self.join(notify),
             Some(key) => self.come_back(key, notify),
         };
@@ -348,7 +348,7 @@ impl<'a, S: Store> Wait<'a, S> {
         let mut look_at = None;
         loop {
             // G7.
-            look_at = match self.turns.rules.look_every(self.stay.request.class) {
+            look_at = match self.turns.rules.look_every(self.waiter.request.class) {
                 Some(every) => look_at.or_else(|| Some(clock.now() + every)),
                 None => None,
             };
@@ -369,7 +369,7 @@ impl<'a, S: Store> Wait<'a, S> {
                 look_at = None;
             }
             let watched = passed && watch_at.is_some_and(|at| now >= at);
-            let key = self.stay.place?;
+            let key = self.waiter.place?;
             match self.look(key) {
                 Look::Over(outcome) => return Some(outcome),
                 Look::Waiting { watches } if watches && tokens => {
@@ -391,7 +391,7 @@ impl<'a, S: Store> Wait<'a, S> {
 
     /// Waits as a task.
     pub(super) fn poll(&mut self, cx: &Context<'_>) -> Poll<Outcome> {
-        let outcome = match self.stay.place {
+        let outcome = match self.waiter.place {
             None => self.join(Notify::Task(cx.waker().clone())),
             Some(key) => self.look_as_task(key, cx.waker()),
         };
@@ -405,7 +405,7 @@ impl<S: Store> Drop for Wait<'_, S> {
             // Why: a model that has failed says why. One more step would panic again, and abort.
             return;
         }
-        if let Some(key) = self.stay.place {
+        if let Some(key) = self.waiter.place {
             self.abandon(key, self.turns.line.lock());
         }
     }

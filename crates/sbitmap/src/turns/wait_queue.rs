@@ -1,6 +1,6 @@
 //! Who is served next: the state under the list's lock, and the service. Events V1 to V4.
 
-use super::list::{Kind, List, Node, WaiterKey, WaiterState};
+use super::list::{Kind, List, Node, NodeKey, WaiterState};
 use super::order::Lane;
 use super::wake_set::WakeSet;
 use super::{Policy, UnlockedState};
@@ -61,64 +61,64 @@ impl WaitQueue {
         std::mem::take(&mut self.tokens) > 0
     }
 
-    /// Makes a thread the watcher of its lane: the newest of those who came to the back.
-    pub(super) fn set_watcher(&mut self, key: WaiterKey, front: bool) {
-        let Some(watcher) = self.watcher(key) else {
+    /// Makes a thread the watchdog of its lane: the newest of those who came to the back.
+    pub(super) fn set_watchdog(&mut self, key: NodeKey, front: bool) {
+        let Some(watchdog) = self.watchdog(key) else {
             return;
         };
-        let watched = watcher.is_some_and(|w| self.list.is_waiting(w));
+        let watched = watchdog.is_some_and(|w| self.list.is_waiting(w));
         if !front || !watched {
-            *self.watcher_mut(key) = Some(key);
+            *self.watchdog_mut(key) = Some(key);
         }
     }
 
     /// Of the lane of this waiter.
-    fn watcher(&mut self, of: WaiterKey) -> Option<Option<WaiterKey>> {
+    fn watchdog(&mut self, of: NodeKey) -> Option<Option<NodeKey>> {
         let (class, lane) = self.list.peek(of).map(|node| (node.class, node.lane))?;
-        Some(self.list.classes.ends(class, lane).watcher)
+        Some(self.list.classes.ends(class, lane).watchdog)
     }
 
-    fn watcher_mut(&mut self, of: WaiterKey) -> &mut Option<WaiterKey> {
+    fn watchdog_mut(&mut self, of: NodeKey) -> &mut Option<NodeKey> {
         let node = self.list.peek(of).expect("it is here");
         let (class, lane) = (node.class, node.lane);
-        &mut self.list.classes.ends(class, lane).watcher
+        &mut self.list.classes.ends(class, lane).watchdog
     }
 
-    pub(super) fn is_watcher(&mut self, key: WaiterKey) -> bool {
-        self.watcher(key) == Some(Some(key))
+    pub(super) fn is_watchdog(&mut self, key: NodeKey) -> bool {
+        self.watchdog(key) == Some(Some(key))
     }
 
-    /// The watcher leaves before its turn: another thread takes over, and must be told. Its node
+    /// The watchdog leaves before its turn: another thread takes over, and must be told. Its node
     /// is still here.
     ///
     /// One that leaves by its turn was behind all other threads of its lane but those at the front,
     /// of which none is left by then.
-    pub(super) fn replace_watcher(&mut self, leaves: WaiterKey) -> Option<Notify> {
-        if !self.is_watcher(leaves) {
+    pub(super) fn replace_watchdog(&mut self, leaves: NodeKey) -> Option<Notify> {
+        if !self.is_watchdog(leaves) {
             return None;
         }
-        self.choose_watcher(leaves, Some(leaves))
+        self.choose_watchdog(leaves, Some(leaves))
     }
 
     /// A waiter is a thread now and was a task, or the other way round. Returns who is to be told
-    /// that it is the watcher.
-    pub(super) fn change_watcher(&mut self, changed: WaiterKey) -> Option<Notify> {
-        let before = self.watcher(changed)?;
-        let notify = self.choose_watcher(changed, None);
-        let after = self.watcher(changed)?;
+    /// that it is the watchdog.
+    pub(super) fn change_watchdog(&mut self, changed: NodeKey) -> Option<Notify> {
+        let before = self.watchdog(changed)?;
+        let notify = self.choose_watchdog(changed, None);
+        let after = self.watchdog(changed)?;
         notify.filter(|_| after != before && after != Some(changed))
     }
 
-    /// The newest thread of a waiter's lane that stays is its watcher.
-    fn choose_watcher(&mut self, of: WaiterKey, leaves: Option<WaiterKey>) -> Option<Notify> {
+    /// The newest thread of a waiter's lane that stays is its watchdog.
+    fn choose_watchdog(&mut self, of: NodeKey, leaves: Option<NodeKey>) -> Option<Notify> {
         let (class, lane) = self.list.peek(of).map(|node| (node.class, node.lane))?;
-        let is_thread = |key: &WaiterKey| {
+        let is_thread = |key: &NodeKey| {
             let node = self.list.peek(*key);
             let here = |n: &Node| n.kind == Kind::Thread && (n.class, n.lane) == (class, lane);
             Some(*key) != leaves && node.is_some_and(here)
         };
         let next = self.list.newest_first().find(is_thread);
-        *self.watcher_mut(of) = next;
+        *self.watchdog_mut(of) = next;
         match &self.list.peek(next?)?.notify {
             Some(Notify::Thread(unparker)) => Some(Notify::Thread(unparker.clone())),
             _ => None,
@@ -127,7 +127,7 @@ impl WaitQueue {
 
     /// Those who wait for more than `depth` ids end their wait. Returns whom to tell.
     pub(super) fn refuse_above(&mut self, depth: usize) -> Vec<Notify> {
-        let keys: Vec<WaiterKey> = self.list.newest_first().collect();
+        let keys: Vec<NodeKey> = self.list.newest_first().collect();
         let mut refused = Vec::new();
         for key in keys {
             let Some(node) = self.list.node(key) else {
@@ -140,7 +140,7 @@ impl WaitQueue {
                 let node = self.list.unlink(key);
                 node.state = WaiterState::Refused;
                 refused.extend(node.notify.take());
-                refused.extend(self.replace_watcher(key));
+                refused.extend(self.replace_watchdog(key));
             }
         }
         refused
@@ -148,7 +148,7 @@ impl WaitQueue {
 
     /// All who wait end their wait. Returns whom to tell.
     pub(super) fn refuse_all(&mut self) -> Vec<Notify> {
-        let keys: Vec<WaiterKey> = self.list.newest_first().collect();
+        let keys: Vec<NodeKey> = self.list.newest_first().collect();
         let refuse = |key| {
             let node = self.list.unlink(key);
             node.state = WaiterState::Refused;
@@ -196,7 +196,7 @@ impl WaitQueue {
         store: &S,
         gate: &UnlockedState,
         rules: &Policy,
-        me: Option<WaiterKey>,
+        me: Option<NodeKey>,
         chosen: &mut WakeSet,
     ) {
         self.announce(store, gate, rules);
@@ -216,7 +216,7 @@ impl WaitQueue {
         store: &S,
         gate: &UnlockedState,
         rules: &Policy,
-        me: Option<WaiterKey>,
+        me: Option<NodeKey>,
         chosen: &mut WakeSet,
     ) {
         let mut first = true;
@@ -270,9 +270,9 @@ impl WaitQueue {
 
     fn grant(
         &mut self,
-        key: WaiterKey,
+        key: NodeKey,
         rules: &Policy,
-        me: Option<WaiterKey>,
+        me: Option<NodeKey>,
         gate: &UnlockedState,
         chosen: &mut WakeSet,
     ) {

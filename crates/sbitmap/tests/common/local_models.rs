@@ -87,11 +87,11 @@ impl Queue {
     }
 
     /// Guarded after a freeze, for so many puts of a CPU; one id of each word went through a stack.
-    pub(crate) fn guarded(
+    pub(crate) fn locked(
         depth: usize,
         shift: u32,
         thaw_after: u32,
-        unguard_after: u32,
+        unlock_after: u32,
     ) -> Arc<Self> {
         let geometry = Geometry {
             backend: Backend::BusyFlag,
@@ -101,7 +101,7 @@ impl Queue {
             cap: 4,
             thaw_after,
         };
-        let queue = Self::over(depth, LocalStore::guarded(geometry, unguard_after));
+        let queue = Self::over(depth, LocalStore::locked(geometry, unlock_after));
         queue.store.freeze();
         queue.store.thaw();
         queue

@@ -366,8 +366,8 @@ pub(crate) fn token_is_given_up_by_puts(new: New) {
     assert_quiet(&queue, 1);
 }
 
-/// L4. No more puts come: the watcher gives the token up.
-pub(crate) fn token_is_given_up_by_watcher(new: New) {
+/// L4. No more puts come: the watchdog gives the token up.
+pub(crate) fn token_is_given_up_by_watchdog(new: New) {
     let clock = Clock::manual();
     let queue = Arc::new(new(2, 2, Fairness::fair(), clock.clone()));
     let ids = [queue.try_get().unwrap(), queue.try_get().unwrap()];

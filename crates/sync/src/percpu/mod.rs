@@ -42,6 +42,7 @@
 //! ```
 
 mod backend;
+mod counter;
 #[cfg(any(loom, shuttle))]
 mod model;
 mod open_close;
@@ -53,16 +54,15 @@ mod section;
 #[path = "section_none.rs"]
 mod section;
 mod stack;
-mod tally;
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 
 pub use backend::Backend;
+pub use counter::PerCpuCounter;
 #[cfg(any(loom, shuttle))]
 pub use model::pushes;
 pub use stack::CAPACITY;
-pub use tally::Tally;
 
 use crate::CachePadded;
 use crate::atomic::{AtomicU32, AtomicU64, Ordering};

@@ -3,8 +3,8 @@
 //! The shape is that of the x86-64 ones: see `section_x86_64.rs`. The limit is read by a
 //! load-acquire, so that the length read after it is not older: here loads may be reordered.
 
+use super::counter::{ADDED, Part};
 use super::stack::Stack;
-use super::tally::{ADDED, Part};
 use super::{ABORTED, REFUSED};
 use crate::rseq::Rseq;
 use core::arch::asm;

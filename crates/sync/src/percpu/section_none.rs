@@ -1,8 +1,8 @@
 //! No restartable sections on this target; no `Rseq` exists to call them with.
 
 use super::REFUSED;
+use super::counter::Part;
 use super::stack::Stack;
-use super::tally::Part;
 use crate::rseq::Rseq;
 
 pub(super) const fn pop(_: Rseq, _: &[Stack]) -> i64 {

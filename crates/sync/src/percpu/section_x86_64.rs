@@ -13,8 +13,8 @@
 //! The limit is read **before** the length: in the other order a close, drain and reopening
 //! between the two loads would bring drained ids back. Loads of this processor stay in order.
 
+use super::counter::{ADDED, Part};
 use super::stack::Stack;
-use super::tally::{ADDED, Part};
 use super::{ABORTED, REFUSED};
 use crate::rseq::Rseq;
 use core::arch::asm;

@@ -78,7 +78,7 @@ impl Notify {
 /// ```
 pub fn notify_each(waiters: impl IntoIterator<Item = Notify>) {
     let mut wakers = Wakers::default();
-    wakers.tell(waiters);
+    wakers.wake(waiters);
     wakers.finish();
 }
 
@@ -88,8 +88,8 @@ pub fn notify_each(waiters: impl IntoIterator<Item = Notify>) {
 /// use inflight_sync::{Parker, wait::{Notify, Wakers}};
 /// let parker = Parker::current();
 /// let mut wakers = Wakers::default();
-/// wakers.tell([Notify::Thread(parker.unparker())]);
-/// wakers.tell([]);
+/// wakers.wake([Notify::Thread(parker.unparker())]);
+/// wakers.wake([]);
 /// wakers.finish();
 /// parker.park();
 /// ```
@@ -104,10 +104,10 @@ impl Wakers {
     ///
     /// ```
     /// let mut wakers = inflight_sync::wait::Wakers::default();
-    /// wakers.tell([]);
+    /// wakers.wake([]);
     /// wakers.finish();
     /// ```
-    pub fn tell(&mut self, waiters: impl IntoIterator<Item = Notify>) {
+    pub fn wake(&mut self, waiters: impl IntoIterator<Item = Notify>) {
         for waiter in waiters {
             // Unwind safety: the waiter is consumed, nothing half-done is left to look at.
             if let Err(panic) = catch_unwind(AssertUnwindSafe(|| waiter.notify())) {

@@ -1,7 +1,7 @@
 //! A wait that ends however it is let go of.
 
 use super::{PendingTag, TagWait};
-use crate::bitmaps::Bitmaps;
+use crate::tag_maps::TagMaps;
 use inflight_sbitmap::tenancy::{Tenancy as _, Waiter};
 use inflight_sbitmap::{GetError, SbitmapQueue};
 use inflight_sync::time::Instant;
@@ -10,13 +10,13 @@ use std::task::{Context, Poll};
 /// A [`TagWait`] that ends when it is dropped.
 #[derive(Debug)]
 pub(crate) struct EndingWait<'a> {
-    bitmaps: &'a Bitmaps,
+    bitmaps: &'a TagMaps,
     /// `None` once it is kept.
     wait: Option<TagWait>,
 }
 
 impl<'a> EndingWait<'a> {
-    pub(super) const fn new(bitmaps: &'a Bitmaps, wait: TagWait) -> Self {
+    pub(super) const fn new(bitmaps: &'a TagMaps, wait: TagWait) -> Self {
         Self {
             bitmaps,
             wait: Some(wait),

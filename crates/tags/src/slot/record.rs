@@ -9,7 +9,7 @@
 //!    |                        v          S4 take       |
 //!    |                     Overdue --------------> Handled
 //!    |                                                 |
-//!    +--- S5 retire: from every phase that has an owner, generation + 1
+//!    +--- S5 free: from every phase that has an owner, generation + 1
 //!
 //!   an owner's phase --S6 track--> Tracked --S7 report--> Reported --S1 or S5--> as above
 //! ```
@@ -336,7 +336,7 @@ impl Record {
 
     /// S5. Called by the owner, before it gives the bit back.
     #[inline]
-    pub(crate) fn retire(&self) {
+    pub(crate) fn free(&self) {
         let owned = self.owned();
         let state = SlotState {
             generation: owned.generation.next(),
@@ -361,7 +361,7 @@ impl Record {
     /// K4 and K6, when all handles are gone. Whether the caller has the payload now, to drop it:
     /// once for each slot that is no tag, never for one that is.
     pub(crate) fn take_payload(&self) -> bool {
-        // Ordering: Acquire pairs with the Release in `retire`.
+        // Ordering: Acquire pairs with the Release in `free`.
         if self.turns.load(Ordering::Acquire) % 2 == 1 {
             return false;
         }
@@ -398,7 +398,7 @@ mod tests {
         record.present();
         assert_eq!(record.issue(None), last);
         assert_eq!(record.redeem(last), Ok(()));
-        record.retire();
+        record.free();
         let first = Generation::from_bits(1);
         assert_eq!(
             record.observe(),
@@ -439,7 +439,7 @@ mod tests {
         let token = record.issue(None);
         assert!(record.mark(token));
         assert_eq!(record.take_overdue(token), Ok(()));
-        record.retire();
+        record.free();
         for _ in 0..2 {
             assert_eq!(record.redeem(token), Err(RedeemError::TimedOut));
             assert_eq!(record.take_overdue(token), Err(RedeemError::Stale));
@@ -454,7 +454,7 @@ mod tests {
         assert_eq!(next, token.next());
         assert_eq!(record.redeem(token), Err(RedeemError::Stale), "used again");
         assert_eq!(record.redeem(next), Ok(()));
-        record.retire();
+        record.free();
         assert_eq!(record.redeem(next), Err(RedeemError::Stale), "no timeout");
     }
 
@@ -472,7 +472,7 @@ mod tests {
         assert!(!record.report(tracked.generation));
         assert_eq!(record.redeem(token), Ok(()));
         record.track(None);
-        record.retire();
+        record.free();
         assert_eq!(record.observe().phase, Phase::Idle);
     }
 

@@ -2,8 +2,8 @@
 
 use super::{Split, SplitAt, SplitStep};
 use crate::admission::Admission;
-use crate::bitmaps::{TagMap, TagMapId};
 use crate::error::AllocError;
+use crate::tag_maps::{TagMap, TagMapId};
 use inflight_sbitmap::tenancy::{Request, Tenancy as _};
 
 /// A request of more pieces than this part of the depth is given its tags in as many parts.

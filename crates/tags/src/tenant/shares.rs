@@ -144,6 +144,10 @@ impl ShareAccounts {
         true
     }
 
+    pub(crate) const fn policy(&self) -> SharePolicy {
+        self.policy
+    }
+
     pub(crate) fn set_weight(&self, class: Class, weight: u32) {
         let _marks = self.marks.lock();
         let account = self.account(class);

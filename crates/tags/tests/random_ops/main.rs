@@ -318,7 +318,8 @@ impl World {
 
     fn change_weight(&mut self) {
         let weight = WEIGHTS[self.rng.usize(0..WEIGHTS.len())];
-        self.device().set_weight(weight);
+        // Refused where the set does not share by weights.
+        let _refused = self.device().set_weight(weight);
     }
 
     fn advance_clock(&mut self) {

@@ -13,8 +13,8 @@ const FREE: [(&str, &[&str]); 8] = [
     ("sbitmap", &["bell", "crowd", "gate", "hand", "visit"]),
     ("sim", &["hand"]),
     ("steering", &["hand"]),
-    ("sync", &["bell", "hand", "tally"]),
-    ("tags", &["bell", "gate", "hand", "lent", "tally", "visit"]),
+    ("sync", &["bell", "hand"]),
+    ("tags", &["bell", "gate", "hand", "lent", "visit"]),
     ("topology", &["gate", "hand", "letter"]),
 ];
 
@@ -51,6 +51,25 @@ const WORDS: [(&str, &str); 23] = [
 /// What no name begins with in crates that have no words of their own; plain English elsewhere.
 const IN_NAMES: [&str; 2] = ["keep", "kept"];
 
+/// What no shipped name has in it in the crates of [`BITMAP_CRATES`], and what it has instead. In
+/// prose they are plain English.
+const IN_BITMAP_NAMES: [(&str, &str); 11] = [
+    ("bundle", "mask"),
+    ("calm", "unlock"),
+    ("deliver", "set held"),
+    ("guarded", "locked"),
+    ("ledger", "accounts"),
+    ("mover", "refill"),
+    ("patience", "stall limit"),
+    ("retire", "free"),
+    ("teller", "wakers"),
+    ("ticket", "key"),
+    ("watcher", "watchdog"),
+];
+
+/// Whose names are looked at so.
+const BITMAP_CRATES: [&str; 4] = ["sbitmap", "steering", "sync", "tags"];
+
 /// Names of other crates.
 const FOREIGN: [&str; 1] = ["Visit"];
 
@@ -79,18 +98,27 @@ pub(crate) fn check(file: &File) -> Vec<Finding> {
     for (number, line) in file.text.lines().enumerate() {
         look(number + 1, line);
     }
-    let Some((source, _)) = file.rust.as_ref().filter(|_| free.is_empty()) else {
+    let Some((source, _)) = file.rust.as_ref() else {
         return findings;
     };
+    let shipped = file.path.components().any(|part| part.as_os_str() == "src");
     for i in 0..source.tokens.len() {
         let name = source.text(i);
         if source.tokens[i].kind != Kind::Ident {
             continue;
         }
-        if words(name)
-            .first()
-            .is_some_and(|w| IN_NAMES.contains(&&**w))
-        {
+        let words = words(name);
+        if shipped && BITMAP_CRATES.contains(&package) {
+            let mut own = IN_BITMAP_NAMES.iter();
+            if let Some((word, instead)) = own.find(|(own, _)| words.iter().any(|w| w == own)) {
+                let message = format!("{name}: for \"{word}\" say {instead}");
+                findings.push(file.finding(source.line(i), "own-word", message));
+            }
+        }
+        if !free.is_empty() {
+            continue;
+        }
+        if words.first().is_some_and(|w| IN_NAMES.contains(&&**w)) {
             let message = format!("{name} is named after nothing that the glossary has");
             findings.push(file.finding(source.line(i), "own-word", message));
         }
@@ -130,7 +158,7 @@ fn own(word: &str) -> Option<(&'static str, &'static str)> {
 #[cfg(test)]
 mod tests {
     use super::super::tests::{lines, said};
-    use super::{WORDS, check};
+    use super::{BITMAP_CRATES, IN_BITMAP_NAMES, WORDS, check};
 
     const LIB: &str = "crates/workqueue/src/lib.rs";
 
@@ -177,6 +205,19 @@ mod tests {
         }
         let good = "/// What is kept: keep it.\nfn it_keeps() { i_keep_it() }";
         assert!(lines(check, LIB, good).is_empty());
+    }
+
+    #[test]
+    fn names_of_the_bitmap_crates() {
+        for package in BITMAP_CRATES {
+            let path = format!("crates/{package}/src/a.rs");
+            for (word, instead) in IN_BITMAP_NAMES {
+                let text = format!("// The {word} of a bitmap.\nfn is_{word}_here() {{}}");
+                let message = format!("2: is_{word}_here: for \"{word}\" say {instead}");
+                assert_eq!(said(check, &path, &text), [message]);
+            }
+        }
+        assert!(said(check, "crates/flush/src/a.rs", "fn guarded() {}").is_empty());
     }
 
     #[test]

@@ -96,7 +96,7 @@ struct HwQueue {
 
 /// The bitmaps of all hardware queues, and the gate before them.
 #[derive(Debug)]
-pub(crate) struct Bitmaps {
+pub(crate) struct TagMaps {
     geometry: Geometry,
     size: Size,
     active_queues: ActiveQueues,
@@ -149,11 +149,11 @@ pub(crate) struct Setup {
     pub(crate) hw_queues: Option<usize>,
     /// The CPUs that each hardware queue serves, if that is known.
     pub(crate) users: Vec<Users>,
-    /// Frees the set that will be [the owner](Bitmaps::set_owner).
+    /// Frees the set that will be [the owner](TagMaps::set_owner).
     pub(crate) free: Option<unsafe fn(NonNull<()>)>,
 }
 
-impl Bitmaps {
+impl TagMaps {
     /// `geometry` has been checked.
     pub(crate) fn new(geometry: Geometry, clock: Clock, keep_ages: bool, setup: Setup) -> Self {
         let (fairness, engine) = match setup.admission.wake_policy() {

@@ -30,30 +30,30 @@ const CLOSED: u64 = 1 << 63;
 /// the users of something that is about to end.
 ///
 /// An addition is a plain one on the caller's CPU where the system has restartable sequences, and
-/// one read-modify-write on a line few others use where not. [`close`](Tally::close) draws a line:
-/// each addition is in the sum that it returns, or is refused.
+/// one read-modify-write on a line few others use where not. [`close`](PerCpuCounter::close) draws
+/// a line: each addition is in the sum that it returns, or is refused.
 ///
 /// The idea is the per-CPU reference count of the Linux kernel.
 ///
 /// ```
-/// use inflight_sync::percpu::{Backend, Tally};
-/// let tally = Tally::new(Backend::best(), 4_096);
-/// assert!(tally.add(2) && tally.add(3));
-/// assert_eq!(tally.close(), 5);
-/// assert!(!tally.add(1), "closed");
+/// use inflight_sync::percpu::{Backend, PerCpuCounter};
+/// let counter = PerCpuCounter::new(Backend::best(), 4_096);
+/// assert!(counter.add(2) && counter.add(3));
+/// assert_eq!(counter.close(), 5);
+/// assert!(!counter.add(1), "closed");
 /// ```
 #[derive(Debug)]
-pub struct Tally {
+pub struct PerCpuCounter {
     rseq: Option<Rseq>,
     parts: Box<[Part]>,
 }
 
-impl Tally {
+impl PerCpuCounter {
     /// A count of 0 with a line for each of `cpus` CPUs, at least one and at most 4,096.
     ///
     /// ```
-    /// use inflight_sync::percpu::{Backend, Tally};
-    /// assert_eq!(Tally::new(Backend::TryLock, 2).sum(), 0);
+    /// use inflight_sync::percpu::{Backend, PerCpuCounter};
+    /// assert_eq!(PerCpuCounter::new(Backend::TryLock, 2).sum(), 0);
     /// ```
     #[must_use]
     pub fn new(backend: Backend, cpus: usize) -> Self {
@@ -74,9 +74,9 @@ impl Tally {
     /// [`Backend::Rseq`]) the kernel did not let the thread finish, or its CPU has no line.
     ///
     /// ```
-    /// use inflight_sync::percpu::{Backend, Tally};
-    /// let tally = Tally::new(Backend::TryLock, 1);
-    /// assert!(tally.add(1));
+    /// use inflight_sync::percpu::{Backend, PerCpuCounter};
+    /// let counter = PerCpuCounter::new(Backend::TryLock, 1);
+    /// assert!(counter.add(1));
     /// ```
     #[inline(always)]
     #[must_use = "a refused number is not counted"]
@@ -85,18 +85,18 @@ impl Tally {
         unsafe { Self::add_last(self, n) }
     }
 
-    /// As [`add`](Tally::add), for a caller to whom the tally may be gone as soon as the number is
-    /// added: nothing of it is touched afterwards.
+    /// As [`add`](PerCpuCounter::add), for a caller to whom the counter may be gone as soon as the
+    /// number is added: nothing of it is touched afterwards.
     ///
     /// # Safety
     ///
-    /// `this` points to a tally that lives until the number is added or refused.
+    /// `this` points to a counter that lives until the number is added or refused.
     ///
     /// ```
-    /// use inflight_sync::percpu::{Backend, Tally};
-    /// let tally = Tally::new(Backend::TryLock, 1);
+    /// use inflight_sync::percpu::{Backend, PerCpuCounter};
+    /// let counter = PerCpuCounter::new(Backend::TryLock, 1);
     /// // SAFETY: it lives to the end.
-    /// assert!(unsafe { Tally::add_last(&tally, 1) });
+    /// assert!(unsafe { PerCpuCounter::add_last(&counter, 1) });
     /// ```
     #[inline(always)]
     #[must_use = "a refused number is not counted"]
@@ -146,10 +146,10 @@ impl Tally {
     /// The sum. While others add it is true of no one moment.
     ///
     /// ```
-    /// use inflight_sync::percpu::{Backend, Tally};
-    /// let tally = Tally::new(Backend::best(), 4_096);
-    /// assert!(tally.add(7));
-    /// assert_eq!(tally.sum(), 7);
+    /// use inflight_sync::percpu::{Backend, PerCpuCounter};
+    /// let counter = PerCpuCounter::new(Backend::best(), 4_096);
+    /// assert!(counter.add(7));
+    /// assert_eq!(counter.sum(), 7);
     /// ```
     #[must_use]
     pub fn sum(&self) -> u64 {
@@ -166,9 +166,9 @@ impl Tally {
     /// As [`Rseq::barrier`].
     ///
     /// ```
-    /// use inflight_sync::percpu::{Backend, Tally};
-    /// let tally = Tally::new(Backend::TryLock, 1);
-    /// assert_eq!(tally.close(), 0);
+    /// use inflight_sync::percpu::{Backend, PerCpuCounter};
+    /// let counter = PerCpuCounter::new(Backend::TryLock, 1);
+    /// assert_eq!(counter.close(), 0);
     /// ```
     // Why: it acts, and who only wants that may ignore the sum.
     #[allow(clippy::must_use_candidate)]
@@ -197,8 +197,8 @@ impl Tally {
     /// did before the fence is visible to the one who closes, or this is `true`.
     ///
     /// ```
-    /// use inflight_sync::percpu::{Backend, Tally};
-    /// assert!(!Tally::new(Backend::TryLock, 1).is_closed());
+    /// use inflight_sync::percpu::{Backend, PerCpuCounter};
+    /// assert!(!PerCpuCounter::new(Backend::TryLock, 1).is_closed());
     /// ```
     #[must_use]
     pub fn is_closed(&self) -> bool {
@@ -214,27 +214,27 @@ mod tests {
     use super::*;
     use crate::{Arc, thread};
 
-    fn both(test: impl Fn(Tally)) {
+    fn both(test: impl Fn(PerCpuCounter)) {
         for cpus in [1, cpu::possible()] {
-            test(Tally::new(Backend::TryLock, cpus));
-            test(Tally::new(Backend::best(), cpus));
+            test(PerCpuCounter::new(Backend::TryLock, cpus));
+            test(PerCpuCounter::new(Backend::best(), cpus));
         }
     }
 
     #[test]
     fn what_is_added_is_in_the_sum() {
-        both(|tally| {
+        both(|counter| {
             let mut added = 0;
             for n in [1, 5, u64::from(u32::MAX)] {
                 // A line may be missing where only one was asked for.
-                added += if tally.add(n) { n } else { 0 };
+                added += if counter.add(n) { n } else { 0 };
             }
-            assert_eq!(tally.sum(), added);
-            assert!(!tally.is_closed());
-            assert_eq!(tally.close(), added);
-            assert!(tally.is_closed() && !tally.add(1));
+            assert_eq!(counter.sum(), added);
+            assert!(!counter.is_closed());
+            assert_eq!(counter.close(), added);
+            assert!(counter.is_closed() && !counter.add(1));
             assert_eq!(
-                tally.sum() & 0xffff_ffff_0000_0000,
+                counter.sum() & 0xffff_ffff_0000_0000,
                 added & 0xffff_ffff_0000_0000
             );
         });
@@ -244,17 +244,17 @@ mod tests {
     #[test]
     fn a_close_draws_a_line() {
         for round in 0..if cfg!(miri) { 4 } else { 12 } {
-            both(|tally| {
-                let tally = Arc::new(tally);
+            both(|counter| {
+                let counter = Arc::new(counter);
                 let adders: Vec<_> = (0..3)
                     .map(|_| {
-                        let tally = tally.clone();
+                        let counter = counter.clone();
                         thread::spawn(move || {
                             let mut added = 0;
                             loop {
-                                if tally.add(1) {
+                                if counter.add(1) {
                                     added += 1;
-                                } else if tally.is_closed() {
+                                } else if counter.is_closed() {
                                     return added;
                                 }
                                 thread::yield_now();
@@ -265,7 +265,7 @@ mod tests {
                 for _ in 0..round % 4 {
                     thread::yield_now();
                 }
-                let closed = tally.close();
+                let closed = counter.close();
                 let added: u64 = adders.into_iter().map(|a| a.join().unwrap()).sum();
                 assert_eq!(closed, added);
             });
