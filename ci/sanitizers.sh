@@ -19,12 +19,12 @@ fi
 # Sanitized runs are ten times slower, and many cases of one property find no other race.
 export PROPTEST_CASES="${PROPTEST_CASES:-32}"
 
-# sanitized SANITIZER COMMAND...: the tests of a cargo command.
+# sanitized SANITIZER COMMAND ARGS...: a command of cargo. ARGS may end with what the programs get.
 sanitized() {
-    local sanitizer="$1"
-    shift
+    local sanitizer="$1" command="$2"
+    shift 2
     env RUSTFLAGS="-Zsanitizer=$sanitizer" RUSTDOCFLAGS="-Zsanitizer=$sanitizer" \
-        cargo +nightly "$@" -Zbuild-std --target "$host" --target-dir "$target/$sanitizer"
+        cargo +nightly "$command" -Zbuild-std --target "$host" --target-dir "$target/$sanitizer" "$@"
 }
 
 # no_sequences SANITIZER ARGS...: a sanitizer does not see what assembly does, so the try-lock stacks must be

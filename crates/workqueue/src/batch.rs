@@ -163,8 +163,8 @@ impl<P> Batch<P> {
         true
     }
 
-    /// Owner, whose batch has been settled: so many entries at most, [`BATCH_MAX`] of them, added
-    /// together when this is finished.
+    /// Owner, under the lock, whose batch has been settled: so many entries at most, [`BATCH_MAX`]
+    /// of them, added together when this is finished.
     #[inline]
     pub(crate) fn fill(&self) -> Fill<'_, P> {
         // Relaxed, here and in `finish`: its own.
@@ -259,8 +259,8 @@ impl<P> Fill<'_, P> {
         debug_assert!(entries <= BATCH_MAX, "a batch fits into the ring");
         // Nothing of an earlier round is left.
         batch.skipped.store(0, Ordering::Relaxed);
-        // Ordering: Release, pairs with the Acquire in `end`.
-        batch.end.store(end, Ordering::Release);
+        // Relaxed: others read this under the lock only.
+        batch.end.store(end, Ordering::Relaxed);
         BatchTaken {
             entries: entries as usize,
             common: self.first.filter(|_| self.alike),

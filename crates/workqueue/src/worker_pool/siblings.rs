@@ -122,14 +122,17 @@ impl WorkerPool {
     /// *wake*, for what is listed, without the lock: a worker of the pool that suits it best.
     /// Unless `now`, little is left to those that run.
     pub(super) fn seek_help(&self, now: bool) {
-        let (siblings, mine) = {
+        let (siblings, mine, first) = {
             let mut state = self.lock();
             // Unless this finds somebody.
             state.look_later = LOOK_LATER;
             let Some(siblings) = state.siblings.clone() else {
                 return;
             };
-            (siblings, state.load(self))
+            // Now: who is woken may have taken it before this thread goes on.
+            let first = state.core.worklist().next();
+            let first = first.map(|index| state.pwq(index).clone());
+            (siblings, state.load(self), first)
         };
         let loads = siblings.loads(self, mine);
         let helper = match siblings.policy.wake_for(siblings.me, &loads) {
@@ -139,12 +142,8 @@ impl WorkerPool {
         };
         if let Some(helper) = helper {
             let invited = helper.invite();
-            let mut state = self.lock();
-            state.look_later = 0;
-            let first = state.core.worklist().next().filter(|_| invited);
-            let pwq = first.map(|index| state.pwq(index).clone());
-            drop(state);
-            if let Some(pwq) = pwq {
+            self.lock().look_later = 0;
+            if let Some(pwq) = first.filter(|_| invited) {
                 pwq.wq().counted(Count::RemoteWakeups, 1);
             }
         } else {
