@@ -103,17 +103,20 @@ for place, folder in places if "loads" in parts else ():
         # Page by page: of longer writes ext4 makes folios of many pages in memory, and each short write
         # to one then walks all of its blocks, which takes longer than all that servers do.
         with open(path, "wb", buffering=0) as file:
-            # Where an encrypted file has its header.
+            # An encrypted file has a header before its data.
             file.write(bytes(4096) if key else b"")
             for _ in range(SIZE >> 12):
                 file.write(os.urandom(4096))
             os.fsync(file.fileno())
         commands = list(servers(path))
         if key:
+            server = start([program, "--quiet", "--unix", sock, "--export", f"disk={path},key={key},format"])
+            server.terminate()
+            server.wait()
             password = os.path.join(scratch, "password")
             open(password, "w").write("a password for luks")
             subprocess.run(["qemu-img", "create", "-q", "--object", f"secret,id=s,file={password}",
-                            "-f", "luks", "-o", "key-secret=s,iter-time=10", path + ".luks", str(SIZE)],
+                            "-f", "luks", "-o", "key-secret=s,iter-time=200", path + ".luks", str(SIZE)],
                            check=True)
             commands += luks_servers(path)
         for name, load in chosen.items():
