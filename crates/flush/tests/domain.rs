@@ -388,16 +388,21 @@ impl Wake for Told {
     }
 }
 
-/// A task waits, which nobody polls and for which nobody calls `tick`.
-#[test]
-fn a_flush_that_was_put_off_starts_by_its_deadline_without_a_call() {
-    let clock = Clock::manual();
-    let limit = Duration::from_millis(10);
+/// A domain that puts flushes off, and has a thread that ticks.
+fn ticking(clock: &Clock, limit: Duration) -> FlushDomain {
     let domain = FlushDomain::builder()
-        .clock(&clock)
+        .clock(clock)
         .deferral(Deferral::Bounded(limit))
         .device(MemoryDevice::new(4096));
     domain.tick_in_background().unwrap();
+    domain
+}
+
+/// A task waits, which nobody polls and for which nobody calls `tick`.
+#[test]
+fn a_flush_that_was_put_off_starts_by_its_deadline_without_a_call() {
+    let (clock, limit) = (Clock::manual(), Duration::from_millis(10));
+    let domain = ticking(&clock, limit);
     domain.tick_in_background().unwrap();
     for round in 1..=3 {
         let data = domain.begin_blocking(Flags::write().fua()).unwrap();
@@ -428,13 +433,8 @@ fn a_panicking_waker_does_not_end_the_thread_that_ticks() {
             panic!("a waker");
         }
     }
-    let clock = Clock::manual();
-    let limit = Duration::from_millis(10);
-    let domain = FlushDomain::builder()
-        .clock(&clock)
-        .deferral(Deferral::Bounded(limit))
-        .device(MemoryDevice::new(4096));
-    domain.tick_in_background().unwrap();
+    let (clock, limit) = (Clock::manual(), Duration::from_millis(10));
+    let domain = ticking(&clock, limit);
     let waker = Waker::from(Arc::new(Panicking));
     for round in 1..=2 {
         let data = domain.begin_blocking(Flags::write().fua()).unwrap();

@@ -36,7 +36,7 @@ pub struct Geometry {
 #[derive(Debug)]
 pub struct LocalStore(PerCpuStore);
 
-/// Summary for the words of more than so many, and none for groups.
+/// A summary for the words of more than so many, and none for groups.
 const fn words(words: usize) -> Flat {
     Flat {
         words,

@@ -143,7 +143,7 @@ impl Workqueue {
         within(&self.inner().shared().clock, limit, self.drain())
     }
 
-    /// Drains the queue and closes it for good. QueueDeferred queueing gets
+    /// Drains the queue and closes it for good. Later queueing gets
     /// [`QueueError::Destroyed`](crate::QueueError::Destroyed), and futures that have not ended end
     /// with that.
     ///

@@ -82,6 +82,28 @@ fn a_second_signal_ends_it_though_nobody_reads_its_log() {
     assert_eq!(server.child.wait().unwrap().code(), Some(1));
 }
 
+/// The server ends because a thread has ended, and waits for a client that does not take its
+/// answers. The first signal is no second one.
+#[test]
+fn a_signal_to_a_server_that_ends_by_itself_is_the_first() {
+    let more = ["--threads", "2", "--faults", "thread=5"];
+    let mut server = Server::start("auto", "disk=disk", &more);
+    let mut dies = server.connect().go("disk");
+    let mut lives = server.connect().go("disk");
+    for _ in 0..100 {
+        lives.send(0, 0, 0, 1 << 20, &[]);
+    }
+    for n in 0..5 {
+        dies.send(1, 0, n * 512, 512, &[1; 512]);
+    }
+    let mut said = BufReader::new(server.child.stderr.take().unwrap()).lines();
+    assert!(said.any(|line| line.unwrap().contains("a thread has ended")));
+    signal(server.child.id(), libc::SIGTERM);
+    let rest: Vec<_> = said.map(Result::unwrap).collect();
+    assert_eq!(server.child.wait().unwrap().code(), Some(2), "{rest:?}");
+    assert!(!rest.iter().any(|line| line.contains("second signal")));
+}
+
 #[test]
 fn bad_options_end_with_2_though_nobody_reads_why() {
     let (reader, writer) = UnixStream::pair().unwrap();
