@@ -116,7 +116,8 @@ impl WorkerPool {
             state.overloaded = overloaded;
         }
         state.look_later = state.look_later.saturating_sub(1);
-        overloaded && state.look_later == 0
+        // What waits behind a limit is nobody else's to take either.
+        overloaded && state.look_later == 0 && state.core.has_more_than_takers()
     }
 
     /// *wake*, for what is listed, without the lock: a worker of the pool that suits it best.
@@ -315,6 +316,26 @@ mod tests {
         let stats = wq.stats();
         assert_eq!((stats.remote_wakeups, stats.stolen), (1, 1));
         held.into_iter().for_each(end);
+    }
+
+    /// Somebody is on the way for all that may run: nobody else is sent for, however much waits
+    /// behind the limit.
+    #[test]
+    fn nobody_is_sent_for_what_waits_behind_a_limit() {
+        for (max_active, is_sent_for) in [(1, false), (2, true)] {
+            let (_sys, wq) = pods("core:2");
+            wq.set_max_active(max_active).unwrap();
+            take_long(&wq, 0);
+            let pool = pool(&wq, 0);
+            let coming = pool.lock().core.workers.create();
+            let items: Vec<_> = (0..20).map(|_| wq.spawn_on(0, || ())).collect();
+            assert_eq!(wq.stats().remote_wakeups > 0, is_sent_for, "{max_active}");
+            // It was refused.
+            let mut state = pool.lock();
+            state.core.workers.remove(coming);
+            pool.unlock(state, true);
+            items.into_iter().for_each(|item| item.wait().unwrap());
+        }
     }
 
     /// A pod's own items come first, however much another one has.
