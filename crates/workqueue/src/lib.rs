@@ -124,6 +124,8 @@ mod queued;
 mod rescuer;
 mod steal_policy;
 mod submitters;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod test_support;
 mod threads;
 mod timer_queue;
 mod unfinished;

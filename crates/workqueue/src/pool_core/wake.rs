@@ -1,4 +1,5 @@
-//! Who is woken for what is listed, and whether a worker is created instead.
+//! Who is woken for what is listed, and whether a worker is created instead: the pool's own rule.
+//! `worker_pool/wake.rs` asks it, among others.
 
 use super::workers::{WorkerId, WorkerPhase, Workers};
 use super::{PoolCore, PoolItem};

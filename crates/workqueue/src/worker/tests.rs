@@ -1,10 +1,10 @@
 //! Sections in which a worker does not count as running end with their items.
 
-use crate::{Work, WorkqueueSystem};
+use crate::Work;
+use crate::test_support::Rigged;
 use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_sync::wait::Event;
 use inflight_sync::{Arc, thread};
-use inflight_topology::Topology;
 
 /// A number that threads wait for.
 #[derive(Clone, Default)]
@@ -37,25 +37,12 @@ fn until(is_so: impl Fn() -> bool, what: &str) {
     }
 }
 
-/// A test that has failed does not wait for what does not come.
-struct Rigged(WorkqueueSystem);
-
-impl Drop for Rigged {
-    fn drop(&mut self) {
-        if thread::panicking() {
-            std::mem::forget(self.0.clone());
-        }
-    }
-}
-
 /// A function that is known to sleep runs inside a section. Its entry is drawn and parked while the
 /// item runs elsewhere, and put back by a run that is inside a section itself: neither worker stays
 /// in one, or the next item that sleeps there would let nobody else run.
 #[test]
 fn a_known_sleeper_that_is_parked_leaves_no_section_open() {
-    let builder = WorkqueueSystem::builder().sampling(false);
-    let topology = Topology::synthetic("core:2").unwrap();
-    let sys = Rigged(builder.topology(topology).build().unwrap());
+    let sys = Rigged::new("core:2", |builder| builder);
     let wq = sys.0.workqueue("sleepers").bound().build().unwrap();
     let [begun, open] = [(); 2].map(|()| Level::default());
     let work = Work::new({

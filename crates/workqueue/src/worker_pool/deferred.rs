@@ -1,7 +1,7 @@
 //! What is done when a pool's lock has been released: wakes, grants of slots, ends of flushes.
 
-use super::{DeferredAction, PoolDeferred, PoolState, QueueDeferred, WorkerPool, WorkerThread};
-use crate::pool_core::{Deferred, PwqIndex, WakeAction, WorkerId};
+use super::{DeferredAction, PoolDeferred, PoolState, QueueDeferred, WorkerPool};
+use crate::pool_core::{Deferred, PwqIndex, WakeAction};
 use crate::pwq;
 use inflight_sync::MutexGuard;
 use inflight_sync::atomic::Ordering;
@@ -63,27 +63,6 @@ impl WorkerPool {
         Some(self.after(&mut state, action, watch, help))
     }
 
-    /// Who is to be brought for what is listed.
-    #[inline]
-    pub(super) fn decide(&self, state: &mut PoolState, now: bool) -> WakeAction {
-        if state.siblings.is_some() && !state.is_refused() && self.seeks_place(state) {
-            // If there is no better place, `seek_help` brings somebody here.
-            return WakeAction::None;
-        }
-        if state.poller.is_some() && state.is_polled() {
-            return state.need_poller();
-        }
-        // What is left to those that run is looked after, or they might sleep.
-        state.core.need_worker(now || !self.is_looked_after())
-    }
-
-    /// Whether the timer is to look at the pool from now on: something waits for those that run.
-    #[inline]
-    pub(super) fn must_watch(&self, state: &PoolState, action: WakeAction) -> bool {
-        let waits = action == WakeAction::None && state.core.has_waiting();
-        waits && !state.watched && !state.core.workers.is_lingering() && self.is_looked_after()
-    }
-
     #[cold]
     pub(super) fn after(
         &self,
@@ -112,23 +91,6 @@ impl WorkerPool {
         };
         self.plan(state, &mut after, action);
         after
-    }
-
-    pub(super) fn plan(&self, state: &mut PoolState, after: &mut PoolDeferred, action: WakeAction) {
-        match action {
-            WakeAction::None => {}
-            WakeAction::Wake(worker) if state.is_poller(worker) => after.poll = true,
-            WakeAction::Wake(worker) => after.wake = Some(self.wakes(state, worker)),
-            WakeAction::Create(worker) if self.may_create(state) => after.create = Some(worker),
-            WakeAction::Create(worker) => state.core.workers.remove(worker),
-        }
-    }
-
-    pub(super) fn wakes(&self, state: &mut PoolState, worker: WorkerId) -> WorkerThread {
-        let matters = state.siblings.is_some();
-        let thread = state.threads[worker].as_mut().expect("it is idle");
-        thread.woken_at = matters.then(|| self.shared.clock.now());
-        thread.clone()
     }
 }
 

@@ -32,6 +32,7 @@ mod pool_report;
 mod sampler_tick;
 mod siblings;
 mod steal;
+mod wake;
 
 pub(crate) use batches::Settlement;
 pub(crate) use pool_report::PwqLevel;

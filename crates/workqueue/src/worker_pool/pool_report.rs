@@ -273,34 +273,24 @@ impl WorkerPool {
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
-    use crate::WorkqueueSystem;
+    use crate::test_support::{Rigged, Signal};
     use crate::worker_pool::{WorkerPool, WorkerShared};
-    use inflight_sync::atomic::{AtomicBool, Ordering};
-    use inflight_sync::time::Clock;
-    use inflight_sync::{Arc, Parker, thread};
-    use inflight_topology::Topology;
+    use inflight_sync::Parker;
 
     /// Others may run and settle it, and its queue may go, before its worker asks.
     #[test]
     fn what_was_recalled_before_it_ran_is_not_running() {
-        let builder = WorkqueueSystem::builder().clock(Clock::manual());
-        let builder = builder.topology(Topology::synthetic("core:1").unwrap());
-        let sys = builder.build().unwrap();
-        let wq = sys.workqueue("recalled").bound().build().unwrap();
-        let [begun, open] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
-        // Relaxed, all: signals.
+        let sys = Rigged::new("core:1", |builder| builder);
+        let wq = sys.0.workqueue("recalled").bound().build().unwrap();
+        let [begun, open] = [(); 2].map(|()| Signal::default());
         let first = wq.spawn({
             let (begun, open) = (begun.clone(), open.clone());
             move || {
-                begun.store(true, Ordering::Relaxed);
-                while !open.load(Ordering::Relaxed) {
-                    thread::yield_now();
-                }
+                begun.raise();
+                open.wait(1);
             }
         });
-        while !begun.load(Ordering::Relaxed) {
-            thread::yield_now();
-        }
+        begun.wait(1);
         let second = wq.spawn(|| ());
         let pool = wq.inner().pwq_of(0).unwrap().pool();
         let shared = WorkerShared::new(pool.shared(), None);
@@ -317,7 +307,7 @@ mod tests {
         shared.function.clear();
         drop(state);
         pool.detach(guest, &shared);
-        open.store(true, Ordering::Relaxed);
+        open.raise();
         first.wait().unwrap();
         second.wait().unwrap();
         assert!(!started, "it was recalled");

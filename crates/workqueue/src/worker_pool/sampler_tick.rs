@@ -221,48 +221,22 @@ impl Sampled for WorkerPool {
 #[cfg(all(test, target_os = "linux", not(any(loom, shuttle, miri))))]
 mod tests {
     use super::*;
-    use crate::WorkqueueSystem;
-    use inflight_sync::atomic::AtomicUsize;
-    use inflight_sync::time::Clock;
-    use inflight_sync::{Arc, thread};
-    use inflight_topology::Topology;
-
-    /// A test that has failed lets no item end, and does not wait for them.
-    struct Rigged(WorkqueueSystem);
-
-    impl Drop for Rigged {
-        fn drop(&mut self) {
-            if thread::panicking() {
-                std::mem::forget(self.0.clone());
-            }
-        }
-    }
+    use crate::test_support::{Rigged, Signal};
 
     /// What a tick saw of a worker says nothing of the item that it runs by now.
     #[test]
     fn what_was_seen_of_an_item_that_has_ended_is_no_news() {
-        // Nobody looks but the test.
-        let builder = WorkqueueSystem::builder().clock(Clock::manual());
-        let builder = builder.topology(Topology::synthetic("core:1").unwrap());
-        let sys = Rigged(builder.sampling(true).build().unwrap());
+        let sys = Rigged::new("core:1", |builder| builder.sampling(true));
         let wq = sys.0.workqueue("seen").bound().build().unwrap();
-        let [begun, open] = [(); 2].map(|()| Arc::new(AtomicUsize::new(0)));
-        // Relaxed, all: signals.
-        let await_begun = |items| {
-            while begun.load(Ordering::Relaxed) < items {
-                thread::yield_now();
-            }
-        };
+        let [begun, open] = [(); 2].map(|()| Signal::default());
         let items = [1, 2, 3].map(|number| {
             let (begun, open) = (begun.clone(), open.clone());
             wq.spawn(move || {
-                begun.store(number, Ordering::Relaxed);
-                while open.load(Ordering::Relaxed) < number {
-                    thread::yield_now();
-                }
+                begun.raise();
+                open.wait(number);
             })
         });
-        await_begun(1);
+        begun.wait(1);
         let pool = wq.inner().pwq_of(0).unwrap().pool();
         let look = || {
             let mut seen = Vec::new();
@@ -276,8 +250,8 @@ mod tests {
             state.thread(seen.worker).shared.function.get()
         };
         let knows = || pool.shared.known_blockers.knows(function.unwrap().key());
-        open.store(1, Ordering::Relaxed);
-        await_begun(2);
+        open.raise();
+        begun.wait(2);
         for verdict in [
             Verdict::Asleep,
             Verdict::Asleep,
@@ -290,8 +264,9 @@ mod tests {
         // What is seen now is news: the third item begins.
         let now = look();
         assert!(pool.found(vec![(now.worker, now.turn, Verdict::Asleep)]));
-        await_begun(3);
-        open.store(3, Ordering::Relaxed);
+        begun.wait(3);
+        open.raise();
+        open.raise();
         items.into_iter().for_each(|item| item.wait().unwrap());
         wq.flush_blocking().unwrap();
         let stats = wq.stats();

@@ -1,4 +1,6 @@
-//! A worker that has found nothing to do takes a batch of a sibling's pool, if that pays.
+//! Items are taken by another pod: a worker that has found nothing to do takes a batch of a
+//! sibling's pool, if that pays. From whose is the
+//! [policy's](crate::steal_policy::StealPolicy::victim) to say.
 
 use super::{PoolState, Siblings, WorkerPool, WorkerShared};
 use crate::current::Context;
@@ -26,6 +28,25 @@ impl WorkerPool {
             siblings: siblings.clone(),
             mine: state.load(self),
         })
+    }
+
+    /// The worker is a guest of another pool, or is back. Whatever waits meanwhile, the timer is to
+    /// know what it runs.
+    pub(super) fn set_away(&self, worker: WorkerId, away: Option<Arc<WorkerShared>>) {
+        let mut state = self.lock();
+        state.threads[worker].as_mut().expect("it is there").away = away;
+    }
+
+    /// What the worker runs as that guest of another pool is no reason to hold others back here,
+    /// until it is back.
+    pub(super) fn flag_away(&self, worker: WorkerId, guest: &Arc<WorkerShared>, flag: u8) {
+        let mut state = self.lock();
+        let thread = state.threads.get(worker).and_then(Option::as_ref);
+        let away = thread.and_then(|thread| thread.away.as_ref());
+        if away.is_some_and(|away| Arc::ptr_eq(away, guest)) {
+            state.core.workers.set_flag(worker, flag, true);
+        }
+        self.unlock(state, true);
     }
 }
 

@@ -1,0 +1,161 @@
+//! Who is sent for from another pod, and who steals.
+
+use super::*;
+use crate::steal_policy::Load;
+use crate::test_support::{Rigged, Signal};
+use crate::{Attrs, JoinHandle, Workqueue, blocking};
+use inflight_sync::{Arc, Mutex, thread};
+use inflight_topology::Scope;
+
+/// Pods of one CPU each. Time stands, so nobody looks, and who is woken comes at once.
+fn pods(machine: &str) -> (Rigged, Workqueue) {
+    let sys = Rigged::new(machine, |builder| builder);
+    let attrs = Attrs::new().scope(Scope::Cpu);
+    let wq = sys.0.workqueue("pods").unbound(attrs).build().unwrap();
+    (sys, wq)
+}
+
+fn pool(wq: &Workqueue, cpu: usize) -> Arc<WorkerPool> {
+    wq.inner().pwq_of(cpu).unwrap().pool().clone()
+}
+
+/// Items of that CPU's pod take long: if one waits, whoever can is to help.
+fn take_long(wq: &Workqueue, cpu: usize) {
+    let pool = pool(wq, cpu);
+    let mut state = pool.lock();
+    state.core.note_service(1 << 40);
+    pool.unlock(state, false);
+}
+
+/// An item that runs there until it is told to end.
+fn hold(wq: &Workqueue, cpu: usize) -> (JoinHandle<()>, Signal) {
+    let (begun, end) = (Signal::default(), Signal::default());
+    let item = wq.spawn_on(cpu, {
+        let (begun, end) = (begun.clone(), end.clone());
+        move || {
+            begun.raise();
+            end.wait(1);
+        }
+    });
+    begun.wait(1);
+    (item, end)
+}
+
+fn end((item, end): (JoinHandle<()>, Signal)) {
+    end.raise();
+    item.wait().unwrap();
+}
+
+/// How many run, sleep, and are there.
+fn workers(pool: &WorkerPool) -> [usize; 3] {
+    let state = pool.lock();
+    let workers = &state.core.workers;
+    [
+        workers.nr_running(),
+        workers.nr_idle(),
+        workers.nr_workers(),
+    ]
+}
+
+/// A pool is asked for help because of a hint that is out of date: as many run as may, so
+/// nobody is brought. The next one that is asked helps.
+#[test]
+fn an_invite_brings_nobody_beyond_the_target() {
+    let (_sys, wq) = pods("core:3");
+    let held = [0, 1].map(|cpu| hold(&wq, cpu));
+    let waits = wq.spawn_on(0, || ());
+    let (own, other) = (pool(&wq, 0), pool(&wq, 1));
+    other.hint.tell(&Load::default());
+    take_long(&wq, 0);
+    assert_eq!(workers(&other), [1, 0, 1]);
+    assert_eq!(wq.stats().remote_wakeups, 0);
+    other.hint.tell(&Load {
+        awake: 1,
+        ..Load::default()
+    });
+    own.unlock(own.lock(), false);
+    waits.wait().unwrap();
+    let stats = wq.stats();
+    assert_eq!((stats.remote_wakeups, stats.stolen), (1, 1));
+    held.into_iter().for_each(end);
+}
+
+/// Somebody is on the way for all that may run: nobody else is sent for, however much waits
+/// behind the limit.
+#[test]
+fn nobody_is_sent_for_what_waits_behind_a_limit() {
+    for (max_active, is_sent_for) in [(1, false), (2, true)] {
+        let (_sys, wq) = pods("core:2");
+        wq.set_max_active(max_active).unwrap();
+        take_long(&wq, 0);
+        let pool = pool(&wq, 0);
+        let coming = pool.lock().core.workers.create();
+        let items: Vec<_> = (0..20).map(|_| wq.spawn_on(0, || ())).collect();
+        assert_eq!(wq.stats().remote_wakeups > 0, is_sent_for, "{max_active}");
+        // It was refused.
+        let mut state = pool.lock();
+        state.core.workers.remove(coming);
+        pool.unlock(state, true);
+        items.into_iter().for_each(|item| item.wait().unwrap());
+    }
+}
+
+/// A pod's own items come first, however much another one has.
+#[test]
+fn a_worker_with_something_at_home_does_not_steal() {
+    let (_sys, wq) = pods("core:2");
+    let (busy, held) = (hold(&wq, 0), hold(&wq, 1));
+    let log = Arc::new(Mutex::new(Vec::new()));
+    let items = [(0, "other"), (0, "another"), (1, "own")].map(|(cpu, name)| {
+        let log = log.clone();
+        wq.spawn_on(cpu, move || log.lock().push(name))
+    });
+    take_long(&wq, 0);
+    assert_eq!(wq.stats().stolen, 0);
+    end(held);
+    items.into_iter().for_each(|item| item.wait().unwrap());
+    assert_eq!(*log.lock(), ["own", "other", "another"]);
+    assert_eq!(wq.stats().stolen, 2, "their own worker is occupied");
+    end(busy);
+}
+
+/// An item is back from its block while another one runs in its place: the worker that is the
+/// first to end its item is one too many, and sleeps.
+#[test]
+fn a_worker_that_is_one_too_many_does_not_steal() {
+    let (_sys, wq) = pods("core:2");
+    let busy = hold(&wq, 0);
+    let [blocked, unblock, back, over] = [(); 4].map(|()| Signal::default());
+    let first = wq.spawn_on(1, {
+        let (blocked, unblock) = (blocked.clone(), unblock.clone());
+        let (back, over) = (back.clone(), over.clone());
+        move || {
+            blocking(|| {
+                blocked.raise();
+                unblock.wait(1);
+            });
+            back.raise();
+            over.wait(1);
+        }
+    });
+    blocked.wait(1);
+    let second = hold(&wq, 1);
+    unblock.raise();
+    back.wait(1);
+    let beside = second.1.clone();
+    let waits = wq.spawn_on(0, move || beside.get() > 0);
+    take_long(&wq, 0);
+    let thief = pool(&wq, 1);
+    assert_eq!(workers(&thief), [2, 0, 2]);
+    over.raise();
+    first.wait().unwrap();
+    while workers(&thief) != [1, 1, 2] {
+        assert_eq!(wq.stats().stolen, 0);
+        thread::yield_now();
+    }
+    assert_eq!((wq.stats().stolen, waits.is_finished()), (0, false));
+    end(second);
+    assert!(waits.wait().unwrap(), "the second one has ended");
+    assert_eq!(wq.stats().stolen, 1);
+    end(busy);
+}
