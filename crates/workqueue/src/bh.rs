@@ -104,7 +104,7 @@ impl BhPoller {
         cpu: usize,
         notify: BhNotify,
     ) -> Result<Self, PollerError> {
-        let shared = system.shared();
+        let shared = &system.shared;
         if !shared.has_cpu(cpu) {
             return Err(PollerError::NoSuchCpu(cpu));
         }
@@ -175,7 +175,7 @@ impl BhPoller {
             return Polled::default();
         }
         let before = cpu::swap_current_for_thread(Some(self.cpu));
-        let clock = self.pools[0].pool.shared().clock.clone();
+        let clock = self.pools[0].pool.shared.clock.clone();
         let end = clock.now() + TIME;
         let mut here = [false; 2];
         let mut polled = Polled::default();
@@ -262,7 +262,7 @@ impl PoolState {
     /// Whether there is a poller that nobody has called.
     pub(crate) fn is_poller_idle(&self) -> bool {
         let me = self.poller.as_ref().map(|p| p.me);
-        me.is_some_and(|me| self.core.workers.get(me).phase() == WorkerPhase::Idle)
+        me.is_some_and(|me| self.core.workers.get(me).phase == WorkerPhase::Idle)
     }
 
     /// Whether the poller, and not a thread, is to run what comes.
@@ -329,7 +329,7 @@ impl WorkerPool {
 
     /// A poller that has not come does not count as on its way any more.
     fn give_up_call(&self, state: &mut PoolState, me: WorkerId) {
-        if state.core.workers.get(me).phase() == WorkerPhase::Waking {
+        if state.core.workers.get(me).phase == WorkerPhase::Waking {
             state.core.workers.set_flag(me, ASLEEP, true);
         }
     }
@@ -378,9 +378,9 @@ impl WorkerPool {
     }
 
     fn expect(&self, call: u64) {
-        let at = self.shared().clock.now() + BH_PATIENCE;
+        let at = self.shared.clock.now() + BH_PATIENCE;
         let pool = self.arc();
-        let planned = self.shared().set_duty(at, move || pool.call_is_over(call));
+        let planned = self.shared.set_duty(at, move || pool.call_is_over(call));
         if !planned {
             // Nobody would ask: it has no time at all.
             self.call_is_over(call);

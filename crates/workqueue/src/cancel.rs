@@ -61,31 +61,31 @@ fn take_from(
 ) -> Option<u64> {
     let mut state = pwq.lock();
     let seen = header.load();
-    if seen & (PENDING | TIMER) != PENDING || word::pwq(seen) != pwq.id() {
+    if seen & (PENDING | TIMER) != PENDING || word::pwq(seen) != pwq.id {
         return None;
     }
     if seen & PARKED != 0 {
         // Whoever clears PARKED owns the slot and the colour that the word names.
         let old = take(seen)?;
-        state.core.cancelled(pwq.index(), word::colour(seen));
-        state.core.release_slot(pwq.index());
-        pwq.pool().unlock(state, false);
+        state.core.cancelled(pwq.index, word::colour(seen));
+        state.core.release_slot(pwq.index);
+        pwq.pool.unlock(state, false);
         return Some(old);
     }
     let is_it = |entry: &Entry| entry.item == item && entry.seq == word::seq(seen);
     // Once it is taken back it may be queued elsewhere, and stand at another position there.
     let position = header.position();
-    if state.core.is_at(pwq.index(), position, is_it) {
+    if state.core.is_at(pwq.index, position, is_it) {
         let old = take(seen)?;
-        state.core.remove(pwq.index(), position);
-        pwq.pool().unlock(state, false);
+        state.core.remove(pwq.index, position);
+        pwq.pool.unlock(state, false);
         return Some(old);
     }
     // For the entry, which is left where it is.
     header.add_ref();
     let old = take(seen);
     match old {
-        Some(_) => state.core.pwq_mut(pwq.index()).counters.cancelled += 1,
+        Some(_) => state.core.pwq_mut(pwq.index).counters.cancelled += 1,
         // SAFETY: the reference has just been taken, and the caller has another one.
         None => unsafe { item.drop_ref() },
     }
@@ -95,9 +95,9 @@ fn take_from(
 impl Taken {
     fn trace(&self, item: &str) {
         let Some(pwq) = &self.pwq else { return };
-        let shared = pwq.wq().shared();
+        let shared = &pwq.wq.shared;
         if shared.tracing.is_on() {
-            shared.trace(pwq.wq().name(), item, TraceStep::Cancelled);
+            shared.trace(&pwq.wq.name, item, TraceStep::Cancelled);
         }
     }
 }

@@ -67,7 +67,7 @@ pub(crate) struct Charged {
     /// The number of the queue whose item it runs, or has run last.
     queue: AtomicU64,
     /// What its thread had used when it became a worker, if somebody wanted to know.
-    before: Option<Duration>,
+    pub(crate) before: Option<Duration>,
 }
 
 impl Charged {
@@ -89,11 +89,6 @@ impl Charged {
 
     pub(crate) fn queue(&self) -> u64 {
         self.queue.load(Ordering::Relaxed)
-    }
-
-    /// What its thread had used when it became a worker, if somebody wanted to know.
-    pub(crate) fn before(&self) -> Option<Duration> {
-        self.before
     }
 }
 

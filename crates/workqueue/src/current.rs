@@ -46,9 +46,9 @@ pub(crate) struct Context {
     begin: Cell<u32>,
     append_end: Cell<u32>,
     /// It went back to its own CPUs before this batch.
-    repatriated: Cell<bool>,
+    pub(crate) repatriated: Cell<bool>,
     /// Its items have queued through the lock.
-    pushed: Cell<bool>,
+    pub(crate) pushed: Cell<bool>,
 }
 
 /// What a thread is running.
@@ -151,7 +151,7 @@ impl Context {
             0,
             "each section has ended with its item"
         );
-        self.shared.charged.set(pwq.wq().number());
+        self.shared.charged.set(pwq.wq.number);
         self.has_blocked.set(false);
         self.started.set(Some(i));
     }
@@ -171,16 +171,8 @@ impl Context {
             pwq,
             colour: entry.colour,
             i,
-            bh: self.pool.attrs().bh,
+            bh: self.pool.attrs.bh,
         })
-    }
-
-    pub(crate) fn take_pushed(&self) -> bool {
-        self.pushed.replace(false)
-    }
-
-    pub(crate) fn set_repatriated(&self) {
-        self.repatriated.set(true);
     }
 
     /// What the item that runs tells others of itself, and its entry.
@@ -215,16 +207,16 @@ impl Context {
     #[inline]
     pub(crate) fn count_findings(&self, pwq: &Pwq) {
         if self.repatriated.replace(false) {
-            pwq.wq().counted(Count::Repatriated, 1);
+            pwq.wq.counted(Count::Repatriated, 1);
         }
         // Relaxed: a statistic.
         let found = self.shared.found.load(Ordering::Relaxed);
         if found != 0 {
             self.shared.found.store(0, Ordering::Relaxed);
             if found == FOUND_ASLEEP {
-                pwq.wq().counted(Count::FoundAsleep, 1);
-            } else if self.pool.attrs().is_of_one_cpu() {
-                pwq.wq().counted(Count::Intensive, 1);
+                pwq.wq.counted(Count::FoundAsleep, 1);
+            } else if self.pool.attrs.is_of_one_cpu() {
+                pwq.wq.counted(Count::Intensive, 1);
             }
         }
     }
@@ -323,7 +315,7 @@ pub(crate) fn runs_item(item: ItemPtr) -> bool {
 
 /// Whether the calling thread runs an item of this queue.
 pub(crate) fn runs_item_of(wq: &WorkqueueInner) -> bool {
-    runs(|running| std::ptr::eq(&**running.pwq().wq(), wq))
+    runs(|running| std::ptr::eq(&*running.pwq().wq, wq))
 }
 
 /// Whether the calling thread runs an item.
@@ -341,13 +333,13 @@ pub(crate) fn may_not_sleep() -> bool {
 pub(crate) fn is_behind_caller(pwq: &Pwq) -> bool {
     let same_limit = |running: &Running| {
         let own = running.pwq();
-        match (own.nr_active(), pwq.nr_active()) {
+        match (own.nr_active.as_ref(), pwq.nr_active.as_ref()) {
             (Some(one), Some(other)) => Arc::ptr_eq(one, other),
             (None, None) => std::ptr::eq(own, pwq),
             _ => false,
         }
     };
-    pwq.wq().has_one_slot(pwq) && runs(same_limit)
+    pwq.wq.has_one_slot(pwq) && runs(same_limit)
 }
 
 /// The wait that the caller wants would be for its own return if it waited for such an item, or it

@@ -60,9 +60,9 @@ impl fmt::Display for CurrentItem {
 #[must_use]
 pub fn current_item() -> Option<CurrentItem> {
     current::with_running(|_, pwq, context| CurrentItem {
-        queue: pwq.wq().name().to_owned(),
+        queue: pwq.wq.name.to_owned(),
         item: context.item_name(),
-        pool: context.pool.attrs().name(context.pool.id()),
+        pool: context.pool.attrs.name(context.pool.id),
         thread_name: context.shared.thread_name.as_deref().map(str::to_owned),
         cpu: current_cpu(),
         function: context.function_name(),
@@ -164,6 +164,6 @@ pub fn set_worker_desc(description: impl fmt::Display) {
 pub fn touch_watchdog() {
     let _ = current::with_running(|_, pwq, context| {
         context.pool.touch();
-        pwq.wq().counted(Count::Touched, 1);
+        pwq.wq.counted(Count::Touched, 1);
     });
 }

@@ -108,24 +108,24 @@ impl Dump<'_> {
 
     fn pools(&self, out: &mut String) -> fmt::Result {
         title(out, "Worker Pools")?;
-        let ids = width(self.pools.iter().map(|pool| pool.id().to_string()));
+        let ids = width(self.pools.iter().map(|pool| pool.id.to_string()));
         let users = |pool: &Arc<WorkerPool>| pool.report().users.to_string();
         let refs = width(self.pools.iter().map(users));
         for pool in &self.pools {
             let report = pool.report();
-            let (id, users) = (pool.id(), report.users);
+            let (id, users) = (pool.id, report.users);
             write!(
                 out,
                 "pool[{id:0ids$}] flags=0x{:02x} ref={users:refs$} nice={:3} \
                  idle/workers={:3}/{:3} ",
-                flags(pool.attrs().bh, report.creating),
-                pool.attrs().nice,
+                flags(pool.attrs.bh, report.creating),
+                pool.attrs.nice,
                 report.idle,
                 report.workers,
             )?;
-            match &pool.attrs().cpus {
+            match &pool.attrs.cpus {
                 Cpus::One(cpu) => {
-                    let bh = if pool.attrs().bh { " bh" } else { "" };
+                    let bh = if pool.attrs.bh { " bh" } else { "" };
                     writeln!(out, "cpu={cpu:3}{bh}")?;
                 }
                 Cpus::Pod {
@@ -143,14 +143,14 @@ impl Dump<'_> {
     }
 
     fn pool_with(&self, attrs: &PoolAttrs) -> String {
-        let pool = self.pools.iter().find(|pool| pool.attrs() == attrs);
-        pool.map_or_else(|| "-".to_owned(), |pool| pool.id().to_string())
+        let pool = self.pools.iter().find(|pool| pool.attrs == *attrs);
+        pool.map_or_else(|| "-".to_owned(), |pool| pool.id.to_string())
     }
 
     fn routes(&self, out: &mut String) -> fmt::Result {
         title(out, "Workqueue CPU -> pool")?;
         let cpus = self.topology.possible();
-        let ids = self.pools.iter().map(|pool| pool.id().to_string());
+        let ids = self.pools.iter().map(|pool| pool.id.to_string());
         let w = width(ids.chain(cpus.last().map(|cpu| cpu.to_string())));
         let mut columns = "type   CPU".to_owned();
         for cpu in cpus {
@@ -159,12 +159,12 @@ impl Dump<'_> {
         header(out, &(columns + " dfl"))?;
         for queue in &self.queues {
             let kind = type_of(&queue.kind());
-            write!(out, "{:NAME$} {kind:10}", queue.name())?;
+            write!(out, "{:NAME$} {kind:10}", queue.name)?;
             for cpu in cpus {
                 let attrs = queue.pool_attrs_of(cpu);
                 write!(out, " {:>w$}", self.pool_with(&attrs))?;
             }
-            if !queue.mode().is_bound() {
+            if !queue.mode.is_bound() {
                 // That of a CPU outside the queue's mask: all CPUs of the mask, if there is one.
                 let attrs = queue.default_pool_attrs(self.settings);
                 write!(out, " {:>w$}", self.pool_with(&attrs))?;
@@ -181,21 +181,17 @@ impl Dump<'_> {
         let columns = format!("{:w$} {:>6} rescuer_cpus", "unbound_cpus", "pid");
         header(out, &columns)?;
         for queue in &self.queues {
-            let Some(rescuer) = queue.rescuer() else {
+            let Some(rescuer) = queue.rescuer.as_ref() else {
                 continue;
             };
-            let unbound = if queue.mode() == Mode::Bound {
+            let unbound = if queue.mode == Mode::Bound {
                 String::new()
             } else {
                 self.settings.effective(&queue.attrs()).to_mask_string()
             };
             let thread = rescuer.thread().map_or("-".to_owned(), |id| id.to_string());
             let cpus = self.settings.unbound_cpus().to_mask_string();
-            writeln!(
-                out,
-                "{:NAME$} {unbound:w$} {thread:>6} {cpus}",
-                queue.name()
-            )?;
+            writeln!(out, "{:NAME$} {unbound:w$} {thread:>6} {cpus}", queue.name)?;
         }
         Ok(())
     }
@@ -217,13 +213,13 @@ impl Dump<'_> {
         }
         writeln!(out)?;
         header(out, &format!("{columns} {:>9}", "dfl"))?;
-        for queue in self.queues.iter().filter(|q| !q.mode().is_bound()) {
+        for queue in self.queues.iter().filter(|q| !q.mode.is_bound()) {
             // An ordered queue has one slot, on no node.
             let nodes = queue.levels();
             let (active, max) = (queue.activity().0, queue.max_active());
             let min = queue.min_active();
             let min = min.map_or("-".to_owned(), |min| min.to_string());
-            write!(out, "{:NAME$} {min:>4} {max:4}", queue.name())?;
+            write!(out, "{:NAME$} {min:>4} {max:4}", queue.name)?;
             let pair = |(active, max): &(usize, usize)| format!("{active}/{max}");
             let none = || "-".to_owned();
             let columns = self.topology.nodes().len();

@@ -35,7 +35,7 @@ impl Pwq {
     /// A flush begins: `flush` is done once more when what is in flight now has ended.
     pub(crate) fn begin_flush(&self, flush: &Arc<Completion>, deferred: &mut QueueDeferred) {
         let mut state = self.lock();
-        if let Some(number) = state.core.begin_flush(self.index()) {
+        if let Some(number) = state.core.begin_flush(self.index) {
             flush.add();
             let mut flushes = self.flushes.lock();
             if flushes.len() == flushes.capacity() {
@@ -45,7 +45,7 @@ impl Pwq {
             }
             flushes.push((number, Arc::downgrade(flush)));
         }
-        self.pool().unlock_deferred(state, false, deferred);
+        self.pool.unlock_deferred(state, false, deferred);
     }
 
     /// Flushes below that number are over.

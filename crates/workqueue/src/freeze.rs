@@ -94,7 +94,7 @@ impl SystemInner {
 
     fn freezable(&self) -> impl Iterator<Item = Arc<WorkqueueInner>> {
         let queues = self.queues().into_iter();
-        queues.filter(|queue| queue.is_freezable())
+        queues.filter(|queue| queue.flags.freezable)
     }
 
     /// Whether items of freezable queues run.
@@ -125,11 +125,11 @@ impl Pwq {
         self.set_flag(FROZEN, frozen);
         state
             .core
-            .set_stopped(self.index(), |pwq| pwq.frozen = frozen);
+            .set_stopped(self.index, |pwq| pwq.frozen = frozen);
         if frozen {
             state.recall_all(|pwq| std::ptr::eq(pwq, self));
         }
-        self.pool().unlock_deferred(state, true, deferred);
+        self.pool.unlock_deferred(state, true, deferred);
     }
 }
 

@@ -105,7 +105,7 @@ where
                 }
             }
         };
-        if self.queue.inner().wake_rules().is_some() {
+        if self.queue.inner().flags.wake_rules.is_some() {
             self.polled_on.store(cpu::current(), Ordering::Relaxed);
         }
         let waker = Waker::from(self.clone());
@@ -182,7 +182,7 @@ where
     /// The CPU for the next poll.
     fn place(&self, waker: usize) -> usize {
         let inner = self.queue.inner();
-        if inner.wake_rules().is_none() {
+        if inner.flags.wake_rules.is_none() {
             return waker;
         }
         let previous = self.polled_on.load(Ordering::Relaxed);
@@ -304,7 +304,7 @@ where
         outcome,
         task: weak,
     });
-    let clock = queue.inner().shared().clock.clone();
+    let clock = queue.inner().shared.clock.clone();
     (JoinHandle::of_future(joint, clock), refusal)
 }
 

@@ -43,7 +43,7 @@ impl WorkqueueSystem {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn refresh(&self, topology: &Topology) -> Result<(), AttrsError> {
-        self.inner().reconfigure(|settings| {
+        self.inner.reconfigure(|settings| {
             settings.topology = topology.clone();
             Ok(())
         })
@@ -64,21 +64,21 @@ impl SystemInner {
         let mut new = settings.clone();
         change(&mut new)?;
         let queues = self.queues();
-        let unbound = queues.iter().filter(|queue| !queue.mode().is_bound());
+        let unbound = queues.iter().filter(|queue| !queue.mode.is_bound());
         let changes = unbound.map(|queue| queue.prepare(queue.attrs(), &new, &mut deferred));
         let changes = changes.collect::<Result<Vec<_>, _>>();
         let changes = changes.map_err(|refused| self.refused(refused))?;
         let machine_changed = new.topology.version() != settings.topology.version()
             || new.topology != settings.topology;
         if machine_changed {
-            self.shared().set_machine(&new.topology);
+            self.shared.set_machine(&new.topology);
         }
         let unbound_cpus = new.unbound_cpus();
-        let cpus_changed = *self.shared().unbound_cpus.lock() != unbound_cpus;
-        *self.shared().unbound_cpus.lock() = unbound_cpus;
+        let cpus_changed = *self.shared.unbound_cpus.lock() != unbound_cpus;
+        *self.shared.unbound_cpus.lock() = unbound_cpus;
         if machine_changed || cpus_changed {
             // Relaxed: as said where it is.
-            self.shared().refreshes.fetch_add(1, Ordering::Relaxed);
+            self.shared.refreshes.fetch_add(1, Ordering::Relaxed);
         }
         for change in changes.into_iter().flatten() {
             change.commit(&mut deferred);
@@ -87,9 +87,9 @@ impl SystemInner {
         drop(settings);
         drop(deferred);
         if machine_changed || cpus_changed {
-            self.shared().timers.poke();
-            self.shared().reporter.poke();
-            let rescuers = queues.iter().filter_map(|queue| queue.rescuer());
+            self.shared.timers.poke();
+            self.shared.reporter.poke();
+            let rescuers = queues.iter().filter_map(|queue| queue.rescuer.as_ref());
             rescuers.for_each(|rescuer| rescuer.poke());
         }
         Ok(())

@@ -143,11 +143,8 @@ impl WorkqueueSystem {
     /// ```
     pub fn record_metrics(&self) {
         let mut lines = BTreeMap::<String, Line>::new();
-        for queue in self.inner().queues() {
-            lines
-                .entry(queue.name().to_owned())
-                .or_default()
-                .add(&queue);
+        for queue in self.inner.queues() {
+            lines.entry(queue.name.to_owned()).or_default().add(&queue);
         }
         for (queue, line) in lines {
             for (count, (name, _, _, _)) in line.counts.iter().zip(&COUNTERS) {
@@ -159,8 +156,8 @@ impl WorkqueueSystem {
                 gauge!(MAX_ACTIVE, "queue" => queue).set(level(limit));
             }
         }
-        for pool in self.inner().pools() {
-            let (name, report) = (pool.attrs().name(pool.id()), pool.report());
+        for pool in self.inner.pools() {
+            let (name, report) = (pool.attrs.name(pool.id), pool.report());
             let others = report.workers - report.idle - report.blocked;
             for (state, number) in [
                 ("idle", report.idle),

@@ -25,8 +25,8 @@ impl Workqueue {
     )]
     pub fn manual_pool(&self, cpu: usize) -> ManualPool {
         let pwq = self.inner().pwq_of(cpu).expect("the queue has not gone");
-        pwq.pool().set_manual();
-        ManualPool(pwq.pool().clone())
+        pwq.pool.set_manual();
+        ManualPool(pwq.pool.clone())
     }
 
     /// Items of the pool where that CPU's run take so many ns, as far as it knows.
@@ -36,7 +36,7 @@ impl Workqueue {
         while state.core.service_ns() < ns {
             state.core.note_service(2 * ns);
         }
-        pwq.pool().unlock(state, false);
+        pwq.pool.unlock(state, false);
     }
 }
 
@@ -46,7 +46,7 @@ impl ManualPool {
     #[allow(clippy::must_use_candidate, reason = "a model may not care")]
     pub fn draw(&self, most: usize) -> usize {
         let pool = &self.0;
-        let shared = WorkerShared::new(pool.shared(), None);
+        let shared = WorkerShared::new(&pool.shared, None);
         let me = pool.attach(shared.clone());
         let context = Context::guest(pool.clone(), me, shared.clone(), None);
         let mut state = pool.lock();
@@ -65,7 +65,7 @@ impl ManualPool {
     #[allow(clippy::must_use_candidate, reason = "a model may not care")]
     pub fn steal(&self) -> bool {
         let pool = &self.0;
-        let shared = WorkerShared::new(pool.shared(), None);
+        let shared = WorkerShared::new(&pool.shared, None);
         let me = pool.attach(shared.clone());
         let theft = pool.theft(&pool.lock());
         let stolen = theft.is_some_and(|theft| theft.steal(pool, me));

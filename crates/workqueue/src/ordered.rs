@@ -13,26 +13,26 @@ use inflight_sync::Arc;
 impl WorkqueueInner {
     /// Whether the queue lets one item of that pwq's limit run at a time.
     pub(crate) fn has_one_slot(&self, pwq: &Pwq) -> bool {
-        match pwq.nr_active() {
+        match pwq.nr_active.as_ref() {
             Some(nr_active) => nr_active.level().1 == 1,
-            None => self.mode() != Mode::Bh && self.max_active() == 1,
+            None => self.mode != Mode::Bh && self.max_active() == 1,
         }
     }
 
     /// Whether an item that wants to run again may do so at once: the queue has no order to keep.
     pub(crate) fn may_rerun(&self) -> bool {
-        !matches!(self.mode(), Mode::Ordered | Mode::Bh)
+        !matches!(self.mode, Mode::Ordered | Mode::Bh)
     }
 
     /// Whether a new pwq is plugged until the `old` ones are idle.
     pub(crate) fn must_plug(&self, old: &[Arc<Pwq>]) -> bool {
-        self.mode() == Mode::Ordered && !old.is_empty()
+        self.mode == Mode::Ordered && !old.is_empty()
     }
 
     /// Whether a pwq that is there serves a new map: an ordered queue's only if it is the present
     /// one, or has had its turn.
     pub(crate) fn may_use_again(&self, pwq: &Pwq) -> bool {
-        self.mode() != Mode::Ordered || pwq.flags() & RETIRED == 0 || pwq.has_had_its_turn()
+        self.mode != Mode::Ordered || pwq.flags() & RETIRED == 0 || pwq.has_had_its_turn()
     }
 }
 
@@ -40,7 +40,7 @@ impl Pwq {
     /// Nothing of it starts until the pwq is idle that has it as its successor.
     pub(crate) fn plug(&self, state: &mut PoolState) {
         let plugged = |pwq: &mut PwqState<_>| pwq.plugged = true;
-        state.core.set_stopped(self.index(), plugged);
+        state.core.set_stopped(self.index, plugged);
     }
 
     /// It is retired, and idle or about to be: `successor` is to wait for that.
@@ -53,10 +53,8 @@ impl Pwq {
         let mut next = self.take_successor();
         while let Some(pwq) = next {
             let mut state = pwq.lock();
-            state
-                .core
-                .set_stopped(pwq.index(), |pwq| pwq.plugged = false);
-            pwq.pool().unlock(state, false);
+            state.core.set_stopped(pwq.index, |pwq| pwq.plugged = false);
+            pwq.pool.unlock(state, false);
             next = pwq.take_successor();
         }
     }
@@ -64,7 +62,7 @@ impl Pwq {
     /// Whether it is idle, and neither waits for another one nor is waited for.
     pub(crate) fn has_had_its_turn(&self) -> bool {
         let state = self.lock();
-        let pwq = state.core.pwq(self.index());
+        let pwq = state.core.pwq(self.index);
         pwq.is_idle() && !pwq.plugged && self.successor.lock().is_none()
     }
 
@@ -73,7 +71,7 @@ impl Pwq {
         if self.is_gone() {
             return None;
         }
-        let pwq = state.core.pwq(self.index());
+        let pwq = state.core.pwq(self.index);
         let over = pwq.retired && pwq.is_idle() && !pwq.plugged;
         over.then(|| self.successor.lock().take()).flatten()
     }

@@ -42,12 +42,12 @@ pub(crate) type Taken = batch::Taken<Pwq>;
 pub(crate) type BatchTaken = batch::BatchTaken<Pwq>;
 
 pub(crate) struct Pwq {
-    id: PwqId,
-    index: PwqIndex,
-    pool: Arc<WorkerPool>,
-    wq: Arc<WorkqueueInner>,
+    pub(crate) id: PwqId,
+    pub(crate) index: PwqIndex,
+    pub(crate) pool: Arc<WorkerPool>,
+    pub(crate) wq: Arc<WorkqueueInner>,
     /// The limit that it shares with others, if it does.
-    nr_active: Option<Arc<NrActive>>,
+    pub(crate) nr_active: Option<Arc<NrActive>>,
     /// Written under the pool's lock.
     flags: AtomicU8,
     /// Runs that followed another one at once, without an entry of their own.
@@ -76,7 +76,8 @@ pub(crate) fn grant(nr_active: &NrActive, id: PwqId) {
             let mut state = pwq.lock();
             // Its number may be that of a pwq which has gone, and had another limit.
             let shares = pwq
-                .nr_active()
+                .nr_active
+                .as_ref()
                 .is_some_and(|n| std::ptr::eq(&**n, nr_active));
             if shares && !pwq.is_gone() {
                 state.core.grant(pwq.index);
@@ -119,29 +120,6 @@ impl Pwq {
             set(&pwq, core);
             (index, pwq)
         }))
-    }
-
-    pub(crate) fn id(&self) -> PwqId {
-        self.id
-    }
-
-    #[inline]
-    pub(crate) fn index(&self) -> PwqIndex {
-        self.index
-    }
-
-    #[inline]
-    pub(crate) fn pool(&self) -> &Arc<WorkerPool> {
-        &self.pool
-    }
-
-    #[inline]
-    pub(crate) fn wq(&self) -> &Arc<WorkqueueInner> {
-        &self.wq
-    }
-
-    pub(crate) fn nr_active(&self) -> Option<&Arc<NrActive>> {
-        self.nr_active.as_ref()
     }
 
     #[inline]

@@ -53,7 +53,7 @@ impl Rescuer {
 
     /// *rescue*: helps one pool. If it has not done with it, the pool's turn comes again.
     fn rescue(self: &Arc<Self>, pool: &Arc<WorkerPool>) {
-        let shared = WorkerShared::new(pool.shared(), threads::name());
+        let shared = WorkerShared::new(&pool.shared, threads::name());
         let me = pool.attach(shared.clone());
         let context = Context::guest(pool.clone(), me, shared.clone(), None);
         let pinned = pool.attach_rescuer();
@@ -78,12 +78,12 @@ impl Rescuer {
         let index = state
             .core
             .worklist()
-            .find(|index| needed && mine(state.pwq(*index).wq().rescuer()));
+            .find(|index| needed && mine(state.pwq(*index).wq.rescuer.as_ref()));
         let Some(index) = index else {
             pool.unlock(state, false);
             return false;
         };
-        let wq = state.pwq(index).wq().clone();
+        let wq = state.pwq(index).wq.clone();
         state.take_one(me, &shared.batch, index);
         pool.unlock(state, false);
         wq.counted(Count::Rescued, 1);

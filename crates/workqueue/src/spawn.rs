@@ -13,7 +13,7 @@ use std::future::Future;
 impl Workqueue {
     #[inline]
     fn clock(&self) -> Clock {
-        self.inner().shared().clock.clone()
+        self.inner().shared.clock.clone()
     }
 
     #[inline]

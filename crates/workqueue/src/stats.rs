@@ -80,19 +80,19 @@ impl WorkqueueStats {
 }
 
 pub(crate) fn describe_pool(out: &mut String, pool: &WorkerPool) -> fmt::Result {
-    match &pool.attrs().cpus {
+    match &pool.attrs.cpus {
         Cpus::One(cpu) => {
-            let bh = if pool.attrs().bh { " bh" } else { "" };
+            let bh = if pool.attrs.bh { " bh" } else { "" };
             write!(out, "pool cpu {cpu}{bh}")?;
         }
         Cpus::Pod { cpus, strict, .. } => {
             let strict = if *strict { " strict" } else { "" };
-            write!(out, "pool u{} cpus {cpus}{strict}", pool.id())?;
+            write!(out, "pool u{} cpus {cpus}{strict}", pool.id)?;
         }
     }
-    match pool.attrs().nice {
+    match pool.attrs.nice {
         0 => {}
-        _ if pool.attrs().is_high() => write!(out, " highpri")?,
+        _ if pool.attrs.is_high() => write!(out, " highpri")?,
         nice => write!(out, " nice {nice}")?,
     }
     let r = pool.report();
@@ -107,14 +107,14 @@ pub(crate) fn describe_pool(out: &mut String, pool: &WorkerPool) -> fmt::Result 
 }
 
 pub(crate) fn describe_queue(out: &mut String, queue: &WorkqueueInner) -> fmt::Result {
-    write!(out, "queue {}", queue.name())?;
+    write!(out, "queue {}", queue.name)?;
     match queue.kind() {
         Kind::Bound => write!(out, " bound")?,
         Kind::Bh => write!(out, " bh")?,
         Kind::Unbound(attrs) => write!(out, " unbound {attrs}")?,
         Kind::Ordered(attrs) => write!(out, " ordered {attrs}")?,
     }
-    if queue.is_highpri() {
+    if queue.flags.highpri {
         write!(out, " highpri")?;
     }
     if queue.is_frozen() {

@@ -47,7 +47,7 @@ use std::time::Duration;
 /// ```
 #[derive(Clone)]
 pub struct WorkqueueSystem {
-    inner: Arc<SystemInner>,
+    pub(crate) inner: Arc<SystemInner>,
     /// `None`: of an observer.
     _handle: Option<Arc<Handle>>,
 }
@@ -78,10 +78,6 @@ impl WorkqueueSystem {
             inner,
             _handle: Some(handle),
         }
-    }
-
-    pub(crate) fn inner(&self) -> &Arc<SystemInner> {
-        &self.inner
     }
 
     /// A system to be described.
@@ -126,7 +122,7 @@ impl WorkqueueSystem {
     /// ```
     #[must_use]
     pub fn queues(&self) -> Vec<Workqueue> {
-        self.inner().handles()
+        self.inner.handles()
     }
 
     /// The machine as it was when the system was made.
@@ -140,7 +136,7 @@ impl WorkqueueSystem {
     /// ```
     #[must_use]
     pub fn topology(&self) -> &Topology {
-        &self.inner().shared().topology
+        &self.inner.shared.topology
     }
 
     /// A workqueue to be described. Its kind is chosen next.
@@ -153,7 +149,7 @@ impl WorkqueueSystem {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn workqueue(&self, name: impl Into<String>) -> WorkqueueDraft {
-        WorkqueueDraft::new(self.inner().clone(), name.into())
+        WorkqueueDraft::new(self.inner.clone(), name.into())
     }
 
     /// Shuts the system down now, whoever else holds handles. Blocks no thread: the form for async
@@ -183,7 +179,7 @@ impl WorkqueueSystem {
     }
 
     fn end(&self, may_block: bool) -> impl Future<Output = Result<(), Leftover>> + use<> {
-        let inner = self.inner().clone();
+        let inner = self.inner.clone();
         inner.begin_shutdown();
         let inside = inner.is_inside();
         async move {
@@ -230,11 +226,11 @@ impl WorkqueueSystem {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn shutdown_timeout(&self, limit: Duration) -> Result<(), Leftover> {
-        let clock = &self.inner().shared().clock;
+        let clock = &self.inner.shared.clock;
         let deadline = Some(clock.now() + limit);
         poll_until(clock, deadline, pin!(self.end(true))).unwrap_or_else(|| {
-            self.inner().give_up();
-            Err(self.inner().leftover(false))
+            self.inner.give_up();
+            Err(self.inner.leftover(false))
         })
     }
 
@@ -253,7 +249,7 @@ impl WorkqueueSystem {
     /// ```
     #[must_use]
     pub fn nice_refused(&self) -> Option<io::ErrorKind> {
-        *self.inner().shared().nice_refused.lock()
+        *self.inner.shared.nice_refused.lock()
     }
 
     /// Begins to measure the CPU time that the items of each queue use, as
@@ -274,10 +270,10 @@ impl WorkqueueSystem {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn measure_cpu_time(&self) {
-        let shared = self.inner().shared();
+        let shared = &self.inner.shared;
         if shared.metering.switch_on(&shared.clock) {
             // What the threads have used until now is noted, and nobody's.
-            let pools = self.inner().pools();
+            let pools = self.inner.pools();
             pools.iter().for_each(|pool| pool.read_meter());
         }
     }
@@ -302,7 +298,7 @@ impl WorkqueueSystem {
         cpu: usize,
         notify: impl Fn() + Send + Sync + 'static,
     ) -> Result<BhPoller, PollerError> {
-        BhPoller::new(self.inner(), cpu, Arc::new(notify))
+        BhPoller::new(&self.inner, cpu, Arc::new(notify))
     }
 
     /// Holds all [`freezable`](crate::WorkqueueBuilder::freezable) queues until the value is
@@ -326,7 +322,7 @@ impl WorkqueueSystem {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn freeze(&self) -> Frozen {
-        Frozen::new(self.inner())
+        Frozen::new(&self.inner)
     }
 
     /// Which CPUs unbound queues may use, from now on; bound ones are not concerned.
@@ -352,7 +348,7 @@ impl WorkqueueSystem {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn set_unbound_cpumask(&self, cpus: &CpuSet) -> Result<(), AttrsError> {
-        self.inner().set_unbound_cpumask(cpus)
+        self.inner.set_unbound_cpumask(cpus)
     }
 
     /// The CPUs that unbound queues use.
@@ -367,7 +363,7 @@ impl WorkqueueSystem {
     /// ```
     #[must_use]
     pub fn unbound_cpumask(&self) -> CpuSet {
-        self.inner().settings().unbound_cpus()
+        self.inner.settings().unbound_cpus()
     }
 
     /// Changes the scope of unbound queues whose [`Attrs`](crate::Attrs) name none, all or nothing.
@@ -385,7 +381,7 @@ impl WorkqueueSystem {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn set_default_scope(&self, scope: Scope) -> Result<(), AttrsError> {
-        self.inner().reconfigure(|settings| {
+        self.inner.reconfigure(|settings| {
             settings.default_scope = scope;
             Ok(())
         })
@@ -401,7 +397,7 @@ impl WorkqueueSystem {
     /// ```
     #[must_use]
     pub fn default_scope(&self) -> Scope {
-        self.inner().settings().default_scope
+        self.inner.settings().default_scope
     }
 
     /// The system as text for a person: the machine, the pools, where the queues' items go, and
@@ -420,7 +416,7 @@ impl WorkqueueSystem {
     /// ```
     #[must_use]
     pub fn dump(&self) -> String {
-        self.inner().dump()
+        self.inner.dump()
     }
 }
 
@@ -439,7 +435,7 @@ impl WorkqueueSystem {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn set_watchdog_threshold(&self, threshold: Duration) {
-        self.inner().set_watchdog_threshold(threshold);
+        self.inner.set_watchdog_threshold(threshold);
     }
 
     /// That threshold, zero if it is switched off.
@@ -452,7 +448,7 @@ impl WorkqueueSystem {
     /// ```
     #[must_use]
     pub fn watchdog_threshold(&self) -> Duration {
-        let threshold = self.inner().shared().watchdog.threshold();
+        let threshold = self.inner.shared.watchdog.threshold();
         threshold.unwrap_or_default()
     }
 
@@ -465,7 +461,7 @@ impl WorkqueueSystem {
     /// ```
     #[must_use]
     pub fn is_recording(&self) -> bool {
-        self.inner().shared().tracing.is_recording()
+        self.inner.shared.tracing.is_recording()
     }
 
     /// Begins or ends to record each step of each item, with its CPU and time. A recording keeps
@@ -482,7 +478,7 @@ impl WorkqueueSystem {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn record_trace(&self, on: bool) {
-        self.inner().shared().tracing.record(on);
+        self.inner.shared.tracing.record(on);
     }
 
     /// What has been recorded since this was asked last, and how much of that was dropped.
@@ -494,7 +490,7 @@ impl WorkqueueSystem {
     /// ```
     #[must_use]
     pub fn take_trace(&self) -> RecordedTrace {
-        self.inner().shared().tracing.take_recorded()
+        self.inner.shared.tracing.take_recorded()
     }
 
     /// Functions of bound queues that have been found to compute for long while other items waited,
@@ -507,7 +503,7 @@ impl WorkqueueSystem {
     /// ```
     #[must_use]
     pub fn hogs(&self) -> Vec<Hog> {
-        self.inner().shared().hogs.all()
+        self.inner.shared.hogs.all()
     }
 
     /// How often further functions were found, for which [`hogs`](WorkqueueSystem::hogs) has no
@@ -520,7 +516,7 @@ impl WorkqueueSystem {
     /// ```
     #[must_use]
     pub fn other_hogs(&self) -> u64 {
-        self.inner().shared().hogs.others()
+        self.inner.shared.hogs.others()
     }
 
     /// Reports that were dropped because the functions that are told of them were too slow, or for
@@ -533,7 +529,7 @@ impl WorkqueueSystem {
     /// ```
     #[must_use]
     pub fn reports_dropped(&self) -> u64 {
-        self.inner().shared().reporter.dropped()
+        self.inner.shared.reporter.dropped()
     }
 }
 
@@ -543,13 +539,13 @@ impl WorkqueueSystem {
     /// How many pools there are.
     #[must_use]
     pub fn pool_count(&self) -> usize {
-        self.inner().pools().len()
+        self.inner.pools().len()
     }
 
     /// How many workers are idle.
     #[must_use]
     pub fn idle_count(&self) -> usize {
-        let pools = self.inner().pools();
+        let pools = self.inner.pools();
         pools.iter().map(|pool| pool.report().idle).sum()
     }
 
@@ -557,13 +553,13 @@ impl WorkqueueSystem {
     /// computing for long, whatever it does. Returns whether that was news of any.
     #[allow(clippy::must_use_candidate, reason = "a model may not care")]
     pub fn tick(&self, asleep: bool) -> bool {
-        let pools = self.inner().pools();
+        let pools = self.inner.pools();
         pools.iter().any(|pool| pool.tick_finds_all(asleep))
     }
 
     /// The same, but everybody is seen on a CPU.
     pub fn tick_finds_nobody(&self) {
-        self.inner()
+        self.inner
             .pools()
             .iter()
             .for_each(|pool| pool.tick_finds_nobody());
@@ -573,9 +569,9 @@ impl WorkqueueSystem {
 impl fmt::Debug for WorkqueueSystem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WorkqueueSystem")
-            .field("pools", &self.inner().pools().len())
-            .field("queues", &self.inner().queues().len())
-            .field("shut", &self.inner().is_shut())
+            .field("pools", &self.inner.pools().len())
+            .field("queues", &self.inner.queues().len())
+            .field("shut", &self.inner.is_shut())
             .finish_non_exhaustive()
     }
 }

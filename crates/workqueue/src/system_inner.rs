@@ -32,7 +32,7 @@ impl SystemQueues {
 }
 
 pub(crate) struct SystemInner {
-    shared: Arc<SystemShared>,
+    pub(crate) shared: Arc<SystemShared>,
     /// The first lock of all.
     pub(crate) settings: Mutex<Settings>,
     pools: Mutex<Pools>,
@@ -91,18 +91,13 @@ impl SystemInner {
         })
     }
 
-    #[inline]
-    pub(crate) fn shared(&self) -> &Arc<SystemShared> {
-        &self.shared
-    }
-
     /// Those that are in use, by their numbers.
     pub(crate) fn pools(&self) -> Vec<Arc<WorkerPool>> {
         let pools = self.pools.lock();
         let all: Vec<_> = pools.all.iter().filter_map(|(_, p)| p.upgrade()).collect();
         drop(pools);
         let mut used: Vec<_> = all.into_iter().filter(|pool| pool.is_in_use()).collect();
-        used.sort_by_key(|pool| pool.id());
+        used.sort_by_key(|pool| pool.id);
         used
     }
 
@@ -206,7 +201,7 @@ impl SystemInner {
         };
         if !shut {
             let charged: Weak<WorkqueueInner> = Arc::downgrade(queue);
-            self.shared.metering.register(queue.number(), charged);
+            self.shared.metering.register(queue.number, charged);
         }
         drop(settings);
         if shut {
@@ -282,7 +277,7 @@ impl SystemInner {
     pub(crate) fn leftover(&self, own_worker: bool) -> Leftover {
         let queues = self.queues().into_iter().filter_map(|queue| {
             let items = queue.items() as u64;
-            (items > 0).then(|| (queue.name().to_owned(), items))
+            (items > 0).then(|| (queue.name.to_owned(), items))
         });
         Leftover::new(queues.collect(), own_worker)
     }
@@ -319,7 +314,7 @@ impl QueueHost for SystemInner {
         pools.made += 1;
         pools.all.push((attrs.clone(), Arc::downgrade(&pool)));
         if attrs.may_have_siblings() {
-            self.shared.submitters.tell(attrs.cpus(), pool.hint());
+            self.shared.submitters.tell(attrs.cpus(), &pool.hint);
             pools.newcomers.push(attrs.clone());
         }
         pool
@@ -338,8 +333,8 @@ impl QueueHost for SystemInner {
         }
         let all: Vec<_> = pools.all.iter().filter_map(|(_, p)| p.upgrade()).collect();
         let machine = self.shared.machine();
-        for pool in all.iter().filter(|pool| is_one(pool.attrs())) {
-            let others = all.iter().filter(|p| p.attrs().is_sibling_of(pool.attrs()));
+        for pool in all.iter().filter(|pool| is_one(&pool.attrs)) {
+            let others = all.iter().filter(|p| p.attrs.is_sibling_of(&pool.attrs));
             let others: Vec<_> = others.cloned().collect();
             let siblings = Siblings::new(machine, pool, &others, &pools.overloaded);
             pool.meet(siblings, deferred);

@@ -69,14 +69,14 @@ fn closed(name: &str, system: &Arc<SystemInner>) -> Workqueue {
 /// been shut down they refuse what is queued, as all queues.
 impl WorkqueueSystem {
     fn system_queue(&self, which: Which) -> Workqueue {
-        let mut queues = self.inner().system_queues.0.lock();
+        let mut queues = self.inner.system_queues.0.lock();
         if let Some(queue) = &queues[which as usize] {
             return queue.clone();
         }
         // A system that has been shut down makes no more queues; one that refuses stands for them.
         match which.describe(self).build() {
             Ok(made) => queues[which as usize].insert(made).clone(),
-            Err(_) => closed(which.name(), self.inner()),
+            Err(_) => closed(which.name(), &self.inner),
         }
     }
 

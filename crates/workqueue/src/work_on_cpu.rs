@@ -108,7 +108,7 @@ impl WorkqueueSystem {
         F: Fn(usize) -> T + Send + Sync + 'static,
         T: Send + 'static,
     {
-        let clock = &self.inner().shared().clock;
+        let clock = &self.inner.shared.clock;
         let end = clock.now() + limit;
         let wait = |mut handle: JoinHandle<T>| handle.wait_timeout(end - clock.now());
         let handles = self.queue_on_each_cpu(f).into_iter();
@@ -122,7 +122,7 @@ impl WorkqueueSystem {
         T: Send + 'static,
     {
         let (events, f) = (self.events(), Arc::new(f));
-        let machine = self.inner().shared().machine();
+        let machine = self.inner.shared.machine();
         let each = machine.cpus().iter().map(|cpu| {
             let f = f.clone();
             events.spawn_on(cpu, move || f(cpu))

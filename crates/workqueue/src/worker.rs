@@ -42,10 +42,10 @@ pub(crate) fn run(pool: &Arc<WorkerPool>, me: WorkerId) -> End {
     submitters::is_a_worker();
     pool.settle_worker();
     let parker = Parker::current();
-    let shared = WorkerShared::new(pool.shared(), threads::name());
+    let shared = WorkerShared::new(&pool.shared, threads::name());
     let context = Context::new(pool.clone(), me, shared.clone());
     let installed = current::install(context.clone());
-    let mut refreshed = pool.shared().refreshed();
+    let mut refreshed = pool.shared.refreshed();
     let mut worker = Worker {
         pool,
         me,
@@ -78,7 +78,7 @@ pub(crate) fn run(pool: &Arc<WorkerPool>, me: WorkerId) -> End {
                     }
                 });
                 state = pool.lock();
-                if state.core.workers.get(me).phase() == WorkerPhase::Leaving {
+                if state.core.workers.get(me).phase == WorkerPhase::Leaving {
                     break pool.leave(state, me);
                 }
                 pool.has_come(&mut state, me);
@@ -90,9 +90,9 @@ pub(crate) fn run(pool: &Arc<WorkerPool>, me: WorkerId) -> End {
                 }
             }
         }
-        if refreshed != pool.shared().refreshed() {
+        if refreshed != pool.shared.refreshed() {
             // CPUs have come or gone: back to its own, if they are there.
-            refreshed = pool.shared().refreshed();
+            refreshed = pool.shared.refreshed();
             pool.unlock(state, false);
             pool.settle_worker();
             state = pool.lock();
@@ -185,7 +185,7 @@ impl<'a> Worker<'a> {
         let slice = 20_000 / service_ns.max(1);
         let batching = self.pool.is_looked_after();
         // What is appended nobody is told of: somebody has to look.
-        let room = if state.is_watched() { slice } else { 0 };
+        let room = if state.watched { slice } else { 0 };
         let begin = batch.next();
         self.context.begin_batch(begin, room);
         self.pool.unlock(state, false);
@@ -195,17 +195,17 @@ impl<'a> Worker<'a> {
                 || self.round % 8 == 0
                 || service_ns >= 1_000);
         if timed {
-            let began = self.pool.shared().clock.now();
+            let began = self.pool.shared.clock.now();
             let ran = run_batch(&self.context);
-            let now = self.pool.shared().clock.now();
-            self.pool.shared().submitters.tick(now);
+            let now = self.pool.shared.clock.now();
+            self.pool.shared.submitters.tick(now);
             let ns = u64::try_from((now - began).as_nanos()).unwrap_or(u64::MAX);
             self.service_ns = Some(ns / u64::from(ran.max(1)));
         } else {
             run_batch(&self.context);
         }
         self.settlement.count_all(batch, begin, &taken);
-        if dry && !self.context.take_pushed() {
+        if dry && !self.context.pushed.replace(false) {
             self.pace.pause(taken.entries);
         }
     }
@@ -218,18 +218,18 @@ impl<'a> Worker<'a> {
 
     /// Whether somebody submits from the CPU that the worker is on.
     fn is_on_submitters_cpu(&self) -> bool {
-        self.pool.shared().submitters.is_heard(cpu::current())
+        self.pool.shared.submitters.is_heard(cpu::current())
     }
 
     fn lingers(&self) -> bool {
-        let apart = self.pool.attrs().target() > 1;
+        let apart = self.pool.attrs.target() > 1;
         apart && self.pool.is_looked_after() && !cfg!(any(loom, shuttle))
     }
 
     /// Sleeps, and learns from how long that was whether to wait longer before: as virtual machines
     /// do when they halt.
     fn sleep(&mut self, until_woken: impl FnOnce()) {
-        let clock = &self.pool.shared().clock;
+        let clock = &self.pool.shared.clock;
         let began = self.lingers().then(|| clock.now());
         until_woken();
         self.pace.slept();
@@ -246,7 +246,7 @@ impl<'a> Worker<'a> {
     /// Waits a little for something to come. The worker counts as running and as on its way, so
     /// nobody wakes another for the first entry.
     fn linger(&self) {
-        let clock = &self.pool.shared().clock;
+        let clock = &self.pool.shared.clock;
         let until = clock.now() + self.linger;
         while !self.pool.seems_to_have_work() && clock.now() < until {
             for _ in 0..8 {
@@ -299,7 +299,7 @@ fn run_entry(context: &Context, taken: Taken, i: u32) -> bool {
     let function = unsafe { entry.item.function() };
     context.shared.function.set(function);
     context.begin_item(pwq, i);
-    let shared = context.pool.shared();
+    let shared = &context.pool.shared;
     let ran = if shared.tracing.is_on() {
         run_traced(context, pwq, entry)
     } else if shared.known_blockers.knows(function.key()) {
@@ -333,15 +333,15 @@ fn run_item(context: &Context, pwq: &Pwq, entry: Entry, trace: Option<&Trace<'_>
 
 #[cold]
 fn run_traced(context: &Context, pwq: &Pwq, entry: Entry) -> Ran {
-    let shared = context.pool.shared();
-    let wq = pwq.wq();
+    let shared = &context.pool.shared;
+    let wq = &pwq.wq;
     let tell = |item: &str, step: Step| match step {
         Step::Started => {
-            shared.trace(wq.name(), item, TraceStep::Activated);
-            shared.trace(wq.name(), item, TraceStep::Started);
+            shared.trace(&wq.name, item, TraceStep::Activated);
+            shared.trace(&wq.name, item, TraceStep::Started);
         }
-        Step::Returned => shared.trace(wq.name(), item, TraceStep::Ended),
-        Step::Panicked => shared.trace(wq.name(), item, TraceStep::Panicked),
+        Step::Returned => shared.trace(&wq.name, item, TraceStep::Ended),
+        Step::Panicked => shared.trace(&wq.name, item, TraceStep::Panicked),
     };
     run_item(context, pwq, entry, Some(&tell))
 }
@@ -354,7 +354,7 @@ fn run_blocking(context: &Context, pwq: &Pwq, entry: Entry, function: usize) -> 
     let ran = run_item(context, pwq, entry, None);
     if let Some((before, after)) = before.zip(proc::used_here()) {
         let used = after.saturating_sub(before);
-        context.pool.shared().known_blockers.used(function, used);
+        context.pool.shared.known_blockers.used(function, used);
     }
     drop(section);
     ran
@@ -373,14 +373,14 @@ impl Runner for ItemRunner<'_> {
     fn may_rerun(&self, runs: u32) -> bool {
         let (context, pwq) = (self.context, self.pwq);
         let stays = context.has_stayed() && pwq.may_append() && !context.shared.batch.is_recalled();
-        if !stays || runs >= RERUNS || !pwq.wq().may_rerun() || !context.pool.is_looked_after() {
+        if !stays || runs >= RERUNS || !pwq.wq.may_rerun() || !context.pool.is_looked_after() {
             return false;
         }
         // To look at the clock takes longer than the least of them.
         if runs > 4 && runs % 4 != 0 {
             return true;
         }
-        let now = context.pool.shared().clock.now();
+        let now = context.pool.shared.clock.now();
         let since = self.began.get().unwrap_or(now);
         self.began.set(Some(since));
         now - since < RERUNS_FOR
@@ -398,19 +398,19 @@ impl Runner for ItemRunner<'_> {
     fn requeue(&self, item: ItemPtr) {
         // SAFETY: only reusable items ask for that, and the calling thread runs it.
         let item = unsafe { ReusableRef::of_running(item) };
-        let wq = self.pwq.wq();
+        let wq = &self.pwq.wq;
         if wq.queue(&item, cpu::current()).is_err() {
             wq.counted(Count::Refused, 1);
         }
     }
 
     fn panicked(&self, item: &str, message: Option<&str>) {
-        self.pwq.wq().panicked(item, message);
+        self.pwq.wq.panicked(item, message);
     }
 
     fn put_back(&self, item: ItemPtr, parked: Parked) {
         let of = crate::pwq::by_id(parked.pwq).expect("its entry is in flight");
-        of.pool().unpark_entry(&of, item, parked);
+        of.pool.unpark_entry(&of, item, parked);
     }
 }
 

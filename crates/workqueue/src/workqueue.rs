@@ -49,13 +49,7 @@ pub struct Workqueue {
 
 /// The queue leaves its pools when the last handle has gone and nothing is in flight.
 pub(crate) struct Handle {
-    inner: Arc<WorkqueueInner>,
-}
-
-impl Handle {
-    pub(crate) fn inner(&self) -> &Arc<WorkqueueInner> {
-        &self.inner
-    }
+    pub(crate) inner: Arc<WorkqueueInner>,
 }
 
 impl Drop for Handle {
@@ -109,7 +103,7 @@ impl Workqueue {
     /// ```
     #[must_use]
     pub fn name(&self) -> &str {
-        self.inner().name()
+        &self.inner().name
     }
 
     /// What kind of queue it is.
@@ -211,7 +205,7 @@ impl Workqueue {
     #[must_use]
     pub fn load_on(&self, cpu: usize) -> Option<ShardLoad> {
         let inner = self.inner();
-        inner.wake_rules().map(|_| inner.load_on(cpu))
+        inner.flags.wake_rules.map(|_| inner.load_on(cpu))
     }
 
     /// Queues `work` after `delay`, on the CPU the caller runs on now. Without delay, at once.
@@ -427,7 +421,7 @@ impl Workqueue {
 
     /// `here` if that belongs to the node, else the node's first CPU.
     pub(crate) fn cpu_of_node(&self, here: usize, node: usize) -> Result<usize, QueueError> {
-        let topology = self.inner().shared().machine();
+        let topology = self.inner().shared.machine();
         if topology.node_of(here) == Some(node) {
             return Ok(here);
         }
@@ -438,7 +432,7 @@ impl Workqueue {
     }
 
     pub(crate) fn check_cpu(&self, cpu: usize) -> Result<(), QueueError> {
-        if !self.inner().shared().has_cpu(cpu) {
+        if !self.inner().shared.has_cpu(cpu) {
             return Err(QueueError::NoSuchCpu(cpu));
         }
         Ok(())

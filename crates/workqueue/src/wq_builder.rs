@@ -336,7 +336,7 @@ impl WorkqueueBuilder {
     pub fn build(self) -> Result<Workqueue, BuildError> {
         let WorkqueueDraft { system, name } = self.draft;
         let name = checked_name(name)?;
-        let power_efficient = self.flags.power_efficient && system.shared().power_efficient;
+        let power_efficient = self.flags.power_efficient && system.shared.power_efficient;
         let kind = match self.kind {
             Kind::Bound if power_efficient => Kind::Unbound(Attrs::new()),
             kind => kind,
@@ -349,7 +349,7 @@ impl WorkqueueBuilder {
         let checked = checked_max_active(kind.mode(), limit.max_active);
         limit.max_active = checked.map_err(BuildError::MaxActive)?;
         let rescuer = self.flags.mem_reclaim;
-        let rescuer = rescuer.then(|| rescuer_of(&name, system.shared()));
+        let rescuer = rescuer.then(|| rescuer_of(&name, &system.shared));
         let rescuer = rescuer.transpose()?;
         let flags = self.flags;
         system.register(|settings| {

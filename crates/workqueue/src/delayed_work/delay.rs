@@ -31,7 +31,7 @@ impl Delayed for Expiry {
             wq.inner().refused_later(&item, seq);
         }
         if let Some(last) = item.drop_unless_last() {
-            wq.inner().shared().apart(move || drop(last));
+            wq.inner().shared.apart(move || drop(last));
         }
     }
 
@@ -44,7 +44,7 @@ impl Delayed for Expiry {
 impl Workqueue {
     /// Whether the queue and its timer take something now.
     fn check_open(&self, cpu: usize) -> Result<(), QueueError> {
-        let shared: &Arc<SystemShared> = self.inner().shared();
+        let shared: &Arc<SystemShared> = &self.inner().shared;
         let flags = self.inner().flags_of(cpu)?;
         if flags & NOT_OPEN != 0 {
             self.inner().may_queue(flags, Origin::Anybody)?;
@@ -114,7 +114,7 @@ impl Workqueue {
         cpu: usize,
         delay: Duration,
     ) -> Result<(), QueueError> {
-        let shared = self.inner().shared();
+        let shared = &self.inner().shared;
         let expiry = Expiry {
             item: item.clone(),
             seq,
@@ -156,18 +156,18 @@ impl Workqueue {
 
 impl TimedQueue for Handle {
     fn remove(&self, key: TimerKey) -> Option<Job> {
-        self.inner().shared().timers.remove(key)
+        self.inner.shared.timers.remove(key)
     }
 
     fn check(&self, cpu: usize) -> Result<(), QueueError> {
-        self.inner().check_queueing(cpu)
+        self.inner.check_queueing(cpu)
     }
 
     fn queue_now(&self, item: &ReusableRef, seq: Seq, cpu: usize) -> Result<(), QueueError> {
-        let queued = self.inner().queue_pending(item, seq, cpu, Origin::Anybody);
+        let queued = self.inner.queue_pending(item, seq, cpu, Origin::Anybody);
         if queued.is_err() {
             // The queue has closed since it was asked.
-            self.inner().take_back(item, seq);
+            self.inner.take_back(item, seq);
         }
         queued.map(drop)
     }

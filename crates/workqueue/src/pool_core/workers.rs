@@ -33,7 +33,7 @@ pub enum WorkerPhase {
 
 #[derive(Debug)]
 pub(crate) struct Worker {
-    pub(super) phase: WorkerPhase,
+    pub(crate) phase: WorkerPhase,
     /// Reasons not to count as running.
     flags: u8,
     /// It has no thread, and is not one of those that are idle.
@@ -286,10 +286,6 @@ impl Workers {
 }
 
 impl Worker {
-    pub(crate) fn phase(&self) -> WorkerPhase {
-        self.phase
-    }
-
     pub(crate) fn is_blocked(&self) -> bool {
         self.flags & (BLOCKED | ASLEEP) != 0
     }

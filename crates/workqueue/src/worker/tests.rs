@@ -55,7 +55,7 @@ fn a_known_sleeper_that_is_parked_leaves_no_section_open() {
     let item = work.item.ptr();
     // SAFETY: the handle keeps the item alive.
     let function = unsafe { item.function() }.key();
-    let known_blockers = &wq.inner().shared().known_blockers;
+    let known_blockers = &wq.inner().shared.known_blockers;
     (0..2).for_each(|_| known_blockers.found_asleep(function));
     assert!(known_blockers.knows(function));
     assert!(wq.queue_on(0, &work).unwrap().is_queued());

@@ -37,7 +37,7 @@ impl WorkerPool {
     pub(crate) fn repatriate(&self, context: &Context) {
         let cpus = self.attrs.cpus();
         if self.shared.machine().pin_current_thread(&cpus).is_ok() {
-            context.set_repatriated();
+            context.repatriated.set(true);
         }
     }
 

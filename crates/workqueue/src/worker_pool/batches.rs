@@ -49,7 +49,7 @@ impl PoolState {
     #[inline]
     fn account(&mut self, run: &SettledTogether) {
         // SAFETY: an entry that has not been settled keeps it alive.
-        let index = unsafe { run.pwq.as_ref() }.index();
+        let index = unsafe { run.pwq.as_ref() }.index;
         if run.appended > 0 {
             self.core.pwq_mut(index).counters.queued += run.appended as u64;
         }
@@ -64,12 +64,12 @@ impl PoolState {
             let pwq = unsafe { pwq.as_ref() };
             // SAFETY: the entry keeps its item alive.
             let word = unsafe { entry.item.header() }.load();
-            self.count(pwq.index(), &mut entry);
+            self.count(pwq.index, &mut entry);
             if crate::item::word::is_live(word, entry.seq) {
                 pwq.set_queued(true);
-                self.core.put_back(pwq.index(), entry);
+                self.core.put_back(pwq.index, entry);
             } else {
-                self.core.ended(pwq.index(), entry.colour, 1, 0);
+                self.core.ended(pwq.index, entry.colour, 1, 0);
                 self.stale.push(entry.item);
             }
         }
@@ -89,7 +89,7 @@ impl PoolState {
     fn count_running(&mut self, worker: WorkerId, batch: &Batch, i: u32) -> PwqIndex {
         let Taken { mut entry, pwq } = batch.get(i);
         // SAFETY: as in `settle`.
-        let index = unsafe { pwq.as_ref() }.index();
+        let index = unsafe { pwq.as_ref() }.index;
         let counted_later = &mut self.core.workers.get_mut(worker).counted_later;
         if *counted_later & bit(i) == 0 && !entry.counted {
             *counted_later |= bit(i);
@@ -383,10 +383,10 @@ impl WorkerPool {
         let live = crate::item::word::is_live(word, parked.seq);
         if live {
             pwq.set_queued(true);
-            state.core.unpark(pwq.index(), entry);
+            state.core.unpark(pwq.index, entry);
         } else {
-            state.core.ended(pwq.index(), parked.colour, 1, 0);
-            state.core.release_slot(pwq.index());
+            state.core.ended(pwq.index, parked.colour, 1, 0);
+            state.core.release_slot(pwq.index);
         }
         self.unlock(state, false);
         if !live {

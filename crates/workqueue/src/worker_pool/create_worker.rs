@@ -137,10 +137,6 @@ impl WorkerPool {
         woken.iter().for_each(WorkerThread::wake);
     }
 
-    pub(super) fn has_no_worker(&self) {
-        self.has_worker.store(false, Ordering::Relaxed);
-    }
-
     /// Whether nobody uses the pool: its workers leave when it is empty.
     pub(super) fn is_unused(state: &PoolState) -> bool {
         state.users == 0 && state.poller.is_none()
@@ -174,7 +170,7 @@ impl WorkerPool {
         state.core.workers.remove(worker);
         let thread = state.threads[worker].take();
         if state.core.workers.nr_workers() == 0 && state.poller.is_none() {
-            self.has_no_worker();
+            self.has_worker.store(false, Ordering::Relaxed);
         }
         let stopped = state.stopped;
         self.unlock(state, false);

@@ -104,7 +104,7 @@ impl Drop for QueueDeferred {
         }
         for pwq in self.retired.drain(..) {
             pwq.unplug_successor();
-            pwq.pool().dismiss_if_unused();
+            pwq.pool.dismiss_if_unused();
         }
     }
 }

@@ -4,6 +4,7 @@ use super::{Mayday, PoolState, WorkerPool};
 use crate::pool_core::WorkerId;
 use crate::rescuer::Rescuer;
 use inflight_sync::Arc;
+use inflight_sync::atomic::Ordering;
 use inflight_sync::time::Instant;
 use std::time::Duration;
 
@@ -45,7 +46,7 @@ impl WorkerPool {
         let mut state = self.lock();
         state.core.workers.remove(worker);
         if state.core.workers.nr_workers() == 0 {
-            self.has_no_worker();
+            self.has_worker.store(false, Ordering::Relaxed);
         }
         let known = state.mayday;
         let lasts = known.map_or(FIRST_MAYDAY, |mayday| (mayday.lasts * 2).min(COOLDOWN));
@@ -101,6 +102,7 @@ impl PoolState {
     /// The rescuers of the queues whose items wait, in the order of the worklist.
     fn rescuers(&self) -> Vec<Arc<Rescuer>> {
         let pwqs = self.core.worklist().map(|index| self.pwq(index));
-        pwqs.filter_map(|pwq| pwq.wq().rescuer().cloned()).collect()
+        pwqs.filter_map(|pwq| pwq.wq.rescuer.as_ref().cloned())
+            .collect()
     }
 }

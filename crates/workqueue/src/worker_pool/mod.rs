@@ -59,10 +59,10 @@ impl PoolItem for Entry {
 pub(crate) struct WorkerPool {
     this: Weak<Self>,
     /// Names it in dumps, and the threads of an unbound pool.
-    id: usize,
-    attrs: PoolAttrs,
-    shared: Arc<SystemShared>,
-    hint: Arc<LoadHint>,
+    pub(crate) id: usize,
+    pub(crate) attrs: PoolAttrs,
+    pub(crate) shared: Arc<SystemShared>,
+    pub(crate) hint: Arc<LoadHint>,
     sampler: Sampler,
     meter: Meter,
     /// How often an item has said that it gets on.
@@ -79,7 +79,7 @@ pub(crate) struct WorkerPool {
 #[repr(C, align(128))]
 pub(crate) struct PoolState {
     /// The timer looks at the pool.
-    watched: bool,
+    pub(crate) watched: bool,
     /// Those know that they may take something here.
     overloaded: bool,
     /// Others read what it says of itself.
@@ -108,8 +108,8 @@ pub(crate) struct PoolState {
     started: usize,
     /// Set while threads are refused.
     mayday: Option<Mayday>,
-    /// Pwqs that have not been retired.
-    users: usize,
+    /// Pwqs that have not been retired: what is in those others still runs.
+    pub(crate) users: usize,
     /// Room for the workers that a recall chooses.
     chosen: Vec<WorkerId>,
 }
@@ -306,22 +306,6 @@ impl WorkerPool {
         })
     }
 
-    pub(crate) fn id(&self) -> usize {
-        self.id
-    }
-
-    pub(crate) fn attrs(&self) -> &PoolAttrs {
-        &self.attrs
-    }
-
-    pub(crate) fn shared(&self) -> &Arc<SystemShared> {
-        &self.shared
-    }
-
-    pub(crate) fn hint(&self) -> &Arc<LoadHint> {
-        &self.hint
-    }
-
     pub(crate) fn arc(&self) -> Arc<Self> {
         self.this.upgrade().expect("who calls has one")
     }
@@ -359,20 +343,10 @@ impl WorkerPool {
         if state.pwqs.len() <= index {
             state.pwqs.resize(index + 1, None);
         }
-        state.tells |= pwq.wq().wake_rules().is_some();
+        state.tells |= pwq.wq.flags.wake_rules.is_some();
         state.pwqs[index] = Some(pwq.clone());
         state.users += 1;
         pwq
-    }
-
-    /// A pwq that had left is used again.
-    pub(crate) fn readd_user(state: &mut PoolState) {
-        state.users += 1;
-    }
-
-    /// A pwq is not used by its queue any more. What is in it still runs.
-    pub(crate) fn remove_user(state: &mut PoolState) {
-        state.users -= 1;
     }
 }
 
@@ -419,12 +393,6 @@ impl PoolState {
         );
         let others = self.siblings.is_some() || self.poller.is_some();
         self.watched && !others && !self.core.workers.is_lingering()
-    }
-
-    /// Whether the timer looks at the pool.
-    #[inline]
-    pub(crate) fn is_watched(&self) -> bool {
-        self.watched
     }
 }
 

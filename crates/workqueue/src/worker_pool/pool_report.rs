@@ -67,7 +67,7 @@ impl PoolState {
         let i = self.running_entry(worker)?;
         let taken = self.thread(worker).shared.batch.get(i);
         // SAFETY: an entry that has not been settled keeps it alive.
-        Some(self.pwq(unsafe { taken.pwq.as_ref() }.index()).clone())
+        Some(self.pwq(unsafe { taken.pwq.as_ref() }.index).clone())
     }
 
     /// What is in a pwq, and what went through it.
@@ -78,7 +78,7 @@ impl PoolState {
             let running = self.running_entry(worker);
             for (i, taken) in self.entries(worker) {
                 // SAFETY: an entry that has not been settled keeps it alive.
-                if unsafe { taken.pwq.as_ref() }.index() != index {
+                if unsafe { taken.pwq.as_ref() }.index != index {
                     continue;
                 }
                 let batch = &self.thread(worker).shared.batch;
@@ -129,7 +129,7 @@ impl PoolState {
         let told = shared.told.lock();
         let is_poller = self.is_poller(worker);
         let busy = BusyWorker {
-            queue: pwq.wq().name().to_owned(),
+            queue: pwq.wq.name.to_owned(),
             item: told.name(i).unwrap_or_else(|| function.to_owned()),
             description: told.description(i),
             running_for: since.map_or(Duration::ZERO, |(_, since)| now - since),
@@ -149,7 +149,7 @@ impl PoolState {
     ) -> Vec<BusyWorker> {
         self.note_running(now);
         let workers = self.core.workers.iter().map(|(worker, _)| worker);
-        let chosen = workers.filter(|w| self.running(*w).is_some_and(|pwq| of(pwq.index())));
+        let chosen = workers.filter(|w| self.running(*w).is_some_and(|pwq| of(pwq.index)));
         chosen.filter_map(|w| self.busy_worker(w, now)).collect()
     }
 }
@@ -174,7 +174,7 @@ impl WorkerPool {
             place: format!("pool {}", self.attrs.name(self.id)),
             // Relaxed: a later tick sees it.
             progress: state.core.progress() + self.touched.load(Ordering::Relaxed),
-            item: format!("{}: {item}", pwq.wq().name()),
+            item: format!("{}: {item}", pwq.wq.name),
             waiting: state.core.listed(),
             running: state.busy_workers(now, |_| true),
         })
@@ -188,7 +188,7 @@ impl WorkerPool {
     pub(crate) fn report(&self) -> PoolReport {
         let state = self.lock();
         let workers = &state.core.workers;
-        let mut phases = workers.iter().map(|(_, w)| w.phase());
+        let mut phases = workers.iter().map(|(_, w)| w.phase);
         // A poller is a worker without a thread, and not on the list of those who are idle.
         let poller = state.poller.is_some();
         let idle_poller = state.is_poller_idle();
@@ -259,12 +259,12 @@ impl WorkerPool {
             }
             Some(Metered {
                 worker,
-                idle: w.phase() == WorkerPhase::Idle,
+                idle: w.phase == WorkerPhase::Idle,
                 blocked: w.is_blocked(),
                 turn: state.core.progress(),
                 thread: thread.number?,
                 queue: thread.shared.charged.queue(),
-                before: thread.shared.charged.before(),
+                before: thread.shared.charged.before,
             })
         });
         metered.extend(workers);
@@ -292,8 +292,8 @@ mod tests {
         });
         begun.wait(1);
         let second = wq.spawn(|| ());
-        let pool = wq.inner().pwq_of(0).unwrap().pool();
-        let shared = WorkerShared::new(pool.shared(), None);
+        let pool = &wq.inner().pwq_of(0).unwrap().pool;
+        let shared = WorkerShared::new(&pool.shared, None);
         let mut state = pool.lock();
         let guest = state.core.workers.attach();
         let unparker = Parker::current().unparker();

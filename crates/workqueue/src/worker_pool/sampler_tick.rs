@@ -126,7 +126,7 @@ impl WorkerPool {
         };
         let shared = thread.running_as();
         let w = state.core.workers.get(worker);
-        let runs = w.phase() == WorkerPhase::Active && w.may_hold_others_back();
+        let runs = w.phase == WorkerPhase::Active && w.may_hold_others_back();
         let Some(function) = shared.function.get() else {
             return false;
         };
@@ -183,7 +183,7 @@ impl Sampled for WorkerPool {
         }
         candidates.extend(state.core.workers.iter().filter_map(|(worker, w)| {
             let thread = state.threads.get(worker)?.as_ref()?;
-            let runs = w.phase() == WorkerPhase::Active && w.may_hold_others_back();
+            let runs = w.phase == WorkerPhase::Active && w.may_hold_others_back();
             let runs = runs && thread.running_as().function.get().is_some();
             runs.then_some(Candidate {
                 worker,
@@ -237,7 +237,7 @@ mod tests {
             })
         });
         begun.wait(1);
-        let pool = wq.inner().pwq_of(0).unwrap().pool();
+        let pool = &wq.inner().pwq_of(0).unwrap().pool;
         let look = || {
             let mut seen = Vec::new();
             assert!(pool.candidates(&mut seen), "others wait");

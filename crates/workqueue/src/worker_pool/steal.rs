@@ -78,7 +78,7 @@ impl Theft {
         if taken > 0 {
             // SAFETY: the entry has just been taken.
             let pwq = unsafe { shared.batch.get(shared.batch.next()).pwq.as_ref() };
-            pwq.wq().counted(Count::Stolen, taken as u64);
+            pwq.wq.counted(Count::Stolen, taken as u64);
         }
         let unmanaged = !state.core.workers.get(guest).may_hold_others_back();
         victim.unlock(state, false);

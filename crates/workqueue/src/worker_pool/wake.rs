@@ -1,6 +1,6 @@
 //! Who is woken or created for what is listed, at the end of each section of a pool's lock: nobody,
-//! if those that run, linger or are on their way are enough; the pool's poller; its worker that went
-//! idle last, or a new one; or a worker of another pod, which is to steal.
+//! if those that run, linger or are on their way are enough; the pool's poller; its worker that
+//! went idle last, or a new one; or a worker of another pod, which is to steal.
 //!
 //! The rule for the pool itself is that of its [core](crate::pool_core), the rule for other pods
 //! that of [`StealPolicy`](crate::steal_policy::StealPolicy).
@@ -109,7 +109,7 @@ impl WorkerPool {
             let invited = helper.invite();
             self.lock().look_later = 0;
             if let Some(pwq) = first.filter(|_| invited) {
-                pwq.wq().counted(Count::RemoteWakeups, 1);
+                pwq.wq.counted(Count::RemoteWakeups, 1);
             }
         } else {
             let mut state = self.lock();

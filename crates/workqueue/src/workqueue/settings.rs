@@ -17,7 +17,7 @@ impl Workqueue {
     /// ```
     #[must_use]
     pub fn is_highpri(&self) -> bool {
-        self.inner().is_highpri()
+        self.inner().flags.highpri
     }
 
     /// Whether it has a rescuer: see [`mem_reclaim`](crate::WorkqueueBuilder::mem_reclaim).
@@ -30,7 +30,7 @@ impl Workqueue {
     /// ```
     #[must_use]
     pub fn is_mem_reclaim(&self) -> bool {
-        self.inner().rescuer().is_some()
+        self.inner().rescuer.as_ref().is_some()
     }
 
     /// How many items may be active at once: for each CPU of a bound queue, altogether for an
@@ -80,7 +80,7 @@ impl Workqueue {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn set_max_active(&self, max_active: usize) -> Result<(), MaxActiveError> {
-        let max_active = checked_max_active(self.inner().mode(), max_active)?;
+        let max_active = checked_max_active(self.inner().mode, max_active)?;
         self.inner().set_max_active(max_active);
         Ok(())
     }
@@ -137,7 +137,7 @@ impl Workqueue {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn set_attrs(&self, attrs: Attrs) -> Result<(), AttrsError> {
-        let system = self.inner().host();
+        let system = &self.inner().host;
         system.set_attrs(self.inner(), attrs, None).map(drop)
     }
 
@@ -157,7 +157,7 @@ impl Workqueue {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn change_attrs(&self, change: impl Fn(Attrs) -> Attrs) -> Result<(), AttrsError> {
-        let system = self.inner().host();
+        let system = &self.inner().host;
         loop {
             let present = self.inner().attrs();
             let attrs = change(present.clone());

@@ -72,7 +72,7 @@ impl Workqueue {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn flush_timeout(&self, limit: Duration) -> Result<(), WaitError> {
-        within(&self.inner().shared().clock, limit, self.flush())
+        within(&self.inner().shared.clock, limit, self.flush())
     }
 
     /// Waits until the queue is empty. Meanwhile only its own items may queue on it, and wakers its
@@ -140,7 +140,7 @@ impl Workqueue {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn drain_timeout(&self, limit: Duration) -> Result<(), WaitError> {
-        within(&self.inner().shared().clock, limit, self.drain())
+        within(&self.inner().shared.clock, limit, self.drain())
     }
 
     /// Drains the queue and closes it for good. Later queueing gets
@@ -204,6 +204,6 @@ impl Workqueue {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn destroy_timeout(&self, limit: Duration) -> Result<(), WaitError> {
-        within(&self.inner().shared().clock, limit, self.destroy())
+        within(&self.inner().shared.clock, limit, self.destroy())
     }
 }

@@ -9,7 +9,7 @@ use crate::attrs::{Attrs, Mode};
 use crate::error::QueueError;
 use crate::pool_attrs::{PodMap, Settings};
 use crate::pwq::{Pwq, RETIRED};
-use crate::worker_pool::{QueueDeferred, WorkerPool};
+use crate::worker_pool::QueueDeferred;
 use inflight_sync::{Arc, MutexGuard};
 use std::io;
 
@@ -74,7 +74,7 @@ impl WorkqueueInner {
             let known = control
                 .pwqs
                 .iter()
-                .find(|pwq| *pwq.pool().attrs() == *attrs && self.may_use_again(pwq));
+                .find(|pwq| pwq.pool.attrs == *attrs && self.may_use_again(pwq));
             let pwq = match known {
                 Some(known) => known.clone(),
                 None => self.add_pwq(control, attrs).map_err(ChangeRefused::Queue)?,
@@ -82,7 +82,7 @@ impl WorkqueueInner {
             // Who queues later makes the first worker itself; a queue in use is to go on.
             let in_use = self.is_in_use(control);
             if in_use && !shut_down {
-                pwq.pool()
+                pwq.pool
                     .ensure_worker(rescued)
                     .map_err(ChangeRefused::NoWorker)?;
             }
@@ -94,7 +94,7 @@ impl WorkqueueInner {
 
     /// Whether something is in flight.
     fn is_in_use(&self, control: &Control) -> bool {
-        let idle = |pwq: &Arc<Pwq>| pwq.lock().core.pwq(pwq.index()).is_idle();
+        let idle = |pwq: &Arc<Pwq>| pwq.lock().core.pwq(pwq.index).is_idle();
         !control.pwqs.iter().all(idle)
     }
 }
@@ -114,11 +114,11 @@ impl AttrsChange<'_> {
         for pwq in &self.pwqs {
             let mut state = pwq.lock();
             // Also of one that serves the new map as it has served the old one.
-            state.core.pwq_mut(pwq.index()).unmanaged = wq.is_unmanaged(&self.attrs);
+            state.core.pwq_mut(pwq.index).unmanaged = wq.is_unmanaged(&self.attrs);
             if pwq.flags() & RETIRED != 0 {
                 pwq.set_flag(RETIRED, false);
-                state.core.pwq_mut(pwq.index()).retired = false;
-                WorkerPool::readd_user(&mut state);
+                state.core.pwq_mut(pwq.index).retired = false;
+                state.users += 1;
             }
             if wq.must_plug(&old) {
                 pwq.plug(&mut state);
@@ -136,10 +136,10 @@ impl AttrsChange<'_> {
             }
             let mut state = pwq.lock();
             pwq.set_flag(RETIRED, true);
-            state.core.pwq_mut(pwq.index()).retired = true;
-            WorkerPool::remove_user(&mut state);
+            state.core.pwq_mut(pwq.index).retired = true;
+            state.users -= 1;
             state.recall_all(|other| std::ptr::eq(other, &**pwq));
-            pwq.pool().unlock_deferred(state, false, deferred);
+            pwq.pool.unlock_deferred(state, false, deferred);
         }
         wq.split_anew(&mut self.control, &self.settings, deferred);
         deferred.retired.extend(old);
@@ -150,7 +150,7 @@ impl Drop for AttrsChange<'_> {
     fn drop(&mut self) {
         for pwq in self.control.pwqs.split_off(self.before) {
             let mut state = pwq.lock();
-            WorkerPool::remove_user(&mut state);
+            state.users -= 1;
             drop(state);
             pwq.remove();
         }

@@ -28,7 +28,7 @@ impl WorkqueueInner {
             Ok(None) => return Err(f),
             Err(refusal) => return Ok(Err(JoinError::Rejected(refusal))),
         };
-        self.shared().arm_watchdog();
+        self.shared.arm_watchdog();
         let inside = current::begin_inline(pwq);
         let result = self.run_here(f);
         drop(inside);
@@ -38,7 +38,7 @@ impl WorkqueueInner {
 
     /// A slot, unless a worker will come to an item queued now without being woken for it.
     fn slot_for_caller(&self, pwq: &Pwq) -> Result<Option<u8>, QueueError> {
-        let attrs = pwq.pool().attrs();
+        let attrs = &pwq.pool.attrs;
         if attrs.nice != 0 || attrs.is_strict() {
             return Ok(None);
         }
@@ -49,23 +49,23 @@ impl WorkqueueInner {
             return Ok(None);
         }
         let busy = state.core.has_waiting() || state.core.workers.nr_running() > 0;
-        if busy || !state.core.begin_inline(pwq.index()) {
+        if busy || !state.core.begin_inline(pwq.index) {
             return Ok(None);
         }
-        Ok(Some(state.core.enter_inline(pwq.index())))
+        Ok(Some(state.core.enter_inline(pwq.index)))
     }
 
     fn end_call(&self, pwq: &Pwq, colour: u8) {
         let mut state = pwq.lock();
-        state.core.end_inline(pwq.index(), colour);
-        pwq.pool().unlock(state, false);
+        state.core.end_inline(pwq.index, colour);
+        pwq.pool.unlock(state, false);
     }
 
     fn run_here<T, F: Job<T>>(&self, f: F) -> Result<T, JoinError> {
-        let traced = self.shared().tracing.is_on().then(|| f.name().to_owned());
+        let traced = self.shared.tracing.is_on().then(|| f.name().to_owned());
         let tell = |step| {
             if let Some(name) = &traced {
-                self.shared().trace(self.name(), name, step);
+                self.shared.trace(&self.name, name, step);
             }
         };
         tell(TraceStep::Queued);

@@ -115,7 +115,7 @@ impl WorkqueueInner {
         }
         if destroyed {
             let this = self.clone();
-            self.shared().apart(move || this.finish_destroy());
+            self.shared.apart(move || this.finish_destroy());
         }
         if shut_down {
             self.host.queue_is_idle();
@@ -146,7 +146,7 @@ impl WorkqueueInner {
             for flag in [DRAINING, DESTROYED, SHUT_DOWN] {
                 pwq.set_flag(flag, flags & flag != 0);
             }
-            let pwq_state = state.core.pwq_mut(pwq.index());
+            let pwq_state = state.core.pwq_mut(pwq.index);
             let was_counted = std::mem::replace(&mut pwq_state.counted, counts);
             if pwq_state.is_idle() {
                 continue;
@@ -195,7 +195,7 @@ impl WorkqueueInner {
         for pwq in pwqs {
             let mut state = pwq.lock();
             if pwq.flags() & RETIRED == 0 {
-                WorkerPool::remove_user(&mut state);
+                state.users -= 1;
             }
             drop(state);
             pwq.remove();

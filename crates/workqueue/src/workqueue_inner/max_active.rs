@@ -15,7 +15,7 @@ impl WorkqueueInner {
         let nodeless = control.nr_active.len() - 1;
         let node = match control.limit.share {
             Share::Lend => None,
-            Share::PerNode => node_of(self.shared().machine(), pool),
+            Share::PerNode => node_of(self.shared.machine(), pool),
         };
         let at = node.and_then(|node| control.nodes.iter().position(|(n, _)| *n == node));
         control.nr_active[at.unwrap_or(nodeless)].clone()
@@ -59,7 +59,7 @@ impl WorkqueueInner {
     pub(super) fn apply(&self, control: &Control, lowered: bool, deferred: &mut QueueDeferred) {
         control.apply_limit();
         for pwq in &control.pwqs {
-            if pwq.nr_active().is_none() {
+            if pwq.nr_active.as_ref().is_none() {
                 pwq.set_max(control.limit.max_active, lowered, deferred);
             } else if lowered {
                 pwq.recall(deferred);
@@ -138,7 +138,7 @@ impl Control {
 
 /// The node that has all CPUs of a pool.
 fn node_of(topology: &Topology, pool: &WorkerPool) -> Option<usize> {
-    let cpus = pool.attrs().cpus();
+    let cpus = pool.attrs.cpus();
     let node = topology.node_of(cpus.first()?)?;
     let all = cpus.iter().all(|cpu| topology.node_of(cpu) == Some(node));
     all.then_some(node)

@@ -127,13 +127,13 @@ pub(crate) trait QueueHost: Send + Sync {
 
 /// What all handles of a workqueue share.
 pub(crate) struct WorkqueueInner {
-    name: String,
-    mode: Mode,
-    flags: Flags,
-    shared: Arc<SystemShared>,
-    host: Arc<dyn QueueHost>,
+    pub(crate) name: String,
+    pub(crate) mode: Mode,
+    pub(crate) flags: Flags,
+    pub(crate) shared: Arc<SystemShared>,
+    pub(crate) host: Arc<dyn QueueHost>,
     /// Names it for those who charge CPU time.
-    number: u64,
+    pub(crate) number: u64,
     /// By CPU: the pwq of items that are queued there; null if it has not been made. What they
     /// point to lives in `control`, until the queue is detached.
     by_cpu: Box<[AtomicPtr<Pwq>]>,
@@ -146,7 +146,7 @@ pub(crate) struct WorkqueueInner {
     counts: [AtomicU64; COUNTS],
     cpu_time_ns: AtomicU64,
     last_panic: Mutex<Option<(String, Option<String>)>>,
-    rescuer: Option<Arc<MaydayList<WorkerPool>>>,
+    pub(crate) rescuer: Option<Arc<MaydayList<WorkerPool>>>,
     /// Futures that have not ended.
     pub(crate) unfinished: Unfinished,
 }
@@ -180,14 +180,6 @@ pub(crate) struct Control {
 }
 
 impl WorkqueueInner {
-    pub(crate) fn name(&self) -> &str {
-        &self.name
-    }
-
-    pub(crate) fn mode(&self) -> Mode {
-        self.mode
-    }
-
     pub(crate) fn kind(&self) -> Kind {
         self.mode.with(self.attrs())
     }
@@ -196,41 +188,10 @@ impl WorkqueueInner {
         self.control.lock().attrs.clone()
     }
 
-    pub(crate) fn host(&self) -> &Arc<dyn QueueHost> {
-        &self.host
-    }
-
-    #[inline]
-    pub(crate) fn shared(&self) -> &Arc<SystemShared> {
-        &self.shared
-    }
-
-    #[inline]
-    pub(crate) fn number(&self) -> u64 {
-        self.number
-    }
-
-    pub(crate) fn is_highpri(&self) -> bool {
-        self.flags.highpri
-    }
-
-    pub(crate) fn is_freezable(&self) -> bool {
-        self.flags.freezable
-    }
-
-    /// Where work goes on that is woken.
-    pub(crate) fn wake_rules(&self) -> Option<WakeRules> {
-        self.flags.wake_rules
-    }
-
     /// Whether a worker that runs items of such a queue does not count as running.
     fn is_unmanaged(&self, attrs: &Attrs) -> bool {
         let bound = self.mode == Mode::Bound && self.flags.cpu_intensive;
         bound || attrs.is_unmanaged()
-    }
-
-    pub(crate) fn rescuer(&self) -> Option<&Arc<MaydayList<WorkerPool>>> {
-        self.rescuer.as_ref()
     }
 
     pub(crate) fn counted(&self, count: Count, times: u64) {

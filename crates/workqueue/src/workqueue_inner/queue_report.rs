@@ -17,9 +17,9 @@ impl WorkqueueInner {
     fn pwq_levels(&self) -> Vec<(PwqLevel, usize, *const ())> {
         let control = self.control.lock();
         let level = |pwq: &Arc<Pwq>| {
-            let level = pwq.lock().level(pwq.index());
+            let level = pwq.lock().level(pwq.index);
             let max = control.limit.max_active;
-            match (self.mode, pwq.nr_active()) {
+            match (self.mode, pwq.nr_active.as_ref()) {
                 (_, Some(shared)) => (level, shared.level().1, Arc::as_ptr(shared).cast()),
                 (Mode::Bh, _) => (level, usize::MAX, Arc::as_ptr(pwq).cast()),
                 // One at a time, in whichever pwq it is.
@@ -64,7 +64,7 @@ impl WorkqueueInner {
         let levels = self.pwq_levels();
         let (active, inactive) = self.split(&levels);
         let sum = |of: fn(&PwqLevel) -> u64| levels.iter().map(|(l, ..)| of(l)).sum::<u64>();
-        let metered = self.shared().metering.is_on();
+        let metered = self.shared.metering.is_on();
         let cpu_time = Duration::from_nanos(self.cpu_time_ns.load(Ordering::Relaxed));
         WorkqueueStats {
             queued: sum(|l| l.queued),
@@ -77,7 +77,7 @@ impl WorkqueueInner {
             found_asleep: self.count(Count::FoundAsleep),
             cpu_intensive: self.count(Count::Intensive),
             cpu_time: metered.then_some(cpu_time),
-            maydays: self.rescuer().map_or(0, |rescuer| rescuer.maydays()),
+            maydays: self.rescuer.as_ref().map_or(0, |rescuer| rescuer.maydays()),
             rescued: self.count(Count::Rescued),
             remote_wakeups: self.count(Count::RemoteWakeups),
             stolen: self.count(Count::Stolen),
@@ -94,7 +94,7 @@ impl WorkqueueInner {
         let in_flight = match self.mode {
             Mode::Bh => return false,
             Mode::Bound => {
-                let level = |pwq: &Pwq| pwq.lock().level(pwq.index());
+                let level = |pwq: &Pwq| pwq.lock().level(pwq.index);
                 self.known_pwq(cpu).map_or(0, |pwq| level(pwq).in_flight())
             }
             Mode::Unbound | Mode::Ordered => self.items(),
@@ -134,14 +134,14 @@ impl WorkqueueInner {
     /// Items that wait for a slot and do not get on, if there are some.
     pub(crate) fn starved(&self) -> Option<Waiting> {
         let control = self.control.lock();
-        let now = self.shared().clock.now();
+        let now = self.shared.clock.now();
         let mut waiting = 0;
         let (mut first, mut progress) = (None, self.count(Count::Touched));
         for pwq in &control.pwqs {
             let state = pwq.lock();
-            let level = state.level(pwq.index());
+            let level = state.level(pwq.index);
             progress += level.started;
-            let core = state.core.pwq(pwq.index());
+            let core = state.core.pwq(pwq.index);
             if core.waits_for_slot() {
                 waiting += level.waiting;
                 let name = |entry: &crate::batch::Entry| {
@@ -154,13 +154,13 @@ impl WorkqueueInner {
         let first = first.filter(|_| !control.frozen)?;
         let busy = |pwq: &Arc<Pwq>| {
             let mut state = pwq.lock();
-            state.busy_workers(now, |index| index == pwq.index())
+            state.busy_workers(now, |index| index == pwq.index)
         };
         Some(Waiting {
-            id: StallSite::Queue(self.number()),
-            place: format!("queue {}", self.name()),
+            id: StallSite::Queue(self.number),
+            place: format!("queue {}", self.name),
             progress,
-            item: format!("{}: {}", self.name(), first),
+            item: format!("{}: {}", self.name, first),
             waiting,
             running: control.pwqs.iter().flat_map(busy).collect(),
         })

@@ -32,7 +32,7 @@ impl WorkqueueInner {
     pub(crate) fn here(&self) -> usize {
         let cpu = cpu::current();
         if self.mode == Mode::Unbound {
-            submitters::note(&self.shared().submitters, cpu);
+            submitters::note(&self.shared.submitters, cpu);
         }
         cpu
     }
@@ -55,7 +55,7 @@ impl WorkqueueInner {
         let known = control
             .pwqs
             .iter()
-            .find(|pwq| *pwq.pool().attrs() == attrs && pwq.flags() & RETIRED == 0);
+            .find(|pwq| pwq.pool.attrs == attrs && pwq.flags() & RETIRED == 0);
         let pwq = match known {
             Some(known) => known.clone(),
             None => self.add_pwq(&mut control, &attrs)?,
@@ -87,7 +87,7 @@ impl WorkqueueInner {
     ) -> Result<Queued, QueueError> {
         let pwq = self.pwq_of(cpu)?;
         self.ensure_worker(pwq, origin)?;
-        match item.header().set_pending(Some(pwq.id())) {
+        match item.header().set_pending(Some(pwq.id)) {
             Err(answer) => Ok(answer),
             Ok(seq) => {
                 self.push_reusable(pwq, item, seq, cpu, origin)?;
@@ -107,7 +107,7 @@ impl WorkqueueInner {
     ) -> Result<(), QueueError> {
         let pwq = self.pwq_of(cpu)?;
         self.ensure_worker(pwq, origin)?;
-        if !item.header().redirect(seq, pwq.id()) {
+        if !item.header().redirect(seq, pwq.id) {
             return Ok(());
         }
         self.push_reusable(pwq, item, seq, cpu, origin)
@@ -123,7 +123,7 @@ impl WorkqueueInner {
         cpu: usize,
         origin: Origin,
     ) -> Result<(), QueueError> {
-        let tracing = self.shared().tracing.is_on();
+        let tracing = self.shared.tracing.is_on();
         let told = !tracing || self.trace_open(pwq, item.name(), cpu);
         let Err(refusal) = self.push(pwq, item.ptr(), seq, cpu, origin) else {
             if !told {
@@ -161,7 +161,7 @@ impl WorkqueueInner {
 
     /// Queues a task that nobody knows yet.
     fn submit(self: &Arc<Self>, task: ItemPtr, cpu: usize) -> Result<(), QueueError> {
-        if self.shared().tracing.is_on() {
+        if self.shared.tracing.is_on() {
             return self.submit_traced(task, cpu);
         }
         let pwq = self.pwq_of_new(task, cpu)?;
@@ -187,7 +187,7 @@ impl WorkqueueInner {
         let pwq = self.pwq_of(cpu)?;
         self.ensure_worker(pwq, Origin::Anybody)?;
         // SAFETY: nobody has queued it yet.
-        unsafe { task.header() }.set_first_pwq(pwq.id());
+        unsafe { task.header() }.set_first_pwq(pwq.id);
         Ok(pwq)
     }
 
@@ -204,8 +204,8 @@ impl WorkqueueInner {
 
     #[cold]
     fn trace_queued(&self, item: &str, cpu: usize) {
-        self.shared()
-            .trace_on(self.name(), item, TraceStep::Queued, cpu);
+        self.shared
+            .trace_on(&self.name, item, TraceStep::Queued, cpu);
     }
 
     /// The pool of the pwq has a worker, or will have one: there is a rescuer, or nobody whom a
@@ -216,9 +216,9 @@ impl WorkqueueInner {
             return Ok(()); // What comes is refused.
         }
         let waits = self.rescuer.is_some() || origin != Origin::Anybody;
-        let has_worker = pwq.pool().ensure_worker(waits);
+        let has_worker = pwq.pool.ensure_worker(waits);
         has_worker.map_err(|e| {
-            if self.shared().threads.lock().stopped {
+            if self.shared.threads.lock().stopped {
                 QueueError::ShutDown
             } else {
                 QueueError::NoWorker(e.kind())
@@ -247,9 +247,9 @@ impl WorkqueueInner {
         self.push_locked(&mut state, pwq, item, seq);
         // A pool that has called rescuers already calls for each newcomer at once.
         let rescuer = self.rescuer.as_ref().filter(|_| state.has_called());
-        pwq.pool().unlock(state, false);
+        pwq.pool.unlock(state, false);
         if let Some(rescuer) = rescuer {
-            rescuer.call(pwq.pool());
+            rescuer.call(&pwq.pool);
         }
         Ok(())
     }
@@ -264,7 +264,7 @@ impl WorkqueueInner {
         // SAFETY: PENDING keeps it alive, or the reference that a cancel has left with the entry.
         if !is_live(unsafe { item.header() }.load(), seq) {
             // Cancelled on its way, and counted as that.
-            state.core.pwq_mut(pwq.index()).counters.queued += 1;
+            state.core.pwq_mut(pwq.index).counters.queued += 1;
             return state.stale.push(item);
         }
         pwq.set_queued(true);
@@ -274,7 +274,7 @@ impl WorkqueueInner {
             colour: 0,
             counted: true,
         };
-        if state.core.push(pwq.index(), entry) {
+        if state.core.push(pwq.index, entry) {
             self.pwq_is_busy();
         }
     }
@@ -295,7 +295,7 @@ impl WorkqueueInner {
             if flags & RETIRED == 0 {
                 self.may_queue(flags, origin)?;
                 self.push_locked(&mut state, pwq, item, seq);
-                pwq.pool().unlock(state, false);
+                pwq.pool.unlock(state, false);
                 return Ok(());
             }
             drop(state);
@@ -303,7 +303,7 @@ impl WorkqueueInner {
             pwq = self.pwq_of(cpu)?;
             self.ensure_worker(pwq, origin)?;
             // SAFETY: as in `push_locked`. If it was cancelled, the next push sees it.
-            let _ = unsafe { item.header() }.redirect(seq, pwq.id());
+            let _ = unsafe { item.header() }.redirect(seq, pwq.id);
         }
     }
 
@@ -380,7 +380,7 @@ impl WorkqueueInner {
         let counting = control.counting;
         let unmanaged = self.is_unmanaged(&control.attrs);
         let made = Pwq::new(self, &pool, limit, unmanaged, |pwq, core| {
-            let state = core.pwq_mut(pwq.index());
+            let state = core.pwq_mut(pwq.index);
             (state.frozen, state.counted) = (frozen, counting);
             pwq.set_flag(flags, true);
         });

@@ -16,7 +16,7 @@ fn pods(machine: &str) -> (Rigged, Workqueue) {
 }
 
 fn pool(wq: &Workqueue, cpu: usize) -> Arc<WorkerPool> {
-    wq.inner().pwq_of(cpu).unwrap().pool().clone()
+    wq.inner().pwq_of(cpu).unwrap().pool.clone()
 }
 
 /// Items of that CPU's pod take long: if one waits, whoever can is to help.
