@@ -11,11 +11,14 @@ use std::fmt;
 ///
 /// ```
 /// use inflight_topology::{CpuSet, Scope};
-/// use inflight_workqueue::Attrs;
+/// use inflight_workqueue::{Attrs, Concurrency};
 ///
 /// let attrs = Attrs::new().scope(Scope::Numa).strict(true).cpumask(CpuSet::from([0, 1]));
 /// assert_ne!(attrs, Attrs::new());
 /// assert_eq!(attrs.to_string(), "numa strict cpus 0-1");
+/// assert_eq!((attrs.get_scope(), attrs.is_strict()), (Some(Scope::Numa), true));
+/// assert_eq!((attrs.get_nice(), attrs.get_cpumask().len()), (0, 2));
+/// assert_eq!(attrs.get_concurrency(), Concurrency::Managed);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attrs {
@@ -29,12 +32,6 @@ pub struct Attrs {
 }
 
 /// How many workers of a pool may run items of an unbound queue at once.
-///
-/// ```
-/// use inflight_workqueue::Concurrency;
-///
-/// assert_eq!(Concurrency::default(), Concurrency::Managed);
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Concurrency {
@@ -113,11 +110,6 @@ impl Attrs {
 
     /// Whether the workers are pinned to their group of CPUs. Strict queues keep their caches warm
     /// and leave other groups idle; see the affinity scopes of cmwq.
-    ///
-    /// ```
-    /// let attrs = inflight_workqueue::Attrs::new().strict(true);
-    /// # let _ = attrs;
-    /// ```
     #[must_use]
     pub fn strict(self, strict: bool) -> Self {
         Self { strict, ..self }
@@ -187,52 +179,30 @@ impl Attrs {
     }
 
     /// The scope; `None` for that of the system.
-    ///
-    /// ```
-    /// assert_eq!(inflight_workqueue::Attrs::new().get_scope(), None);
-    /// ```
     #[must_use]
     pub fn get_scope(&self) -> Option<Scope> {
         self.scope
     }
 
     /// Whether the workers are pinned to their group of CPUs.
-    ///
-    /// ```
-    /// assert!(inflight_workqueue::Attrs::new().strict(true).is_strict());
-    /// ```
     #[must_use]
     pub fn is_strict(&self) -> bool {
         self.strict
     }
 
     /// The priority of the workers.
-    ///
-    /// ```
-    /// assert_eq!(inflight_workqueue::Attrs::new().nice(5).get_nice(), 5);
-    /// ```
     #[must_use]
     pub fn get_nice(&self) -> i32 {
         self.nice
     }
 
     /// The CPUs that were asked for; empty for all.
-    ///
-    /// ```
-    /// assert!(inflight_workqueue::Attrs::new().get_cpumask().is_empty());
-    /// ```
     #[must_use]
     pub fn get_cpumask(&self) -> &CpuSet {
         &self.cpus
     }
 
     /// How many workers of a pool may run its items at once.
-    ///
-    /// ```
-    /// use inflight_workqueue::{Attrs, Concurrency};
-    ///
-    /// assert_eq!(Attrs::new().get_concurrency(), Concurrency::Managed);
-    /// ```
     #[must_use]
     pub fn get_concurrency(&self) -> Concurrency {
         self.concurrency

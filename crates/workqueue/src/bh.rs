@@ -29,14 +29,6 @@ const TIME: Duration = Duration::from_millis(2);
 pub const BH_PATIENCE: Duration = Duration::from_millis(10);
 
 /// What a poll has done.
-///
-/// ```
-/// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
-/// let mut poller = sys.bh_poller(0, || ())?;
-/// let polled = poller.poll(10);
-/// assert_eq!((polled.ran, polled.more), (0, false));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[must_use = "if more waits, nobody calls again"]
 pub struct Polled {
@@ -138,12 +130,6 @@ impl BhPoller {
     }
 
     /// The CPU whose items it runs.
-    ///
-    /// ```
-    /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
-    /// assert_eq!(sys.bh_poller(0, || ())?.cpu(), 0);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn cpu(&self) -> usize {
         self.cpu

@@ -30,11 +30,15 @@ use std::time::Duration;
 /// Describes a [`WorkqueueSystem`].
 ///
 /// ```
-/// use inflight_topology::{Scope, Topology};
+/// use inflight_sync::time::Clock;
+/// use inflight_topology::Topology;
 /// use inflight_workqueue::WorkqueueSystem;
+/// use std::time::Duration;
 ///
 /// let topo = Topology::synthetic("cache:2 core:4")?;
-/// let sys = WorkqueueSystem::builder().topology(&topo).build()?;
+/// let builder = WorkqueueSystem::builder().topology(&topo).clock(Clock::system()).cpu_time(true);
+/// let builder = builder.sampling(true).intensive_threshold(Duration::from_millis(50));
+/// let sys = builder.idle_timeout(Duration::from_secs(1)).build()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "nothing is made before `build`"]
@@ -105,12 +109,6 @@ impl SystemBuilder {
     /// running items use no CPU time it reads up to ten times less often, and while nobody runs it
     /// does not. What a [`call_blocking`](crate::Workqueue::call_blocking) uses on its caller's
     /// thread is the caller's.
-    ///
-    /// ```
-    /// # use inflight_workqueue::WorkqueueSystem;
-    /// let sys = WorkqueueSystem::builder().cpu_time(true).build()?;
-    /// # Ok::<(), inflight_workqueue::SystemError>(())
-    /// ```
     pub fn cpu_time(self, on: bool) -> Self {
         Self {
             cpu_time: on,
@@ -124,12 +122,6 @@ impl SystemBuilder {
     ///
     /// It looks only while items wait because others run: first after 50 us, and again after up to
     /// 1 ms. A pool whose worker is found asleep lets another one run.
-    ///
-    /// ```
-    /// # use inflight_workqueue::WorkqueueSystem;
-    /// let sys = WorkqueueSystem::builder().sampling(false).build()?;
-    /// # Ok::<(), inflight_workqueue::SystemError>(())
-    /// ```
     pub fn sampling(self, on: bool) -> Self {
         let sampling = Some(on);
         Self { sampling, ..self }
@@ -138,15 +130,6 @@ impl SystemBuilder {
     /// How much CPU time an item, of a bound or an unbound queue, may use, since it began or last
     /// blocked, before the pool lets another worker run beside it: 10 ms by default, zero for any
     /// amount. Found out by [sampling](SystemBuilder::sampling), so only while items wait.
-    ///
-    /// ```
-    /// # use inflight_workqueue::WorkqueueSystem;
-    /// use std::time::Duration;
-    ///
-    /// let builder = WorkqueueSystem::builder().intensive_threshold(Duration::from_millis(50));
-    /// let sys = builder.build()?;
-    /// # Ok::<(), inflight_workqueue::SystemError>(())
-    /// ```
     pub fn intensive_threshold(self, cpu_time: Duration) -> Self {
         Self {
             intensive: cpu_time,
@@ -224,14 +207,6 @@ impl SystemBuilder {
     /// Each pool keeps two idle workers, and one more for each four busy ones; of the others those
     /// leave that have been idle for so long. Without any of them the system makes no wakeups.
     /// With [`Duration::MAX`] nobody leaves.
-    ///
-    /// ```
-    /// # use inflight_workqueue::WorkqueueSystem;
-    /// use std::time::Duration;
-    ///
-    /// let sys = WorkqueueSystem::builder().idle_timeout(Duration::from_secs(1)).build()?;
-    /// # Ok::<(), inflight_workqueue::SystemError>(())
-    /// ```
     pub fn idle_timeout(self, idle_timeout: Duration) -> Self {
         Self {
             idle_timeout,
@@ -290,13 +265,6 @@ impl SystemBuilder {
     /// system, idle workers, reports. The machine's by default. Not of timed waits for a
     /// [`Work`](crate::Work) or [`DelayedWork`](crate::DelayedWork): a work belongs to no system,
     /// so these are in real time.
-    ///
-    /// ```
-    /// # use inflight_sync::time::Clock;
-    /// # use inflight_workqueue::WorkqueueSystem;
-    /// let sys = WorkqueueSystem::builder().clock(Clock::manual()).build()?;
-    /// # Ok::<(), inflight_workqueue::SystemError>(())
-    /// ```
     pub fn clock(self, clock: Clock) -> Self {
         Self { clock, ..self }
     }
@@ -323,11 +291,6 @@ impl SystemBuilder {
     /// # Errors
     ///
     /// [`SystemError::Topology`] if no topology was given and this machine's cannot be read.
-    ///
-    /// ```
-    /// let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
-    /// # Ok::<(), inflight_workqueue::SystemError>(())
-    /// ```
     pub fn build(self) -> Result<WorkqueueSystem, SystemError> {
         let topology = match self.topology {
             Some(topology) => topology,

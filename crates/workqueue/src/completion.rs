@@ -67,19 +67,6 @@ pub(crate) fn within<T, E: From<WaitError>>(
 ///
 /// Does nothing unless polled, but for what the method says that made it. Dropping it ends the wait
 /// and loses nothing: neither a wakeup nor an item.
-///
-/// ```
-/// use inflight_workqueue::WorkqueueSystem;
-///
-/// let sys = WorkqueueSystem::builder().build()?;
-/// let wq = sys.workqueue("jobs").bound().build()?;
-/// # let async_part = async {
-/// wq.spawn(|| ()).detach();
-/// wq.flush().await?; // it has run
-/// # Ok::<(), inflight_workqueue::WaitError>(()) };
-/// # inflight_sync::block_on(async_part)?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 #[must_use = "futures do nothing unless polled"]
 pub struct Wait<'a, T>(Pin<Box<dyn Future<Output = T> + Send + 'a>>);
 

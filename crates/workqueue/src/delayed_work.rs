@@ -43,24 +43,13 @@ pub type DelayedWork = WorkItem<true>;
 
 impl DelayedWork {
     /// A delayed work that runs `f`.
-    ///
-    /// ```
-    /// let work = inflight_workqueue::DelayedWork::new(|| println!("called"));
-    /// # let _ = work;
-    /// ```
     pub fn new<F: Fn() + Send + Sync + 'static>(f: F) -> Self {
         Self {
             item: ReusableRef::new(Once::<_, false> { name: None, f }),
         }
     }
 
-    /// A work with a name of its own, for traces, stall reports and panics. Without, it has the
-    /// name of its function's type.
-    ///
-    /// ```
-    /// let work = inflight_workqueue::DelayedWork::named("rescan", || println!("called"));
-    /// assert_eq!(work.name(), "rescan");
-    /// ```
+    /// As [`Work::named`](crate::Work::named).
     pub fn named(name: impl Into<Cow<'static, str>>, f: impl Fn() + Send + Sync + 'static) -> Self {
         Self {
             item: ReusableRef::new(Once::<_, false> {
@@ -88,41 +77,22 @@ impl DelayedWork {
     /// assert!(!work.flush().await?, "nothing was queued");
     /// # Ok::<(), inflight_workqueue::FlushError>(()) };
     /// # inflight_sync::block_on(async_part)?;
+    /// work.flush_blocking()?; // on a thread
+    /// work.flush_timeout(std::time::Duration::from_secs(1))?;
     /// # Ok::<(), inflight_workqueue::FlushError>(())
     /// ```
     pub fn flush(&self) -> Wait<'_, Result<bool, FlushError>> {
         Wait::new(self.flush_now())
     }
 
-    /// As [`flush`](DelayedWork::flush), for threads. On a worker the wait counts as blocking.
-    ///
-    /// # Errors
-    ///
-    /// As [`flush`](DelayedWork::flush).
-    ///
-    /// ```
-    /// use inflight_workqueue::DelayedWork;
-    ///
-    /// assert!(!DelayedWork::new(|| ()).flush_blocking()?, "nothing was queued");
-    /// # Ok::<(), inflight_workqueue::FlushError>(())
-    /// ```
+    /// As [`flush`](DelayedWork::flush), errors too, for threads. On a worker the wait counts as
+    /// blocking.
     pub fn flush_blocking(&self) -> Result<bool, FlushError> {
         block_on(self.flush_now())
     }
 
-    /// As [`flush_blocking`](DelayedWork::flush_blocking), at most for `limit`, of real time.
-    ///
-    /// # Errors
-    ///
-    /// As [`flush`](DelayedWork::flush), and [`FlushError::TimedOut`].
-    ///
-    /// ```
-    /// use inflight_workqueue::DelayedWork;
-    ///
-    /// let work = DelayedWork::new(|| ());
-    /// assert!(!work.flush_timeout(std::time::Duration::from_secs(1))?);
-    /// # Ok::<(), inflight_workqueue::FlushError>(())
-    /// ```
+    /// As [`flush_blocking`](DelayedWork::flush_blocking), at most for `limit` of real time; then
+    /// [`FlushError::TimedOut`].
     pub fn flush_timeout(&self, limit: Duration) -> Result<bool, FlushError> {
         within(&Clock::system(), limit, self.flush_now())
     }

@@ -42,14 +42,6 @@ impl Frozen {
 
     /// Whether items that had begun before still run. Once it is `false` it stays so until the
     /// thaw.
-    ///
-    /// ```
-    /// # use inflight_workqueue::WorkqueueSystem;
-    /// # let sys = WorkqueueSystem::builder().build()?;
-    /// let frozen = sys.freeze();
-    /// assert!(!frozen.is_busy(), "there is no queue");
-    /// # Ok::<(), inflight_workqueue::SystemError>(())
-    /// ```
     #[must_use]
     pub fn is_busy(&self) -> bool {
         self.system.is_freezing()

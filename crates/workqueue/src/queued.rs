@@ -11,6 +11,7 @@
 /// assert_eq!(wq.queue(&work)?, Queued::Queued);
 /// work.disable()?;
 /// assert_eq!(wq.queue(&work)?, Queued::Disabled);
+/// assert!(!Queued::AlreadyPending.is_queued());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,13 +27,6 @@ pub enum Queued {
 
 impl Queued {
     /// Whether this call has queued the item.
-    ///
-    /// ```
-    /// use inflight_workqueue::Queued;
-    ///
-    /// assert!(Queued::Queued.is_queued());
-    /// assert!(!Queued::AlreadyPending.is_queued());
-    /// ```
     #[must_use]
     pub const fn is_queued(self) -> bool {
         matches!(self, Self::Queued)

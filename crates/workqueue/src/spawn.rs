@@ -206,13 +206,16 @@ impl Workqueue {
     /// [`Rejected`], with the function and the reason.
     ///
     /// ```
-    /// # use inflight_workqueue::WorkqueueSystem;
+    /// # use inflight_workqueue::{QueueError, WorkqueueSystem};
     /// # let sys = WorkqueueSystem::builder().build()?;
     /// # let wq = sys.workqueue("jobs").bound().build()?;
     /// match wq.try_spawn(|| 6 * 7) {
     ///     Ok(handle) => assert_eq!(handle.wait()?, 42),
     ///     Err(rejected) => assert_eq!(rejected.into_inner()(), 42), // here, then
     /// }
+    /// let rejected = wq.try_spawn_on(99_999, || 6 * 7).unwrap_err();
+    /// assert_eq!(rejected.error(), QueueError::NoSuchCpu(99_999));
+    /// assert_eq!(wq.try_spawn_named("answer", rejected.into_inner())?.wait()?, 42);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn try_spawn<T, F>(&self, f: F) -> Result<JoinHandle<T>, Rejected<F>>
@@ -228,17 +231,6 @@ impl Workqueue {
     /// # Errors
     ///
     /// [`Rejected`], with the function and the reason; [`QueueError::NoSuchCpu`] is one.
-    ///
-    /// ```
-    /// # use inflight_workqueue::{QueueError, WorkqueueSystem};
-    /// # let sys = WorkqueueSystem::builder().build()?;
-    /// # let wq = sys.workqueue("jobs").bound().build()?;
-    /// let rejected = wq.try_spawn_on(99_999, || 6 * 7).unwrap_err();
-    /// assert_eq!(rejected.error(), QueueError::NoSuchCpu(99_999));
-    /// let handle = wq.try_spawn_on(0, rejected.into_inner())?;
-    /// assert_eq!(handle.wait()?, 42);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn try_spawn_on<T, F>(&self, cpu: usize, f: F) -> Result<JoinHandle<T>, Rejected<F>>
     where
         F: FnOnce() -> T + Send + 'static,
@@ -288,17 +280,6 @@ impl Workqueue {
     /// # Errors
     ///
     /// [`Rejected`], with the function and the reason.
-    ///
-    /// ```
-    /// # use inflight_workqueue::WorkqueueSystem;
-    /// # let sys = WorkqueueSystem::builder().build()?;
-    /// # let wq = sys.workqueue("jobs").bound().build()?;
-    /// match wq.try_spawn_named("answer", || 6 * 7) {
-    ///     Ok(handle) => assert_eq!(handle.wait()?, 42),
-    ///     Err(rejected) => assert_eq!(rejected.into_inner()(), 42), // here, then
-    /// }
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn try_spawn_named<T, F>(
         &self,
         name: impl Into<Name>,

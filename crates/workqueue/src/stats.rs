@@ -15,6 +15,7 @@ use std::time::Duration;
 /// let sys = WorkqueueSystem::builder().build()?;
 /// let wq = sys.workqueue("new").bound().build()?;
 /// assert_eq!(wq.stats(), WorkqueueStats::default());
+/// assert_eq!(wq.stats().in_flight(), 0);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -69,10 +70,6 @@ pub struct WorkqueueStats {
 
 impl WorkqueueStats {
     /// Runs that have begun and not ended.
-    ///
-    /// ```
-    /// assert_eq!(inflight_workqueue::WorkqueueStats::default().in_flight(), 0);
-    /// ```
     #[must_use]
     pub const fn in_flight(&self) -> u64 {
         self.started.saturating_sub(self.completed)

@@ -81,11 +81,6 @@ impl WorkqueueSystem {
     }
 
     /// A system to be described.
-    ///
-    /// ```
-    /// let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
-    /// # Ok::<(), inflight_workqueue::SystemError>(())
-    /// ```
     pub fn builder() -> SystemBuilder {
         SystemBuilder::new()
     }
@@ -172,6 +167,8 @@ impl WorkqueueSystem {
     /// sys.shutdown().await?; // it has been
     /// # Ok::<(), Box<dyn std::error::Error>>(()) };
     /// # inflight_sync::block_on(async_part)?;
+    /// sys.shutdown_blocking()?; // on a thread
+    /// sys.shutdown_timeout(std::time::Duration::from_secs(60))?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn shutdown(&self) -> Wait<'static, Result<(), Leftover>> {
@@ -192,39 +189,14 @@ impl WorkqueueSystem {
         }
     }
 
-    /// As [`shutdown`](WorkqueueSystem::shutdown), for threads.
-    ///
-    /// # Errors
-    ///
-    /// As [`shutdown`](WorkqueueSystem::shutdown).
-    ///
-    /// ```
-    /// # use inflight_workqueue::WorkqueueSystem;
-    /// # let sys = WorkqueueSystem::builder().build()?;
-    /// sys.shutdown_blocking()?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
+    /// As [`shutdown`](WorkqueueSystem::shutdown), errors too, for threads.
     pub fn shutdown_blocking(&self) -> Result<(), Leftover> {
         block_on(self.end(true))
     }
 
     /// As [`shutdown_blocking`](WorkqueueSystem::shutdown_blocking), at most for `limit` on the
-    /// system's clock.
-    ///
-    /// # Errors
-    ///
-    /// [`Leftover`] says what had not ended. What is left still runs, and dropping the last handle
-    /// does not wait for it.
-    ///
-    /// ```
-    /// # use inflight_workqueue::WorkqueueSystem;
-    /// use std::time::Duration;
-    /// # let sys = WorkqueueSystem::builder().build()?;
-    /// # let wq = sys.workqueue("jobs").bound().build()?;
-    /// wq.spawn(|| ()).detach();
-    /// sys.shutdown_timeout(Duration::from_secs(60))?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
+    /// system's clock; then [`Leftover`] says what had not ended. What is left still runs, and
+    /// dropping the last handle does not wait for it.
     pub fn shutdown_timeout(&self, limit: Duration) -> Result<(), Leftover> {
         let clock = &self.inner.shared.clock;
         let deadline = Some(clock.now() + limit);
@@ -290,7 +262,8 @@ impl WorkqueueSystem {
     /// ```
     /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
     /// let mut poller = sys.bh_poller(0, || ())?;
-    /// assert_eq!(poller.poll(10).ran, 0);
+    /// let polled = poller.poll(10);
+    /// assert_eq!((poller.cpu(), polled.ran, polled.more), (0, 0, false));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn bh_poller(
@@ -352,15 +325,6 @@ impl WorkqueueSystem {
     }
 
     /// The CPUs that unbound queues use.
-    ///
-    /// ```
-    /// # use inflight_topology::Topology;
-    /// # use inflight_workqueue::WorkqueueSystem;
-    /// let topo = Topology::synthetic("core:4 isolated:3")?;
-    /// let sys = WorkqueueSystem::builder().topology(topo).build()?;
-    /// assert_eq!(sys.unbound_cpumask().to_string(), "0-2");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn unbound_cpumask(&self) -> CpuSet {
         self.inner.settings().unbound_cpus()
@@ -376,6 +340,7 @@ impl WorkqueueSystem {
     /// # use inflight_topology::Scope;
     /// # use inflight_workqueue::WorkqueueSystem;
     /// let sys = WorkqueueSystem::builder().build()?;
+    /// assert_eq!(sys.default_scope(), Scope::CacheShard);
     /// sys.set_default_scope(Scope::Numa)?;
     /// assert!(sys.dump().contains("NUMA (default)"));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -388,13 +353,6 @@ impl WorkqueueSystem {
     }
 
     /// The scope of unbound queues whose [`Attrs`](crate::Attrs) name none.
-    ///
-    /// ```
-    /// # use inflight_topology::Scope;
-    /// let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
-    /// assert_eq!(sys.default_scope(), Scope::CacheShard);
-    /// # Ok::<(), inflight_workqueue::SystemError>(())
-    /// ```
     #[must_use]
     pub fn default_scope(&self) -> Scope {
         self.inner.settings().default_scope
@@ -431,6 +389,7 @@ impl WorkqueueSystem {
     /// use std::time::Duration;
     ///
     /// let sys = WorkqueueSystem::builder().build()?;
+    /// assert_eq!(sys.watchdog_threshold(), Duration::ZERO);
     /// sys.set_watchdog_threshold(Duration::from_secs(5));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -439,13 +398,6 @@ impl WorkqueueSystem {
     }
 
     /// That threshold, zero if it is switched off.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
-    /// assert_eq!(sys.watchdog_threshold(), Duration::ZERO);
-    /// # Ok::<(), inflight_workqueue::SystemError>(())
-    /// ```
     #[must_use]
     pub fn watchdog_threshold(&self) -> Duration {
         let threshold = self.inner.shared.watchdog.threshold();
@@ -453,12 +405,6 @@ impl WorkqueueSystem {
     }
 
     /// Whether steps are [recorded](WorkqueueSystem::record_trace).
-    ///
-    /// ```
-    /// let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
-    /// assert!(!sys.is_recording());
-    /// # Ok::<(), inflight_workqueue::SystemError>(())
-    /// ```
     #[must_use]
     pub fn is_recording(&self) -> bool {
         self.inner.shared.tracing.is_recording()
@@ -471,6 +417,7 @@ impl WorkqueueSystem {
     /// ```
     /// # use inflight_workqueue::WorkqueueSystem;
     /// # let sys = WorkqueueSystem::builder().build()?;
+    /// assert!(!sys.is_recording());
     /// sys.record_trace(true);
     /// sys.events().spawn(|| ()).wait()?;
     /// sys.record_trace(false);
@@ -482,12 +429,6 @@ impl WorkqueueSystem {
     }
 
     /// What has been recorded since this was asked last, and how much of that was dropped.
-    ///
-    /// ```
-    /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
-    /// assert!(sys.take_trace().steps.is_empty(), "nobody has recorded anything");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn take_trace(&self) -> RecordedTrace {
         self.inner.shared.tracing.take_recorded()
@@ -498,7 +439,7 @@ impl WorkqueueSystem {
     ///
     /// ```
     /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
-    /// assert!(sys.hogs().is_empty());
+    /// assert!(sys.hogs().is_empty() && sys.other_hogs() == 0);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
@@ -508,12 +449,6 @@ impl WorkqueueSystem {
 
     /// How often further functions were found, for which [`hogs`](WorkqueueSystem::hogs) has no
     /// room.
-    ///
-    /// ```
-    /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
-    /// assert_eq!(sys.other_hogs(), 0);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn other_hogs(&self) -> u64 {
         self.inner.shared.hogs.others()

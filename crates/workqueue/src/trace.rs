@@ -70,10 +70,6 @@ pub struct TraceRecord {
 }
 
 /// What has been recorded from one [`take_trace`](crate::WorkqueueSystem::take_trace) to the next.
-///
-/// ```
-/// assert_eq!(inflight_workqueue::RecordedTrace::default().dropped, 0);
-/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RecordedTrace {
@@ -84,12 +80,6 @@ pub struct RecordedTrace {
 }
 
 /// What has happened to an item.
-///
-/// ```
-/// use inflight_workqueue::TraceStep;
-///
-/// assert_eq!(TraceStep::Started.to_string(), "started");
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TraceStep {

@@ -37,11 +37,6 @@ pub type Work = WorkItem<false>;
 
 impl Work {
     /// A work that runs `f`.
-    ///
-    /// ```
-    /// let work = inflight_workqueue::Work::new(|| println!("called"));
-    /// # let _ = work;
-    /// ```
     pub fn new<F: Fn() + Send + Sync + 'static>(f: F) -> Self {
         Self {
             item: ReusableRef::new(Once::<_, true> { name: None, f }),
@@ -134,46 +129,24 @@ impl Work {
     /// # let async_part = async {
     /// assert!(!work.flush().await?, "nothing was queued");
     /// assert!(wq.queue(&work)?.is_queued());
-    /// work.flush().await?;
+    /// work.flush().await?; // it has run
     /// # Ok::<(), Box<dyn std::error::Error>>(()) };
     /// # inflight_sync::block_on(async_part)?;
+    /// work.flush_blocking()?; // on a thread
+    /// work.flush_timeout(std::time::Duration::from_secs(1))?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn flush(&self) -> Wait<'_, Result<bool, WaitError>> {
         Wait::new(self.item.flush())
     }
 
-    /// As [`flush`](Work::flush), for threads. On a worker the wait counts as blocking.
-    ///
-    /// # Errors
-    ///
-    /// As [`flush`](Work::flush).
-    ///
-    /// ```
-    /// # use inflight_workqueue::{Work, WorkqueueSystem};
-    /// # let sys = WorkqueueSystem::builder().build()?;
-    /// # let wq = sys.workqueue("jobs").bound().build()?;
-    /// let work = Work::new(|| ());
-    /// assert!(wq.queue(&work)?.is_queued());
-    /// work.flush_blocking()?; // it has run
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
+    /// As [`flush`](Work::flush), errors too, for threads. On a worker the wait counts as blocking.
     pub fn flush_blocking(&self) -> Result<bool, WaitError> {
         block_on(self.item.flush())
     }
 
-    /// As [`flush_blocking`](Work::flush_blocking), at most for `limit`, of real time.
-    ///
-    /// # Errors
-    ///
-    /// As [`flush`](Work::flush), and [`WaitError::TimedOut`].
-    ///
-    /// ```
-    /// # use inflight_workqueue::Work;
-    /// let work = Work::new(|| ());
-    /// assert!(!work.flush_timeout(std::time::Duration::from_secs(1))?, "nothing was queued");
-    /// # Ok::<(), inflight_workqueue::WaitError>(())
-    /// ```
+    /// As [`flush_blocking`](Work::flush_blocking), at most for `limit` of real time; then
+    /// [`WaitError::TimedOut`].
     pub fn flush_timeout(&self, limit: Duration) -> Result<bool, WaitError> {
         within(&Clock::system(), limit, self.item.flush())
     }

@@ -45,6 +45,7 @@ impl<const DELAYED: bool> WorkItem<DELAYED> {
     ///
     /// ```
     /// let work = inflight_workqueue::Work::new(|| ());
+    /// assert!(!work.is_pending() && !work.is_running());
     /// assert!(!work.cancel(), "it was not pending");
     /// ```
     #[allow(clippy::must_use_candidate)] // Called for its effect as often as for its answer.
@@ -71,66 +72,34 @@ impl<const DELAYED: bool> WorkItem<DELAYED> {
     /// assert!(!work.cancel_sync().await?, "it was not pending");
     /// # Ok::<(), inflight_workqueue::WaitError>(()) };
     /// # inflight_sync::block_on(async_part)?;
+    /// work.cancel_sync_blocking()?; // on a thread
+    /// work.cancel_sync_timeout(std::time::Duration::from_secs(1))?;
     /// # Ok::<(), inflight_workqueue::WaitError>(())
     /// ```
     pub fn cancel_sync(&self) -> Wait<'_, Result<bool, WaitError>> {
         Wait::new(self.item.cancel_sync())
     }
 
-    /// As [`cancel_sync`](WorkItem::cancel_sync), for threads. On a worker the wait counts as
-    /// blocking.
-    ///
-    /// # Errors
-    ///
-    /// As [`cancel_sync`](WorkItem::cancel_sync).
-    ///
-    /// ```
-    /// use inflight_workqueue::{Work, WorkqueueSystem};
-    ///
-    /// let sys = WorkqueueSystem::builder().build()?;
-    /// let wq = sys.workqueue("jobs").bound().build()?;
-    /// let work = Work::new(|| ());
-    /// assert!(wq.queue(&work)?.is_queued());
-    /// work.cancel_sync_blocking()?; // neither pending nor running now
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
+    /// As [`cancel_sync`](WorkItem::cancel_sync), errors too, for threads. On a worker the wait
+    /// counts as blocking.
     pub fn cancel_sync_blocking(&self) -> Result<bool, WaitError> {
         block_on(self.item.cancel_sync())
     }
 
-    /// As [`cancel_sync_blocking`](WorkItem::cancel_sync_blocking), at most for `limit`, of real
-    /// time. If that is over, the pending instance has been taken back all the same.
-    ///
-    /// # Errors
-    ///
-    /// As [`cancel_sync`](WorkItem::cancel_sync), and [`WaitError::TimedOut`].
-    ///
-    /// ```
-    /// # use inflight_workqueue::Work;
-    /// let work = Work::new(|| ());
-    /// work.cancel_sync_timeout(std::time::Duration::from_secs(1))?;
-    /// # Ok::<(), inflight_workqueue::WaitError>(())
-    /// ```
+    /// As [`cancel_sync_blocking`](WorkItem::cancel_sync_blocking), at most for `limit` of real
+    /// time; then [`WaitError::TimedOut`]: the pending instance has been taken back all the same.
     pub fn cancel_sync_timeout(&self, limit: Duration) -> Result<bool, WaitError> {
         within(&Clock::system(), limit, self.item.cancel_sync())
     }
 
     /// Whether it waits for its time, or is queued and its run has not begun. Others may change
     /// that at any moment.
-    ///
-    /// ```
-    /// assert!(!inflight_workqueue::Work::new(|| ()).is_pending());
-    /// ```
     #[must_use]
     pub fn is_pending(&self) -> bool {
         self.item.activity().0
     }
 
     /// Whether it is being run. Others may change that at any moment.
-    ///
-    /// ```
-    /// assert!(!inflight_workqueue::Work::new(|| ()).is_running());
-    /// ```
     #[must_use]
     pub fn is_running(&self) -> bool {
         self.item.activity().1
@@ -145,11 +114,12 @@ impl<const DELAYED: bool> WorkItem<DELAYED> {
     /// [`DisableError::DepthOverflow`] at the 65,536th level.
     ///
     /// ```
-    /// use inflight_workqueue::Work;
+    /// use inflight_workqueue::{NotDisabled, Work};
     ///
     /// let work = Work::new(|| ());
     /// work.disable()?;
     /// assert!(work.enable()?, "it can be queued again");
+    /// assert_eq!(work.enable(), Err(NotDisabled));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn disable(&self) -> Result<bool, DisableError> {
@@ -171,44 +141,22 @@ impl<const DELAYED: bool> WorkItem<DELAYED> {
     /// work.disable_sync().await?; // it is not running, and will not
     /// # Ok::<(), inflight_workqueue::DisableError>(()) };
     /// # inflight_sync::block_on(async_part)?;
+    /// work.disable_sync_blocking()?; // one level more, on a thread
+    /// work.disable_sync_timeout(std::time::Duration::from_secs(1))?;
     /// # Ok::<(), inflight_workqueue::DisableError>(())
     /// ```
     pub fn disable_sync(&self) -> Wait<'_, Result<bool, DisableError>> {
         Wait::new(self.item.disable_sync())
     }
 
-    /// As [`disable_sync`](WorkItem::disable_sync), for threads. On a worker the wait counts as
-    /// blocking.
-    ///
-    /// # Errors
-    ///
-    /// As [`disable_sync`](WorkItem::disable_sync).
-    ///
-    /// ```
-    /// use inflight_workqueue::Work;
-    ///
-    /// let work = Work::new(|| ());
-    /// work.disable_sync_blocking()?; // it is not running, and will not
-    /// work.enable()?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
+    /// As [`disable_sync`](WorkItem::disable_sync), errors too, for threads. On a worker the wait
+    /// counts as blocking.
     pub fn disable_sync_blocking(&self) -> Result<bool, DisableError> {
         block_on(self.item.disable_sync())
     }
 
-    /// As [`disable_sync_blocking`](WorkItem::disable_sync_blocking), at most for `limit`, of real
-    /// time. If that is over, the work is disabled all the same.
-    ///
-    /// # Errors
-    ///
-    /// As [`disable_sync`](WorkItem::disable_sync), and [`DisableError::TimedOut`].
-    ///
-    /// ```
-    /// # use inflight_workqueue::Work;
-    /// let work = Work::new(|| ());
-    /// work.disable_sync_timeout(std::time::Duration::from_secs(1))?;
-    /// # Ok::<(), inflight_workqueue::DisableError>(())
-    /// ```
+    /// As [`disable_sync_blocking`](WorkItem::disable_sync_blocking), at most for `limit` of real
+    /// time; then [`DisableError::TimedOut`]: the work is disabled all the same.
     pub fn disable_sync_timeout(&self, limit: Duration) -> Result<bool, DisableError> {
         within(&Clock::system(), limit, self.item.disable_sync())
     }
@@ -219,12 +167,6 @@ impl<const DELAYED: bool> WorkItem<DELAYED> {
     /// # Errors
     ///
     /// [`NotDisabled`] if there is no level to take back. A pending instance stays.
-    ///
-    /// ```
-    /// use inflight_workqueue::{NotDisabled, Work};
-    ///
-    /// assert_eq!(Work::new(|| ()).enable(), Err(NotDisabled));
-    /// ```
     pub fn enable(&self) -> Result<bool, NotDisabled> {
         self.item.enable()
     }

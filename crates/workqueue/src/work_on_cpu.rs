@@ -43,6 +43,9 @@ impl WorkqueueSystem {
     /// assert!(!cpus.is_empty());
     /// # Ok::<(), inflight_workqueue::JoinError>(()) };
     /// # inflight_sync::block_on(async_part)?;
+    /// let same = sys.schedule_on_each_cpu_blocking(|cpu| cpu)?; // on a thread
+    /// let limit = std::time::Duration::from_secs(60);
+    /// assert_eq!(sys.schedule_on_each_cpu_timeout(|cpu| cpu, limit)?, same);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn schedule_on_each_cpu<T, F>(&self, f: F) -> Wait<'static, Result<Vec<T>, JoinError>>
@@ -61,19 +64,7 @@ impl WorkqueueSystem {
     }
 
     /// As [`schedule_on_each_cpu`](WorkqueueSystem::schedule_on_each_cpu), for threads. On a worker
-    /// the wait counts as blocking.
-    ///
-    /// # Errors
-    ///
-    /// As [`schedule_on_each_cpu`](WorkqueueSystem::schedule_on_each_cpu), and those of
-    /// [`JoinHandle::wait`].
-    ///
-    /// ```
-    /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
-    /// let cpus = sys.schedule_on_each_cpu_blocking(|cpu| cpu)?;
-    /// assert!(!cpus.is_empty());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
+    /// the wait counts as blocking, and [`JoinHandle::wait`] says when it is refused.
     pub fn schedule_on_each_cpu_blocking<T, F>(&self, f: F) -> Result<Vec<T>, JoinError>
     where
         F: Fn(usize) -> T + Send + Sync + 'static,
@@ -85,20 +76,8 @@ impl WorkqueueSystem {
     }
 
     /// As [`schedule_on_each_cpu_blocking`](WorkqueueSystem::schedule_on_each_cpu_blocking), at
-    /// most for `limit` on the system's clock.
-    ///
-    /// # Errors
-    ///
-    /// As [`schedule_on_each_cpu_blocking`](WorkqueueSystem::schedule_on_each_cpu_blocking), and
-    /// [`JoinError::TimedOut`]; the functions go on then.
-    ///
-    /// ```
-    /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
-    /// let limit = std::time::Duration::from_secs(60);
-    /// let cpus = sys.schedule_on_each_cpu_timeout(|cpu| cpu, limit)?;
-    /// assert!(!cpus.is_empty());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
+    /// most for `limit` on the system's clock; then [`JoinError::TimedOut`], and the functions go
+    /// on.
     pub fn schedule_on_each_cpu_timeout<T, F>(
         &self,
         f: F,

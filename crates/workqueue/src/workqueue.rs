@@ -34,12 +34,13 @@ pub(crate) use settings::{NO_LIMIT, checked_max_active};
 /// last handle is dropped still runs what is queued.
 ///
 /// ```
-/// use inflight_workqueue::{Attrs, WorkqueueSystem};
+/// use inflight_workqueue::{Attrs, Kind, WorkqueueSystem};
 ///
 /// let sys = WorkqueueSystem::builder().build()?;
 /// let crypt = sys.workqueue("kcryptd").unbound(Attrs::new()).max_active(64).build()?;
 /// let sum = crypt.spawn(|| [1, 2, 3].iter().sum::<u32>()).wait()?;
 /// assert_eq!(sum, 6);
+/// assert_eq!((crypt.name(), crypt.kind()), ("kcryptd", Kind::Unbound(Attrs::new())));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
@@ -94,26 +95,12 @@ impl Workqueue {
     }
 
     /// The name it was made with.
-    ///
-    /// ```
-    /// # use inflight_workqueue::WorkqueueSystem;
-    /// # let sys = WorkqueueSystem::builder().build()?;
-    /// assert_eq!(sys.workqueue("events").bound().build()?.name(), "events");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn name(&self) -> &str {
         &self.inner().name
     }
 
     /// What kind of queue it is.
-    ///
-    /// ```
-    /// # use inflight_workqueue::{Kind, WorkqueueSystem};
-    /// # let sys = WorkqueueSystem::builder().build()?;
-    /// assert_eq!(sys.workqueue("events").bound().build()?.kind(), Kind::Bound);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn kind(&self) -> Kind {
         self.inner().kind()
@@ -226,6 +213,7 @@ impl Workqueue {
     /// assert!(wq.queue_delayed(&work, Duration::from_secs(3600))?.is_queued());
     /// assert!(!wq.queue_delayed(&work, Duration::ZERO)?.is_queued(), "it is pending already");
     /// assert!(work.cancel());
+    /// assert!(wq.queue_delayed_on(0, &work, Duration::ZERO)?.is_queued());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn queue_delayed(&self, work: &DelayedWork, delay: Duration) -> Result<Queued, QueueError> {
@@ -237,17 +225,6 @@ impl Workqueue {
     /// # Errors
     ///
     /// Those of [`queue_on`](Workqueue::queue_on) and [`queue_delayed`](Workqueue::queue_delayed).
-    ///
-    /// ```
-    /// # use inflight_workqueue::{DelayedWork, WorkqueueSystem};
-    /// # use std::time::Duration;
-    /// # let sys = WorkqueueSystem::builder().build()?;
-    /// # let wq = sys.workqueue("jobs").bound().build()?;
-    /// let work = DelayedWork::new(|| ());
-    /// assert!(wq.queue_delayed_on(0, &work, Duration::from_secs(3600))?.is_queued());
-    /// work.flush_blocking()?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn queue_delayed_on(
         &self,
         cpu: usize,
@@ -278,6 +255,7 @@ impl Workqueue {
     /// assert!(wq.queue_delayed(&work, Duration::from_secs(3600))?.is_queued());
     /// assert_eq!(wq.mod_delayed(&work, Duration::ZERO)?, Modified::Moved);
     /// work.flush_blocking()?;
+    /// assert_eq!(wq.mod_delayed_on(0, &work, Duration::ZERO)?, Modified::Queued);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn mod_delayed(&self, work: &DelayedWork, delay: Duration) -> Result<Modified, QueueError> {
@@ -289,16 +267,6 @@ impl Workqueue {
     /// # Errors
     ///
     /// Those of [`mod_delayed`](Workqueue::mod_delayed) and [`queue_on`](Workqueue::queue_on).
-    ///
-    /// ```
-    /// # use inflight_workqueue::{DelayedWork, Modified, WorkqueueSystem};
-    /// # use std::time::Duration;
-    /// # let sys = WorkqueueSystem::builder().build()?;
-    /// # let wq = sys.workqueue("jobs").bound().build()?;
-    /// let work = DelayedWork::new(|| ());
-    /// assert_eq!(wq.mod_delayed_on(0, &work, Duration::ZERO)?, Modified::Queued);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn mod_delayed_on(
         &self,
         cpu: usize,
@@ -376,20 +344,6 @@ impl Workqueue {
     ///
     /// Those of [`queue_node`](Workqueue::queue_node) and
     /// [`queue_delayed`](Workqueue::queue_delayed).
-    ///
-    /// ```
-    /// # use inflight_topology::Topology;
-    /// # use inflight_workqueue::{Attrs, DelayedWork, QueueError, WorkqueueSystem};
-    /// # use std::time::Duration;
-    /// let topo = Topology::synthetic("numa:2 core:2")?;
-    /// let sys = WorkqueueSystem::builder().topology(topo).build()?;
-    /// let scan = sys.workqueue("scan").unbound(Attrs::new()).build()?;
-    /// let (work, hour) = (DelayedWork::new(|| ()), Duration::from_secs(3600));
-    /// assert!(scan.queue_delayed_node(1, &work, hour)?.is_queued());
-    /// work.flush_blocking()?;
-    /// assert_eq!(scan.queue_delayed_node(2, &work, hour), Err(QueueError::NoSuchNode(2)));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn queue_delayed_node(
         &self,
         node: usize,

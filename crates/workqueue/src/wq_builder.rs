@@ -13,14 +13,6 @@ use inflight_topology::wake::WakeRules;
 use std::fmt;
 
 /// A workqueue whose kind has not been chosen.
-///
-/// ```
-/// # use inflight_workqueue::{WorkqueueDraft, WorkqueueSystem};
-/// # let sys = WorkqueueSystem::builder().build()?;
-/// let draft: WorkqueueDraft = sys.workqueue("events");
-/// let wq = draft.bound().build()?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 #[must_use = "nothing is made before `build`"]
 pub struct WorkqueueDraft {
     system: Arc<SystemInner>,
@@ -33,12 +25,6 @@ impl WorkqueueDraft {
     }
 
     /// Items run on the CPU they are queued on, one at a time unless they block.
-    ///
-    /// ```
-    /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
-    /// let wq = sys.workqueue("complete").bound().build()?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn bound(self) -> WorkqueueBuilder {
         self.kind(Kind::Bound)
     }
@@ -234,12 +220,6 @@ impl WorkqueueBuilder {
 
     /// Its items are held by [`freeze`](crate::WorkqueueSystem::freeze): none starts until the
     /// thaw.
-    ///
-    /// ```
-    /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
-    /// let wq = sys.workqueue("writeback").bound().freezable().build()?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn freezable(mut self) -> Self {
         self.flags.freezable = true;
         self
@@ -327,12 +307,6 @@ impl WorkqueueBuilder {
     ///
     /// A [`BuildError`] says what is wrong with the name, the limit or the attributes, that the
     /// system is shutting down, or that it refused the queue's rescuer its thread.
-    ///
-    /// ```
-    /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
-    /// let wq = sys.workqueue("events").bound().build()?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn build(self) -> Result<Workqueue, BuildError> {
         let WorkqueueDraft { system, name } = self.draft;
         let name = checked_name(name)?;

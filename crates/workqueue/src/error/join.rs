@@ -55,9 +55,13 @@ pub enum JoinError {
 ///
 /// let sys = WorkqueueSystem::builder().build()?;
 /// let wq = sys.workqueue("jobs").bound().build()?;
-/// let thrown = wq.spawn(|| std::panic::panic_any(7u32)).wait();
-/// let Err(JoinError::Panicked(payload)) = thrown else { panic!("it panics") };
-/// assert_eq!(*payload.into_inner().downcast::<u32>().unwrap(), 7);
+/// fn rescan() {
+///     panic!("no disk");
+/// }
+/// let Err(JoinError::Panicked(p)) = wq.spawn(rescan).wait() else { panic!("it panics") };
+/// assert!(p.item().ends_with("rescan"));
+/// assert_eq!(p.message(), Some("no disk"));
+/// assert!(p.into_inner().is::<&str>());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct PanicPayload {
@@ -77,48 +81,18 @@ impl PanicPayload {
     }
 
     /// The name of the item that panicked: the type of its function.
-    ///
-    /// ```
-    /// # use inflight_workqueue::{JoinError, WorkqueueSystem};
-    /// # let sys = WorkqueueSystem::builder().build()?;
-    /// # let wq = sys.workqueue("jobs").bound().build()?;
-    /// fn rescan() {
-    ///     panic!("no disk");
-    /// }
-    /// let Err(JoinError::Panicked(p)) = wq.spawn(rescan).wait() else { panic!() };
-    /// assert!(p.item().ends_with("rescan"));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn item(&self) -> &str {
         &self.item
     }
 
     /// The text, if a text was thrown, as `panic!` does.
-    ///
-    /// ```
-    /// # use inflight_workqueue::{JoinError, WorkqueueSystem};
-    /// # let sys = WorkqueueSystem::builder().build()?;
-    /// # let wq = sys.workqueue("jobs").bound().build()?;
-    /// let Err(JoinError::Panicked(p)) = wq.spawn(|| panic!("at {}", 3)).wait() else { panic!() };
-    /// assert_eq!(p.message(), Some("at 3"));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn message(&self) -> Option<&str> {
         self.message.as_deref()
     }
 
     /// The value itself, for `downcast` or `std::panic::resume_unwind`.
-    ///
-    /// ```
-    /// # use inflight_workqueue::{JoinError, WorkqueueSystem};
-    /// # let sys = WorkqueueSystem::builder().build()?;
-    /// # let wq = sys.workqueue("jobs").bound().build()?;
-    /// let Err(JoinError::Panicked(p)) = wq.spawn(|| panic!("text")).wait() else { panic!() };
-    /// assert!(p.into_inner().is::<&str>());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn into_inner(self) -> Box<dyn Any + Send> {
         self.payload.into_inner()

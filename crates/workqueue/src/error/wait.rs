@@ -34,12 +34,6 @@ pub enum WaitError {
 }
 
 /// Why a work was not disabled.
-///
-/// ```
-/// use inflight_workqueue::{DisableError, WaitError};
-///
-/// assert_eq!(DisableError::from(WaitError::TimedOut), DisableError::TimedOut);
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DisableError {
@@ -65,12 +59,6 @@ impl From<WaitError> for DisableError {
 }
 
 /// The work was enabled more often than disabled. Nothing has changed.
-///
-/// ```
-/// use inflight_workqueue::{NotDisabled, Work};
-///
-/// assert_eq!(Work::new(|| ()).enable(), Err(NotDisabled));
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the work is not disabled")]
 pub struct NotDisabled;
@@ -103,12 +91,6 @@ impl From<NotDisabled> for EnableError {
 }
 
 /// Why a delayed work was not flushed.
-///
-/// ```
-/// use inflight_workqueue::{FlushError, WaitError};
-///
-/// assert_eq!(FlushError::from(WaitError::TimedOut), FlushError::TimedOut);
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FlushError {

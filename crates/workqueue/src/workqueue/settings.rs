@@ -35,13 +35,6 @@ impl Workqueue {
 
     /// How many items may be active at once: for each CPU of a bound queue, altogether for an
     /// unbound one. `None` for a BH queue, which has no limit.
-    ///
-    /// ```
-    /// # use inflight_workqueue::WorkqueueSystem;
-    /// # let sys = WorkqueueSystem::builder().build()?;
-    /// assert_eq!(sys.workqueue("log").ordered().build()?.max_active(), Some(1));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn max_active(&self) -> Option<usize> {
         self.inner().limit()
@@ -49,13 +42,6 @@ impl Workqueue {
 
     /// How many items may be active on each memory node, however few CPUs it has there. `None`
     /// unless the nodes have parts: see [`set_min_active`](Workqueue::set_min_active).
-    ///
-    /// ```
-    /// # use inflight_workqueue::WorkqueueSystem;
-    /// # let sys = WorkqueueSystem::builder().build()?;
-    /// assert_eq!(sys.workqueue("jobs").bound().build()?.min_active(), None);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn min_active(&self) -> Option<usize> {
         self.inner().min_active()
@@ -76,6 +62,7 @@ impl Workqueue {
     /// # let sys = WorkqueueSystem::builder().build()?;
     /// # let wq = sys.workqueue("jobs").bound().build()?;
     /// wq.set_max_active(16)?;
+    /// assert_eq!(wq.max_active(), Some(16));
     /// assert!(wq.set_max_active(1 << 20).is_err());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -104,6 +91,7 @@ impl Workqueue {
     /// let scan = sys.workqueue("scan").unbound(Attrs::new()).share(Share::PerNode);
     /// let scan = scan.max_active(64).build()?;
     /// scan.set_min_active(48)?; // as many as wait for each other
+    /// assert_eq!(scan.min_active(), Some(48));
     /// let error = MinActiveError::OutOfRange { asked: 65, max_active: 64 };
     /// assert_eq!(scan.set_min_active(65), Err(error));
     /// # Ok::<(), Box<dyn std::error::Error>>(())

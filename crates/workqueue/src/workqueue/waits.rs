@@ -29,6 +29,8 @@ impl Workqueue {
     /// wq.flush().await?; // it has run
     /// # Ok::<(), inflight_workqueue::WaitError>(()) };
     /// # inflight_sync::block_on(async_part)?;
+    /// wq.flush_blocking()?; // on a thread
+    /// wq.flush_timeout(std::time::Duration::from_secs(60))?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn flush(&self) -> Wait<'static, Result<(), WaitError>> {
@@ -40,37 +42,14 @@ impl Workqueue {
         })
     }
 
-    /// As [`flush`](Workqueue::flush), for threads. On a worker the wait counts as blocking.
-    ///
-    /// # Errors
-    ///
-    /// As [`flush`](Workqueue::flush).
-    ///
-    /// ```
-    /// # use inflight_workqueue::{Work, WorkqueueSystem};
-    /// # let sys = WorkqueueSystem::builder().build()?;
-    /// # let wq = sys.workqueue("jobs").bound().build()?;
-    /// assert!(wq.queue(&Work::new(|| ()))?.is_queued());
-    /// wq.flush_blocking()?; // it has run
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
+    /// As [`flush`](Workqueue::flush), errors too, for threads. On a worker the wait counts as
+    /// blocking.
     pub fn flush_blocking(&self) -> Result<(), WaitError> {
         block_on(self.flush())
     }
 
-    /// As [`flush_blocking`](Workqueue::flush_blocking), at most for `limit` on the system's clock.
-    ///
-    /// # Errors
-    ///
-    /// As [`flush`](Workqueue::flush), and [`WaitError::TimedOut`].
-    ///
-    /// ```
-    /// # use inflight_workqueue::WorkqueueSystem;
-    /// # let sys = WorkqueueSystem::builder().build()?;
-    /// # let wq = sys.workqueue("jobs").bound().build()?;
-    /// wq.flush_timeout(std::time::Duration::from_secs(60))?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
+    /// As [`flush_blocking`](Workqueue::flush_blocking), at most for `limit` on the system's clock;
+    /// then [`WaitError::TimedOut`].
     pub fn flush_timeout(&self, limit: Duration) -> Result<(), WaitError> {
         within(&self.inner().shared.clock, limit, self.flush())
     }
@@ -95,6 +74,8 @@ impl Workqueue {
     /// assert!(wq.queue(&Work::new(|| ()))?.is_queued(), "it goes on");
     /// # Ok::<(), Box<dyn std::error::Error>>(()) };
     /// # inflight_sync::block_on(async_part)?;
+    /// wq.drain_blocking()?; // on a thread
+    /// wq.drain_timeout(std::time::Duration::from_secs(60))?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn drain(&self) -> Wait<'static, Result<(), WaitError>> {
@@ -107,38 +88,14 @@ impl Workqueue {
         })
     }
 
-    /// As [`drain`](Workqueue::drain), for threads. On a worker the wait counts as blocking.
-    ///
-    /// # Errors
-    ///
-    /// As [`drain`](Workqueue::drain).
-    ///
-    /// ```
-    /// # use inflight_workqueue::{Work, WorkqueueSystem};
-    /// # let sys = WorkqueueSystem::builder().build()?;
-    /// # let wq = sys.workqueue("jobs").bound().build()?;
-    /// wq.drain_blocking()?;
-    /// assert!(wq.queue(&Work::new(|| ()))?.is_queued(), "it goes on");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
+    /// As [`drain`](Workqueue::drain), errors too, for threads. On a worker the wait counts as
+    /// blocking.
     pub fn drain_blocking(&self) -> Result<(), WaitError> {
         block_on(self.drain())
     }
 
-    /// As [`drain_blocking`](Workqueue::drain_blocking), at most for `limit` on the system's clock.
-    ///
-    /// # Errors
-    ///
-    /// As [`drain`](Workqueue::drain), and [`WaitError::TimedOut`]: the queue takes items again,
-    /// and has some left.
-    ///
-    /// ```
-    /// # use inflight_workqueue::WorkqueueSystem;
-    /// # let sys = WorkqueueSystem::builder().build()?;
-    /// # let wq = sys.workqueue("jobs").bound().build()?;
-    /// wq.drain_timeout(std::time::Duration::from_secs(60))?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
+    /// As [`drain_blocking`](Workqueue::drain_blocking), at most for `limit` on the system's clock;
+    /// then [`WaitError::TimedOut`]: the queue takes items again, and has some left.
     pub fn drain_timeout(&self, limit: Duration) -> Result<(), WaitError> {
         within(&self.inner().shared.clock, limit, self.drain())
     }
@@ -160,6 +117,9 @@ impl Workqueue {
     /// sys.workqueue("short-lived").bound().build()?.destroy().await?;
     /// # Ok::<(), Box<dyn std::error::Error>>(()) };
     /// # inflight_sync::block_on(async_part)?;
+    /// let wq = sys.workqueue("another").bound().build()?;
+    /// wq.destroy_timeout(std::time::Duration::from_secs(60))?; // on a thread
+    /// wq.destroy_blocking()?; // or without a limit
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn destroy(&self) -> Wait<'static, Result<(), WaitError>> {
@@ -172,37 +132,14 @@ impl Workqueue {
         })
     }
 
-    /// As [`destroy`](Workqueue::destroy), for threads. On a worker the wait counts as blocking.
-    ///
-    /// # Errors
-    ///
-    /// As [`destroy`](Workqueue::destroy).
-    ///
-    /// ```
-    /// # use inflight_workqueue::WorkqueueSystem;
-    /// # let sys = WorkqueueSystem::builder().build()?;
-    /// sys.workqueue("short-lived").bound().build()?.destroy_blocking()?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
+    /// As [`destroy`](Workqueue::destroy), errors too, for threads. On a worker the wait counts as
+    /// blocking.
     pub fn destroy_blocking(&self) -> Result<(), WaitError> {
         block_on(self.destroy())
     }
 
     /// As [`destroy_blocking`](Workqueue::destroy_blocking), at most for `limit` on the system's
-    /// clock.
-    ///
-    /// # Errors
-    ///
-    /// As [`destroy`](Workqueue::destroy), and [`WaitError::TimedOut`]: the queue is closed, and
-    /// has items left, which run.
-    ///
-    /// ```
-    /// # use inflight_workqueue::WorkqueueSystem;
-    /// # let sys = WorkqueueSystem::builder().build()?;
-    /// let wq = sys.workqueue("short-lived").bound().build()?;
-    /// wq.destroy_timeout(std::time::Duration::from_secs(60))?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
+    /// clock; then [`WaitError::TimedOut`]: the queue is closed, and has items left, which run.
     pub fn destroy_timeout(&self, limit: Duration) -> Result<(), WaitError> {
         within(&self.inner().shared.clock, limit, self.destroy())
     }

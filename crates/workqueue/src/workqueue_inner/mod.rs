@@ -30,12 +30,6 @@ use std::ptr;
 use std::time::Duration;
 
 /// How the limit of an unbound workqueue is split among memory nodes.
-///
-/// ```
-/// use inflight_workqueue::Share;
-///
-/// assert_eq!(Share::default(), Share::Lend);
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Share {
