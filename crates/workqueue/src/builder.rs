@@ -109,11 +109,9 @@ impl SystemBuilder {
     /// running items use no CPU time it reads up to ten times less often, and while nobody runs it
     /// does not. What a [`call_blocking`](crate::Workqueue::call_blocking) uses on its caller's
     /// thread is the caller's.
-    pub fn cpu_time(self, on: bool) -> Self {
-        Self {
-            cpu_time: on,
-            ..self
-        }
+    pub fn cpu_time(mut self, on: bool) -> Self {
+        self.cpu_time = on;
+        self
     }
 
     /// Whether the system looks for workers that sleep without having said so (see
@@ -122,19 +120,17 @@ impl SystemBuilder {
     ///
     /// It looks only while items wait because others run: first after 50 us, and again after up to
     /// 1 ms. A pool whose worker is found asleep lets another one run.
-    pub fn sampling(self, on: bool) -> Self {
-        let sampling = Some(on);
-        Self { sampling, ..self }
+    pub fn sampling(mut self, on: bool) -> Self {
+        self.sampling = Some(on);
+        self
     }
 
     /// How much CPU time an item, of a bound or an unbound queue, may use, since it began or last
     /// blocked, before the pool lets another worker run beside it: 10 ms by default, zero for any
     /// amount. Found out by [sampling](SystemBuilder::sampling), so only while items wait.
-    pub fn intensive_threshold(self, cpu_time: Duration) -> Self {
-        Self {
-            intensive: cpu_time,
-            ..self
-        }
+    pub fn intensive_threshold(mut self, cpu_time: Duration) -> Self {
+        self.intensive = cpu_time;
+        self
     }
 
     /// Calls `f` with each step of each item: queued, activated, started, ended, panicked,
@@ -152,9 +148,9 @@ impl SystemBuilder {
     /// let wq = sys.build()?.workqueue("jobs").bound().build()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn trace(self, f: impl Fn(&TraceEvent<'_>) + Send + Sync + 'static) -> Self {
-        let tracer: Option<Tracer> = Some(Arc::new(f));
-        Self { tracer, ..self }
+    pub fn trace(mut self, f: impl Fn(&TraceEvent<'_>) + Send + Sync + 'static) -> Self {
+        self.tracer = Some(Arc::new(f));
+        self
     }
 
     /// Calls `f`, on a thread for reports, when items wait and nothing has moved for
@@ -176,12 +172,13 @@ impl SystemBuilder {
     /// let sys = builder.watchdog(Duration::from_secs(30), |stall| eprintln!("{stall}")).build()?;
     /// # Ok::<(), inflight_workqueue::SystemError>(())
     /// ```
-    pub fn watchdog(self, threshold: Duration, f: impl Fn(&Stall) + Send + Sync + 'static) -> Self {
-        let on_stall: OnStall = Arc::new(f);
-        Self {
-            watchdog: Some((threshold, on_stall)),
-            ..self
-        }
+    pub fn watchdog(
+        mut self,
+        threshold: Duration,
+        f: impl Fn(&Stall) + Send + Sync + 'static,
+    ) -> Self {
+        self.watchdog = Some((threshold, Arc::new(f)));
+        self
     }
 
     /// Calls `f`, on a thread for reports, when a function of a bound queue has been found for the
@@ -194,12 +191,9 @@ impl SystemBuilder {
     /// let sys = WorkqueueSystem::builder().hog_reports(4, |hog| eprintln!("{hog}")).build()?;
     /// # Ok::<(), inflight_workqueue::SystemError>(())
     /// ```
-    pub fn hog_reports(self, after: u64, f: impl Fn(&Hog) + Send + Sync + 'static) -> Self {
-        let on_hog: OnHog = Arc::new(f);
-        Self {
-            hogs: Some((after, on_hog)),
-            ..self
-        }
+    pub fn hog_reports(mut self, after: u64, f: impl Fn(&Hog) + Send + Sync + 'static) -> Self {
+        self.hogs = Some((after, Arc::new(f)));
+        self
     }
 
     /// After how long idle workers leave that nobody needs, 300 s by default.
@@ -207,11 +201,9 @@ impl SystemBuilder {
     /// Each pool keeps two idle workers, and one more for each four busy ones; of the others those
     /// leave that have been idle for so long. Without any of them the system makes no wakeups.
     /// With [`Duration::MAX`] nobody leaves.
-    pub fn idle_timeout(self, idle_timeout: Duration) -> Self {
-        Self {
-            idle_timeout,
-            ..self
-        }
+    pub fn idle_timeout(mut self, idle_timeout: Duration) -> Self {
+        self.idle_timeout = idle_timeout;
+        self
     }
 
     /// The machine. Without it, [`build`](SystemBuilder::build) looks at the one it runs on.
@@ -222,9 +214,9 @@ impl SystemBuilder {
     /// let sys = WorkqueueSystem::builder().topology(Topology::discover()?).build()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn topology(self, topology: impl Borrow<Topology>) -> Self {
-        let topology = Some(topology.borrow().clone());
-        Self { topology, ..self }
+    pub fn topology(mut self, topology: impl Borrow<Topology>) -> Self {
+        self.topology = Some(topology.borrow().clone());
+        self
     }
 
     /// The scope of unbound queues whose [`Attrs`](crate::Attrs) name none: `cache_shard` unless
@@ -237,11 +229,9 @@ impl SystemBuilder {
     /// assert!(sys.dump().contains("CACHE (default)"));
     /// # Ok::<(), inflight_workqueue::SystemError>(())
     /// ```
-    pub fn default_scope(self, default_scope: Scope) -> Self {
-        Self {
-            default_scope,
-            ..self
-        }
+    pub fn default_scope(mut self, default_scope: Scope) -> Self {
+        self.default_scope = default_scope;
+        self
     }
 
     /// Whether queues built as [`power_efficient`](crate::WorkqueueBuilder::power_efficient) are
@@ -254,19 +244,18 @@ impl SystemBuilder {
     /// assert_ne!(wq.kind(), Kind::Bound);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn power_efficient(self, power_efficient: bool) -> Self {
-        Self {
-            power_efficient,
-            ..self
-        }
+    pub fn power_efficient(mut self, power_efficient: bool) -> Self {
+        self.power_efficient = power_efficient;
+        self
     }
 
     /// The clock of all that takes time here: delays, timed waits for queues, handles and the
     /// system, idle workers, reports. The machine's by default. Not of timed waits for a
     /// [`Work`](crate::Work) or [`DelayedWork`](crate::DelayedWork): a work belongs to no system,
     /// so these are in real time.
-    pub fn clock(self, clock: Clock) -> Self {
-        Self { clock, ..self }
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
     }
 
     /// Lets a test refuse threads.
@@ -281,9 +270,9 @@ impl SystemBuilder {
     /// assert!(matches!(wq.queue(&Work::new(|| ())), Err(QueueError::NoWorker(_))));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn faults(self, faults: &Faults) -> Self {
-        let faults = faults.clone();
-        Self { faults, ..self }
+    pub fn faults(mut self, faults: &Faults) -> Self {
+        self.faults = faults.clone();
+        self
     }
 
     /// Makes the system. No thread is started yet.

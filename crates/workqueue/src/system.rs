@@ -61,7 +61,8 @@ impl Drop for Handle {
     fn drop(&mut self) {
         self.inner.begin_shutdown();
         // From now on none is made.
-        self.inner.system_queues.clear();
+        let queues = std::mem::take(&mut *self.inner.system_queues.lock());
+        drop(queues);
         if self.inner.has_given_up() || self.inner.is_inside() {
             return;
         }

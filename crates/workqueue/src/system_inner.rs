@@ -17,19 +17,8 @@ use inflight_sync::time::Instant;
 use inflight_sync::wait::Event;
 use inflight_sync::{Arc, Mutex, Weak};
 use inflight_topology::CpuSet;
+use std::collections::BTreeMap;
 use std::time::Duration;
-
-/// The handles that the system has on its queues.
-#[derive(Default)]
-pub(crate) struct SystemQueues(pub(crate) Mutex<[Option<Workqueue>; 7]>);
-
-impl SystemQueues {
-    /// The system ends.
-    pub(crate) fn clear(&self) {
-        let queues = std::mem::take(&mut *self.0.lock());
-        drop(queues);
-    }
-}
 
 pub(crate) struct SystemInner {
     pub(crate) shared: Arc<SystemShared>,
@@ -41,8 +30,8 @@ pub(crate) struct SystemInner {
     pub(crate) stopped: Arc<Completion>,
     /// The threads have been joined.
     joined: Event,
-    /// Cleared when the last handle has gone.
-    pub(crate) system_queues: SystemQueues,
+    /// The queues for everybody, by name. Cleared when the last handle has gone.
+    pub(crate) system_queues: Mutex<BTreeMap<&'static str, Workqueue>>,
 }
 
 /// The pools that there are. Who queues on one keeps it.
@@ -87,7 +76,7 @@ impl SystemInner {
             registry: Mutex::default(),
             stopped: Arc::new(Completion::of(1)),
             joined: Event::new(),
-            system_queues: SystemQueues::default(),
+            system_queues: Mutex::default(),
         })
     }
 

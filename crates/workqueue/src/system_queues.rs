@@ -6,46 +6,8 @@ use crate::system::WorkqueueSystem;
 use crate::system_inner::SystemInner;
 use crate::workqueue::Workqueue;
 use crate::workqueue_inner::{ActiveLimit, Flags, Share, WorkqueueInner};
-use crate::wq_builder::WorkqueueBuilder;
+use crate::wq_builder::{WorkqueueBuilder, WorkqueueDraft};
 use inflight_sync::Arc;
-
-/// Which of them.
-#[derive(Clone, Copy)]
-enum Which {
-    Events,
-    Highpri,
-    Long,
-    Unbound,
-    Freezable,
-    PowerEfficient,
-    Bh,
-}
-
-impl Which {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Events => "events",
-            Self::Highpri => "events_highpri",
-            Self::Long => "events_long",
-            Self::Unbound => "events_unbound",
-            Self::Freezable => "events_freezable",
-            Self::PowerEfficient => "events_power_efficient",
-            Self::Bh => "events_bh",
-        }
-    }
-
-    fn describe(self, system: &WorkqueueSystem) -> WorkqueueBuilder {
-        let named = system.workqueue(self.name());
-        match self {
-            Self::Events | Self::Long => named.bound(),
-            Self::Highpri => named.bound().highpri(),
-            Self::Unbound => named.unbound(Attrs::new()).max_active(MAX_ACTIVE_LIMIT),
-            Self::Freezable => named.bound().freezable(),
-            Self::PowerEfficient => named.bound().power_efficient(),
-            Self::Bh => named.bh(),
-        }
-    }
-}
 
 /// A queue of a system that has been shut down: it takes nothing.
 fn closed(name: &str, system: &Arc<SystemInner>) -> Workqueue {
@@ -68,15 +30,19 @@ fn closed(name: &str, system: &Arc<SystemInner>) -> Workqueue {
 /// Each is made when it is first asked for, and lives as long as the system. After the system has
 /// been shut down they refuse what is queued, as all queues.
 impl WorkqueueSystem {
-    fn system_queue(&self, which: Which) -> Workqueue {
-        let mut queues = self.inner.system_queues.0.lock();
-        if let Some(queue) = &queues[which as usize] {
+    fn system_queue(
+        &self,
+        name: &'static str,
+        describe: fn(WorkqueueDraft) -> WorkqueueBuilder,
+    ) -> Workqueue {
+        let mut queues = self.inner.system_queues.lock();
+        if let Some(queue) = queues.get(name) {
             return queue.clone();
         }
         // A system that has been shut down makes no more queues; one that refuses stands for them.
-        match which.describe(self).build() {
-            Ok(made) => queues[which as usize].insert(made).clone(),
-            Err(_) => closed(which.name(), &self.inner),
+        match describe(self.workqueue(name)).build() {
+            Ok(made) => queues.entry(name).or_insert(made).clone(),
+            Err(_) => closed(name, &self.inner),
         }
     }
 
@@ -85,53 +51,11 @@ impl WorkqueueSystem {
     /// ```
     /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
     /// assert_eq!(sys.events().spawn(|| 6 * 7).wait()?, 42);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[must_use]
-    pub fn events(&self) -> Workqueue {
-        self.system_queue(Which::Events)
-    }
-
-    /// Bound, of high priority.
-    ///
-    /// ```
-    /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
     /// sys.events_highpri().spawn(|| println!("at once")).wait()?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[must_use]
-    pub fn events_highpri(&self) -> Workqueue {
-        self.system_queue(Which::Highpri)
-    }
-
-    /// Bound, for items that may take long.
-    ///
-    /// ```
-    /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
     /// sys.events_long().spawn(|| println!("rescanned")).wait()?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[must_use]
-    pub fn events_long(&self) -> Workqueue {
-        self.system_queue(Which::Long)
-    }
-
-    /// Unbound, with the largest limit.
-    ///
-    /// ```
-    /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
     /// sys.events_unbound().spawn(|| println!("anywhere")).wait()?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[must_use]
-    pub fn events_unbound(&self) -> Workqueue {
-        self.system_queue(Which::Unbound)
-    }
-
-    /// Bound and [freezable](WorkqueueBuilder::freezable).
-    ///
-    /// ```
-    /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
+    /// sys.events_power_efficient().spawn(|| println!("where a CPU is awake")).wait()?;
+    /// assert_eq!(sys.events_bh().spawn(|| 1 + 2).wait()?, 3);
     /// let frozen = sys.freeze();
     /// let later = sys.events_freezable().spawn(|| 7);
     /// drop(frozen);
@@ -139,31 +63,47 @@ impl WorkqueueSystem {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
+    pub fn events(&self) -> Workqueue {
+        self.system_queue("events", WorkqueueDraft::bound)
+    }
+
+    /// Bound, of high priority.
+    #[must_use]
+    pub fn events_highpri(&self) -> Workqueue {
+        self.system_queue("events_highpri", |named| named.bound().highpri())
+    }
+
+    /// Bound, for items that may take long.
+    #[must_use]
+    pub fn events_long(&self) -> Workqueue {
+        self.system_queue("events_long", WorkqueueDraft::bound)
+    }
+
+    /// Unbound, with the largest limit.
+    #[must_use]
+    pub fn events_unbound(&self) -> Workqueue {
+        self.system_queue("events_unbound", |named| {
+            named.unbound(Attrs::new()).max_active(MAX_ACTIVE_LIMIT)
+        })
+    }
+
+    /// Bound and [freezable](WorkqueueBuilder::freezable).
+    #[must_use]
     pub fn events_freezable(&self) -> Workqueue {
-        self.system_queue(Which::Freezable)
+        self.system_queue("events_freezable", |named| named.bound().freezable())
     }
 
     /// Bound, or unbound where the system [saves power](crate::SystemBuilder::power_efficient).
-    ///
-    /// ```
-    /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
-    /// sys.events_power_efficient().spawn(|| println!("where a CPU is awake")).wait()?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn events_power_efficient(&self) -> Workqueue {
-        self.system_queue(Which::PowerEfficient)
+        self.system_queue("events_power_efficient", |named| {
+            named.bound().power_efficient()
+        })
     }
 
-    /// For items that never sleep: see [`WorkqueueDraft::bh`](crate::WorkqueueDraft::bh).
-    ///
-    /// ```
-    /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
-    /// assert_eq!(sys.events_bh().spawn(|| 1 + 2).wait()?, 3);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
+    /// For items that never sleep: see [`WorkqueueDraft::bh`].
     #[must_use]
     pub fn events_bh(&self) -> Workqueue {
-        self.system_queue(Which::Bh)
+        self.system_queue("events_bh", WorkqueueDraft::bh)
     }
 }
