@@ -105,58 +105,6 @@ fn a_batch_lasts_20_us() {
     }
 }
 
-/// Who is brought while so many entries are pushed into each pwq, in all, and after each of them
-/// has begun an item and sleeps in it.
-fn brought(core: &mut PoolCore<Entry<'static>>, pwqs: &[PwqIndex]) -> usize {
-    let mut coming = Vec::new();
-    for _ in 0..100 {
-        for pwq in pwqs {
-            core.push(*pwq, PLAIN);
-            coming.extend(created(core.need_worker(true)));
-        }
-    }
-    let mut all = 0;
-    while let Some(worker) = coming.pop() {
-        all += 1;
-        core.workers.arrive(worker);
-        takes(core, worker);
-        coming.extend(created(core.need_worker(false)));
-        core.workers.set_flag(worker, BLOCKED, true);
-        coming.extend(created(core.need_worker(true)));
-    }
-    all
-}
-
-fn created(action: WakeAction) -> Option<WorkerId> {
-    match action {
-        WakeAction::Create(worker) => Some(worker),
-        _ => None,
-    }
-}
-
-/// Entries that wait behind a limit bring nobody, however many they are.
-#[test]
-fn as_many_workers_come_as_may_run() {
-    for (max, pwqs) in [(1, 1), (3, 1), (1, 5), (2, 7)] {
-        let mut core = PoolCore::new(128);
-        let limit = Limit::Own { max, used: 0 };
-        let pwqs: Vec<_> = (0..pwqs)
-            .map(|id| core.add_pwq(id, limit.clone(), false))
-            .collect();
-        assert_eq!(brought(&mut core, &pwqs), max * pwqs.len());
-        let nr_active = Arc::new(NrActive::new(max));
-        let mut core = PoolCore::new(128);
-        let limit = Limit::Shared(nr_active);
-        let pwqs: Vec<_> = (0..pwqs.len() as PwqId)
-            .map(|id| core.add_pwq(id, limit.clone(), false))
-            .collect();
-        assert_eq!(brought(&mut core, &pwqs), max);
-    }
-    let mut core = PoolCore::new(16);
-    let pwq = core.add_pwq(0, Limit::None, false);
-    assert!(brought(&mut core, &[pwq]) >= 16, "nothing holds those back");
-}
-
 /// After an item that took a day, more is listed than there are ns to count it by.
 #[test]
 fn a_long_list_after_a_long_item() {
@@ -300,46 +248,6 @@ fn the_first_push_wakes_a_worker_and_the_next_ones_nobody() {
     assert_eq!(core.need_worker(false), WakeAction::Wake(other));
 }
 
-/// An item that blocks with nothing behind it brings nobody; what comes then does.
-#[test]
-fn a_block_with_nothing_listed_brings_nobody() {
-    let (mut core, pwq, worker) = pool(1, Limit::None);
-    push(&mut core, pwq, 1);
-    assert_eq!(takes(&mut core, worker), 1);
-    core.workers.set_flag(worker, BLOCKED, true);
-    assert_eq!(core.need_worker(true), WakeAction::None);
-    push(&mut core, pwq, 1);
-    assert_eq!(core.need_worker(false), WakeAction::Create(1));
-    // It comes back before the other one is there: one of them is too many.
-    core.workers.set_flag(worker, BLOCKED, false);
-    assert!(core.workers.are_too_many());
-}
-
-/// Each of those on their way takes an entry at least, so no more come than there are entries.
-#[test]
-fn nobody_is_brought_for_what_those_on_their_way_can_take() {
-    let (mut core, pwq, _) = pool(8, Limit::None);
-    core.service_ns = 50_000;
-    for entries in 1..=5 {
-        push(&mut core, pwq, 1);
-        assert!(matches!(core.need_worker(false), WakeAction::Create(_)));
-        assert_eq!(
-            core.need_worker(true),
-            WakeAction::None,
-            "{entries} on their way"
-        );
-    }
-    let coming = core.workers.nr_takers();
-    assert_eq!(coming, 5);
-    // One has come, and what it was brought for is still there.
-    core.workers.arrive(1);
-    assert!(matches!(core.need_worker(false), WakeAction::Create(_)));
-    // One was refused: the next event brings another.
-    core.workers.remove(2);
-    assert!(matches!(core.need_worker(false), WakeAction::Create(2)));
-    assert_eq!(core.need_worker(true), WakeAction::None);
-}
-
 /// The one that went idle last is warm: it is woken first; the first to leave is the coldest.
 #[test]
 fn the_last_idle_is_woken_first_and_the_first_idle_leaves_first() {
@@ -409,23 +317,6 @@ fn guests_do_not_count() {
     core.workers.remove(aside);
     assert_eq!(counts(&core), (1, 1, 0));
     let _ = worker;
-}
-
-/// A worker that blocks twice over, or is found asleep while it is blocked, stops counting once.
-#[test]
-fn reasons_not_to_run_add_up() {
-    let (core, _, worker) = pool(2, Limit::None);
-    let mut workers = core.workers;
-    let mut running = |flag, on| {
-        workers.set_flag(worker, flag, on);
-        workers.nr_running()
-    };
-    assert_eq!(running(BLOCKED, true), 0);
-    assert_eq!(running(ASLEEP, true), 0);
-    assert_eq!(running(BLOCKED, false), 0);
-    assert_eq!(running(INTENSIVE, true), 0);
-    assert_eq!(running(ASLEEP, false), 0);
-    assert_eq!(running(INTENSIVE, false), 1);
 }
 
 proptest! {
