@@ -29,46 +29,6 @@ fn every_cpu_number_has_a_place() {
     assert_eq!(bound.index_of(9), 1);
 }
 
-/// The scope, the unbound mask and the queue's own decide the group; `strict` where its workers may
-/// go.
-#[test]
-fn pods_of_scopes_and_masks() {
-    let mut settings = settings("numa:2 cache:2 core:2");
-    let pods = |settings: &Settings, attrs: Attrs| -> Vec<(String, String)> {
-        let map = map(settings, Mode::Unbound, &attrs);
-        let text = |pool: &PoolAttrs| (pool.cpus().to_string(), pool.allowed().to_string());
-        map.pools.iter().map(text).collect()
-    };
-    let is = |list: &[(&str, &str)]| -> Vec<(String, String)> {
-        list.iter()
-            .map(|(a, b)| ((*a).into(), (*b).into()))
-            .collect()
-    };
-    let numa = || Attrs::new().scope(Scope::Numa);
-    assert_eq!(
-        pods(&settings, numa()),
-        is(&[("0-3", "0-7"), ("4-7", "0-7")])
-    );
-    let strict = pods(&settings, numa().strict(true));
-    assert_eq!(strict, is(&[("0-3", "0-3"), ("4-7", "4-7")]));
-    let system = pods(&settings, Attrs::new().scope(Scope::System));
-    assert_eq!(system, is(&[("0-7", "0-7")]));
-    assert_eq!(pods(&settings, Attrs::new().scope(Scope::Cpu)).len(), 8);
-    // What the masks leave of a group; the whole mask where they leave nothing of it.
-    settings.unbound = Some([0, 1, 5].into());
-    assert_eq!(
-        pods(&settings, numa()),
-        is(&[("0-1", "0-1,5"), ("5", "0-1,5")])
-    );
-    let own = numa().cpumask([1].into());
-    assert_eq!(pods(&settings, own), is(&[("1", "1")]));
-    let nothing_in_common = numa().cpumask([6, 7].into());
-    assert_eq!(pods(&settings, nothing_in_common).len(), 2);
-    // A mask of nobody's CPUs is none.
-    settings.unbound = Some([64].into());
-    assert_eq!(settings.unbound_cpus().to_string(), "0-7");
-}
-
 /// An ordered queue has one pool whatever its scope, and bound ones one for each CPU whatever the
 /// masks.
 #[test]
