@@ -4,9 +4,9 @@
 use crate::attrs::{Kind, Mode};
 use crate::hog::Hog;
 use crate::pool_attrs::{Cpus, PoolAttrs, Settings};
-use crate::stats;
+use crate::stats::WorkqueueStats;
 use crate::watchdog::Stall;
-use crate::worker_pool::WorkerPool;
+use crate::worker_pool::{PoolReport, WorkerPool};
 use crate::workqueue_inner::WorkqueueInner;
 use inflight_sync::Arc;
 use inflight_sync::time::Instant;
@@ -18,8 +18,8 @@ use std::io;
 pub(crate) struct Dump<'a> {
     pub(crate) topology: &'a Topology,
     pub(crate) settings: &'a Settings,
-    pub(crate) pools: Vec<Arc<WorkerPool>>,
-    pub(crate) queues: Vec<Arc<WorkqueueInner>>,
+    pub(crate) pools: Vec<(Arc<WorkerPool>, PoolReport)>,
+    pub(crate) queues: Vec<(Arc<WorkqueueInner>, WorkqueueStats)>,
     pub(crate) nice_refused: Option<io::ErrorKind>,
     pub(crate) hogs: Vec<Hog>,
     pub(crate) other_hogs: u64,
@@ -108,11 +108,9 @@ impl Dump<'_> {
 
     fn pools(&self, out: &mut String) -> fmt::Result {
         title(out, "Worker Pools")?;
-        let ids = width(self.pools.iter().map(|pool| pool.id.to_string()));
-        let users = |pool: &Arc<WorkerPool>| pool.report().users.to_string();
-        let refs = width(self.pools.iter().map(users));
-        for pool in &self.pools {
-            let report = pool.report();
+        let ids = width(self.pools.iter().map(|(pool, _)| pool.id.to_string()));
+        let refs = width(self.pools.iter().map(|(_, r)| r.users.to_string()));
+        for (pool, report) in &self.pools {
             let (id, users) = (pool.id, report.users);
             write!(
                 out,
@@ -143,21 +141,21 @@ impl Dump<'_> {
     }
 
     fn pool_with(&self, attrs: &PoolAttrs) -> String {
-        let pool = self.pools.iter().find(|pool| pool.attrs == *attrs);
-        pool.map_or_else(|| "-".to_owned(), |pool| pool.id.to_string())
+        let pool = self.pools.iter().find(|(pool, _)| pool.attrs == *attrs);
+        pool.map_or_else(|| "-".to_owned(), |(pool, _)| pool.id.to_string())
     }
 
     fn routes(&self, out: &mut String) -> fmt::Result {
         title(out, "Workqueue CPU -> pool")?;
         let cpus = self.topology.possible();
-        let ids = self.pools.iter().map(|pool| pool.id.to_string());
+        let ids = self.pools.iter().map(|(pool, _)| pool.id.to_string());
         let w = width(ids.chain(cpus.last().map(|cpu| cpu.to_string())));
         let mut columns = "type   CPU".to_owned();
         for cpu in cpus {
             write!(columns, " {cpu:w$}")?;
         }
         header(out, &(columns + " dfl"))?;
-        for queue in &self.queues {
+        for (queue, _) in &self.queues {
             let kind = type_of(&queue.kind());
             write!(out, "{:NAME$} {kind:10}", queue.name)?;
             for cpu in cpus {
@@ -180,7 +178,7 @@ impl Dump<'_> {
         let w = all.len().max("unbound_cpus".len());
         let columns = format!("{:w$} {:>6} rescuer_cpus", "unbound_cpus", "pid");
         header(out, &columns)?;
-        for queue in &self.queues {
+        for (queue, _) in &self.queues {
             let Some(rescuer) = queue.rescuer.as_ref() else {
                 continue;
             };
@@ -213,10 +211,10 @@ impl Dump<'_> {
         }
         writeln!(out)?;
         header(out, &format!("{columns} {:>9}", "dfl"))?;
-        for queue in self.queues.iter().filter(|q| !q.mode.is_bound()) {
+        for (queue, stats) in self.queues.iter().filter(|(q, _)| !q.mode.is_bound()) {
             // An ordered queue has one slot, on no node.
             let nodes = queue.levels();
-            let (active, max) = (queue.activity().0, queue.max_active());
+            let (active, max) = (stats.active, queue.max_active());
             let min = queue.min_active();
             let min = min.map_or("-".to_owned(), |min| min.to_string());
             write!(out, "{:NAME$} {min:>4} {max:4}", queue.name)?;
@@ -240,14 +238,14 @@ impl Dump<'_> {
 
     fn state(&self, out: &mut String) -> fmt::Result {
         title(out, "State")?;
-        for pool in &self.pools {
-            stats::describe_pool(out, pool)?;
+        for (pool, report) in &self.pools {
+            describe_pool(out, pool, report)?;
         }
         if let Some(why) = self.nice_refused {
             writeln!(out, "high priority refused: {why}")?;
         }
-        for queue in &self.queues {
-            stats::describe_queue(out, queue)?;
+        for (queue, stats) in &self.queues {
+            describe_queue(out, queue, stats)?;
         }
         let (looked_at, stalls) = &self.stalls;
         for stall in stalls {
@@ -284,4 +282,72 @@ fn type_of(kind: &Kind) -> String {
         (true, true) => ",SU",
     };
     format!("{word}{flags}")
+}
+
+fn describe_pool(out: &mut String, pool: &WorkerPool, r: &PoolReport) -> fmt::Result {
+    match &pool.attrs.cpus {
+        Cpus::One(cpu) => {
+            let bh = if pool.attrs.bh { " bh" } else { "" };
+            write!(out, "pool cpu {cpu}{bh}")?;
+        }
+        Cpus::Pod { cpus, strict, .. } => {
+            let strict = if *strict { " strict" } else { "" };
+            write!(out, "pool u{} cpus {cpus}{strict}", pool.id)?;
+        }
+    }
+    match pool.attrs.nice {
+        0 => {}
+        _ if pool.attrs.is_high() => write!(out, " highpri")?,
+        nice => write!(out, " nice {nice}")?,
+    }
+    write!(
+        out,
+        ": {} workers ({} running of {}, {} blocked, {} idle), {} ready",
+        r.workers, r.running, r.target, r.blocked, r.idle, r.ready
+    )?;
+    let mut busy = pool.busy_workers().into_iter();
+    busy.try_for_each(|busy| write!(out, "\n  {busy}"))?;
+    writeln!(out)
+}
+
+fn describe_queue(out: &mut String, queue: &WorkqueueInner, s: &WorkqueueStats) -> fmt::Result {
+    write!(out, "queue {}", queue.name)?;
+    match queue.kind() {
+        Kind::Bound => write!(out, " bound")?,
+        Kind::Bh => write!(out, " bh")?,
+        Kind::Unbound(attrs) => write!(out, " unbound {attrs}")?,
+        Kind::Ordered(attrs) => write!(out, " ordered {attrs}")?,
+    }
+    if queue.flags.highpri {
+        write!(out, " highpri")?;
+    }
+    if queue.is_frozen() {
+        write!(out, " frozen")?;
+    }
+    writeln!(
+        out,
+        ": {} active, {} inactive; {} queued, {} started, {} completed, {} panicked, {} cancelled; \
+         {} cm wakeups, {} found asleep, {} intensive, {} maydays, {} rescued, \
+         {} remote wakeups, {} stolen, {} repatriated",
+        s.active,
+        s.inactive,
+        s.queued,
+        s.started,
+        s.completed,
+        s.panicked,
+        s.cancelled,
+        s.cm_wakeups,
+        s.found_asleep,
+        s.cpu_intensive,
+        s.maydays,
+        s.rescued,
+        s.remote_wakeups,
+        s.stolen,
+        s.repatriated
+    )?;
+    match queue.last_panic() {
+        Some((item, Some(message))) => writeln!(out, "  last panic: {item}: {message:?}"),
+        Some((item, None)) => writeln!(out, "  last panic: {item}"),
+        None => Ok(()),
+    }
 }

@@ -1,10 +1,5 @@
 //! What can be seen of a system from outside.
 
-use crate::attrs::Kind;
-use crate::pool_attrs::Cpus;
-use crate::worker_pool::WorkerPool;
-use crate::workqueue_inner::WorkqueueInner;
-use std::fmt::{self, Write as _};
 use std::time::Duration;
 
 /// What went through a workqueue, and what is in it.
@@ -73,75 +68,5 @@ impl WorkqueueStats {
     #[must_use]
     pub const fn in_flight(&self) -> u64 {
         self.started.saturating_sub(self.completed)
-    }
-}
-
-pub(crate) fn describe_pool(out: &mut String, pool: &WorkerPool) -> fmt::Result {
-    match &pool.attrs.cpus {
-        Cpus::One(cpu) => {
-            let bh = if pool.attrs.bh { " bh" } else { "" };
-            write!(out, "pool cpu {cpu}{bh}")?;
-        }
-        Cpus::Pod { cpus, strict, .. } => {
-            let strict = if *strict { " strict" } else { "" };
-            write!(out, "pool u{} cpus {cpus}{strict}", pool.id)?;
-        }
-    }
-    match pool.attrs.nice {
-        0 => {}
-        _ if pool.attrs.is_high() => write!(out, " highpri")?,
-        nice => write!(out, " nice {nice}")?,
-    }
-    let r = pool.report();
-    write!(
-        out,
-        ": {} workers ({} running of {}, {} blocked, {} idle), {} ready",
-        r.workers, r.running, r.target, r.blocked, r.idle, r.ready
-    )?;
-    let mut busy = pool.busy_workers().into_iter();
-    busy.try_for_each(|busy| write!(out, "\n  {busy}"))?;
-    writeln!(out)
-}
-
-pub(crate) fn describe_queue(out: &mut String, queue: &WorkqueueInner) -> fmt::Result {
-    write!(out, "queue {}", queue.name)?;
-    match queue.kind() {
-        Kind::Bound => write!(out, " bound")?,
-        Kind::Bh => write!(out, " bh")?,
-        Kind::Unbound(attrs) => write!(out, " unbound {attrs}")?,
-        Kind::Ordered(attrs) => write!(out, " ordered {attrs}")?,
-    }
-    if queue.flags.highpri {
-        write!(out, " highpri")?;
-    }
-    if queue.is_frozen() {
-        write!(out, " frozen")?;
-    }
-    let s = queue.stats();
-    writeln!(
-        out,
-        ": {} active, {} inactive; {} queued, {} started, {} completed, {} panicked, {} cancelled; \
-         {} cm wakeups, {} found asleep, {} intensive, {} maydays, {} rescued, \
-         {} remote wakeups, {} stolen, {} repatriated",
-        s.active,
-        s.inactive,
-        s.queued,
-        s.started,
-        s.completed,
-        s.panicked,
-        s.cancelled,
-        s.cm_wakeups,
-        s.found_asleep,
-        s.cpu_intensive,
-        s.maydays,
-        s.rescued,
-        s.remote_wakeups,
-        s.stolen,
-        s.repatriated
-    )?;
-    match queue.last_panic() {
-        Some((item, Some(message))) => writeln!(out, "  last panic: {item}: {message:?}"),
-        Some((item, None)) => writeln!(out, "  last panic: {item}"),
-        None => Ok(()),
     }
 }

@@ -124,8 +124,16 @@ impl SystemInner {
         let dump = Dump {
             topology: &settings.topology,
             settings: &settings,
-            pools: self.pools(),
-            queues: self.queues(),
+            pools: self
+                .pools()
+                .into_iter()
+                .map(|p| (p.clone(), p.report()))
+                .collect(),
+            queues: self
+                .queues()
+                .into_iter()
+                .map(|q| (q.clone(), q.stats()))
+                .collect(),
             nice_refused: *self.shared.nice_refused.lock(),
             hogs: self.shared.hogs.all(),
             other_hogs: self.shared.hogs.others(),

@@ -35,7 +35,7 @@ mod steal;
 mod wake;
 
 pub(crate) use batches::Settlement;
-pub(crate) use pool_report::PwqLevel;
+pub(crate) use pool_report::{PoolReport, PwqLevel};
 
 impl PoolItem for Entry {
     #[inline]
