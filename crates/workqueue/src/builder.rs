@@ -140,14 +140,6 @@ impl SystemBuilder {
     /// for reports), so two threads' steps of one item may be told in either order: that it is
     /// queued after that it has started. `f` should be quick; its panics are ignored, and it must
     /// not queue items of this system, each of which would call it again.
-    ///
-    /// ```
-    /// # use inflight_workqueue::WorkqueueSystem;
-    /// let builder = WorkqueueSystem::builder();
-    /// let sys = builder.trace(|event| println!("{}: {} {}", event.queue, event.item, event.step));
-    /// let wq = sys.build()?.workqueue("jobs").bound().build()?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn trace(mut self, f: impl Fn(&TraceEvent<'_>) + Send + Sync + 'static) -> Self {
         self.tracer = Some(Arc::new(f));
         self
@@ -163,15 +155,6 @@ impl SystemBuilder {
     /// It looks once in each `threshold`, and only while items are queued or running, so a stall is
     /// reported after one to two of them. The threshold can be changed later, and the watchdog be
     /// switched on ([`set_watchdog_threshold`](WorkqueueSystem::set_watchdog_threshold)).
-    ///
-    /// ```
-    /// # use inflight_workqueue::WorkqueueSystem;
-    /// use std::time::Duration;
-    ///
-    /// let builder = WorkqueueSystem::builder();
-    /// let sys = builder.watchdog(Duration::from_secs(30), |stall| eprintln!("{stall}")).build()?;
-    /// # Ok::<(), inflight_workqueue::SystemError>(())
-    /// ```
     pub fn watchdog(
         mut self,
         threshold: Duration,
@@ -207,13 +190,6 @@ impl SystemBuilder {
     }
 
     /// The machine. Without it, [`build`](SystemBuilder::build) looks at the one it runs on.
-    ///
-    /// ```
-    /// # use inflight_topology::{Scope, Topology};
-    /// # use inflight_workqueue::WorkqueueSystem;
-    /// let sys = WorkqueueSystem::builder().topology(Topology::discover()?).build()?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn topology(mut self, topology: impl Borrow<Topology>) -> Self {
         self.topology = Some(topology.borrow().clone());
         self

@@ -17,6 +17,7 @@ const FUNCTIONS: usize = 128;
 /// use inflight_workqueue::WorkqueueSystem;
 ///
 /// let sys = WorkqueueSystem::builder().build()?;
+/// assert_eq!((sys.other_hogs(), sys.reports_dropped()), (0, 0));
 /// for hog in sys.hogs() {
 ///     println!("{hog}");
 /// }

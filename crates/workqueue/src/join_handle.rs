@@ -125,10 +125,12 @@ impl<T> JoinHandle<T> {
     /// Polling the handle as a future, and a timed wait, do not look at slots.
     ///
     /// ```
-    /// # use inflight_workqueue::WorkqueueSystem;
-    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
     /// # let wq = sys.workqueue("jobs").bound().build()?;
-    /// assert_eq!(wq.spawn(|| 1 + 1).wait()?, 2);
+    /// let handle = wq.spawn(|| 1 + 1);
+    /// wq.flush_blocking()?;
+    /// assert!(handle.is_finished());
+    /// assert_eq!(handle.wait()?, 2);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn wait(mut self) -> Result<T, JoinError> {
@@ -230,16 +232,6 @@ impl<T> JoinHandle<T> {
     }
 
     /// Whether the result is there.
-    ///
-    /// ```
-    /// # use inflight_workqueue::WorkqueueSystem;
-    /// # let sys = WorkqueueSystem::builder().build()?;
-    /// # let wq = sys.workqueue("jobs").bound().build()?;
-    /// let handle = wq.spawn(|| ());
-    /// wq.flush_blocking()?;
-    /// assert!(handle.is_finished());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn is_finished(&self) -> bool {
         match &self.task {
@@ -249,14 +241,6 @@ impl<T> JoinHandle<T> {
     }
 
     /// Nobody is to learn how the function ends; it runs all the same. As dropping the handle.
-    ///
-    /// ```
-    /// # use inflight_workqueue::WorkqueueSystem;
-    /// # let sys = WorkqueueSystem::builder().build()?;
-    /// # let wq = sys.workqueue("jobs").bound().build()?;
-    /// wq.spawn(|| println!("written back")).detach();
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[inline]
     pub fn detach(self) {
         drop(self);

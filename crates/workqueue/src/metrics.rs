@@ -138,6 +138,7 @@ impl WorkqueueSystem {
     /// let sys = WorkqueueSystem::builder().cpu_time(true).build()?;
     /// let wq = sys.workqueue("crypt").bound().build()?;
     /// wq.spawn(|| ()).wait()?;
+    /// WorkqueueSystem::describe_metrics();
     /// sys.record_metrics(); // inflight_workqueue_queued_total{queue="crypt"} 1, and so on
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -180,10 +181,6 @@ impl WorkqueueSystem {
 
     /// Tells the recorder what the figures are and their units. Once, after the recorder has been
     /// installed.
-    ///
-    /// ```
-    /// inflight_workqueue::WorkqueueSystem::describe_metrics();
-    /// ```
     pub fn describe_metrics() {
         for (name, unit, what, _) in COUNTERS {
             describe_counter!(name, unit, what);

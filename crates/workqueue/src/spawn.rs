@@ -30,15 +30,6 @@ impl Workqueue {
     }
 
     /// As [`spawn`](Workqueue::spawn), on a CPU.
-    ///
-    /// ```
-    /// # use inflight_workqueue::WorkqueueSystem;
-    /// # let sys = WorkqueueSystem::builder().build()?;
-    /// # let wq = sys.workqueue("jobs").bound().build()?;
-    /// assert_eq!(wq.spawn_on(0, || 6 * 7).wait()?, 42);
-    /// assert!(wq.spawn_on(99_999, || ()).wait().is_err());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn spawn_on<T, F>(&self, cpu: usize, f: F) -> JoinHandle<T>
     where
         F: FnOnce() -> T + Send + 'static,
@@ -93,10 +84,11 @@ impl Workqueue {
     /// function, the handle gives [`JoinError::Rejected`].
     ///
     /// ```
-    /// # use inflight_workqueue::WorkqueueSystem;
-    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
     /// # let wq = sys.workqueue("jobs").bound().build()?;
     /// assert_eq!(wq.spawn(|| 6 * 7).wait()?, 42);
+    /// assert_eq!(wq.spawn_on(0, || 6 * 7).wait()?, 42);
+    /// assert!(wq.spawn_on(99_999, || ()).wait().is_err());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn spawn<T, F>(&self, f: F) -> JoinHandle<T>
@@ -163,8 +155,7 @@ impl Workqueue {
     /// With the feature `futures` a workqueue is also a `futures_task::Spawn`.
     ///
     /// ```
-    /// # use inflight_workqueue::WorkqueueSystem;
-    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
     /// # let wq = sys.workqueue("jobs").bound().build()?;
     /// let read = wq.spawn(|| vec![1, 2, 3]);
     /// let sum = wq.spawn_future(async move { read.await.map(|v| v.iter().sum::<i32>()) });
@@ -181,16 +172,6 @@ impl Workqueue {
 
     /// As [`spawn_future`](Workqueue::spawn_future), with a name for traces, stall reports and
     /// panics. Without, a future has the name of its type.
-    ///
-    /// ```
-    /// # use inflight_workqueue::{JoinError, WorkqueueSystem};
-    /// # let sys = WorkqueueSystem::builder().build()?;
-    /// # let wq = sys.workqueue("jobs").bound().build()?;
-    /// let reader = wq.spawn_future_named("reader", async { panic!("no disk") });
-    /// let Err(JoinError::Panicked(p)) = reader.wait() else { panic!() };
-    /// assert_eq!(p.item(), "reader");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn spawn_future_named<F>(&self, name: impl Into<Name>, future: F) -> JoinHandle<F::Output>
     where
         F: Future + Send + 'static,
@@ -262,7 +243,12 @@ impl Workqueue {
     /// # let sys = WorkqueueSystem::builder().build()?;
     /// # let wq = sys.workqueue("jobs").bound().build()?;
     /// let Err(JoinError::Panicked(p)) = wq.spawn_named("rescan", || panic!()).wait() else {
-    /// panic!() }; assert_eq!(p.item(), "rescan");
+    ///     panic!()
+    /// };
+    /// assert_eq!(p.item(), "rescan");
+    /// let reader = wq.spawn_future_named("reader", async { panic!("no disk") });
+    /// let Err(JoinError::Panicked(p)) = reader.wait() else { panic!() };
+    /// assert_eq!(p.item(), "reader");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn spawn_named<T, F>(&self, name: impl Into<Name>, f: F) -> JoinHandle<T>

@@ -109,8 +109,7 @@ impl WorkqueueSystem {
     /// have the same name.
     ///
     /// ```
-    /// # use inflight_workqueue::WorkqueueSystem;
-    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
     /// let _wq = sys.workqueue("uploads").bound().build()?;
     /// let uploads = sys.queues().into_iter().find(|wq| wq.name() == "uploads");
     /// uploads.expect("it has been made").set_max_active(2)?;
@@ -122,28 +121,12 @@ impl WorkqueueSystem {
     }
 
     /// The machine as it was when the system was made.
-    ///
-    /// ```
-    /// # use inflight_topology::Topology;
-    /// let topo = Topology::synthetic("core:4")?;
-    /// let sys = inflight_workqueue::WorkqueueSystem::builder().topology(topo).build()?;
-    /// assert_eq!(sys.topology().cpus().len(), 4);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn topology(&self) -> &Topology {
         &self.inner.shared.topology
     }
 
     /// A workqueue to be described. Its kind is chosen next.
-    ///
-    /// ```
-    /// # use inflight_workqueue::{Attrs, WorkqueueSystem};
-    /// # let sys = WorkqueueSystem::builder().build()?;
-    /// let irq = sys.workqueue("complete").bound().build()?;
-    /// let crypt = sys.workqueue("kcryptd").unbound(Attrs::new()).max_active(64).build()?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn workqueue(&self, name: impl Into<String>) -> WorkqueueDraft {
         WorkqueueDraft::new(self.inner.clone(), name.into())
     }
@@ -160,8 +143,7 @@ impl WorkqueueSystem {
     /// items that are left still run.
     ///
     /// ```
-    /// # use inflight_workqueue::WorkqueueSystem;
-    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
     /// # let wq = sys.workqueue("jobs").bound().build()?;
     /// # let async_part = async {
     /// wq.spawn(|| println!("written back")).detach();
@@ -283,18 +265,6 @@ impl WorkqueueSystem {
     /// Items are taken, and wait. A flush of such a queue, and of an item in it, ends after the
     /// thaw; `cancel_sync` of a held item works. Queues that are made meanwhile are held from the
     /// start. Freezes may overlap. The end of the system lets everything go.
-    ///
-    /// ```
-    /// # use inflight_workqueue::WorkqueueSystem;
-    /// let sys = WorkqueueSystem::builder().build()?;
-    /// let wq = sys.workqueue("writeback").bound().freezable().build()?;
-    /// let frozen = sys.freeze();
-    /// let handle = wq.spawn(|| ());
-    /// assert_eq!(wq.stats().active, 0);
-    /// drop(frozen);
-    /// handle.wait()?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn freeze(&self) -> Frozen {
         Frozen::new(&self.inner)
     }
@@ -319,6 +289,7 @@ impl WorkqueueSystem {
     /// sys.set_unbound_cpumask(&CpuSet::from([2, 3]))?;
     /// assert_eq!(sys.unbound_cpumask(), CpuSet::from([2, 3]));
     /// assert!(sys.set_unbound_cpumask(&CpuSet::from([4])).is_err());
+    /// assert_eq!(sys.topology().cpus().len(), 4);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn set_unbound_cpumask(&self, cpus: &CpuSet) -> Result<(), AttrsError> {
@@ -366,8 +337,7 @@ impl WorkqueueSystem {
     /// explains each line. Its parts are true at moments close to each other.
     ///
     /// ```
-    /// # use inflight_workqueue::WorkqueueSystem;
-    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
     /// let wq = sys.workqueue("events").bound().build()?;
     /// assert!(sys.dump().contains("Worker Pools"));
     /// assert!(sys.dump().contains("queue events bound"));
@@ -416,8 +386,7 @@ impl WorkqueueSystem {
     /// on, items take longer.
     ///
     /// ```
-    /// # use inflight_workqueue::WorkqueueSystem;
-    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
     /// assert!(!sys.is_recording());
     /// sys.record_trace(true);
     /// sys.events().spawn(|| ()).wait()?;
@@ -437,12 +406,6 @@ impl WorkqueueSystem {
 
     /// Functions of bound queues that have been found to compute for long while other items waited,
     /// those found most often first: the first 128 that were found.
-    ///
-    /// ```
-    /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
-    /// assert!(sys.hogs().is_empty() && sys.other_hogs() == 0);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn hogs(&self) -> Vec<Hog> {
         self.inner.shared.hogs.all()
@@ -457,12 +420,6 @@ impl WorkqueueSystem {
 
     /// Reports that were dropped because the functions that are told of them were too slow, or for
     /// want of a thread.
-    ///
-    /// ```
-    /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
-    /// assert_eq!(sys.reports_dropped(), 0);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn reports_dropped(&self) -> u64 {
         self.inner.shared.reporter.dropped()

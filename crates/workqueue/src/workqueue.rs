@@ -117,11 +117,14 @@ impl Workqueue {
     /// A [`QueueError`]; the work is then not queued by this call.
     ///
     /// ```
-    /// # use inflight_workqueue::{Work, WorkqueueSystem};
+    /// # use inflight_workqueue::{QueueError, Work, WorkqueueSystem};
     /// # let sys = WorkqueueSystem::builder().build()?;
     /// # let wq = sys.workqueue("jobs").bound().build()?;
     /// let work = Work::new(|| ());
     /// assert!(wq.queue(&work)?.is_queued());
+    /// work.flush_blocking()?;
+    /// assert!(wq.queue_on(0, &work)?.is_queued());
+    /// assert_eq!(wq.queue_on(99_999, &work), Err(QueueError::NoSuchCpu(99_999)));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn queue(&self, work: &Work) -> Result<Queued, QueueError> {
@@ -139,16 +142,6 @@ impl Workqueue {
     /// [`QueueError::NoSuchCpu`] for a number that no CPU of the topology has, neither of that the
     /// system was made with nor of the one it was last
     /// [told of](crate::WorkqueueSystem::refresh); and those of [`queue`](Workqueue::queue).
-    ///
-    /// ```
-    /// # use inflight_workqueue::{QueueError, Work, WorkqueueSystem};
-    /// # let sys = WorkqueueSystem::builder().build()?;
-    /// # let irq = sys.workqueue("complete").bound().build()?;
-    /// let work = Work::new(|| ());
-    /// assert!(irq.queue_on(0, &work)?.is_queued());
-    /// assert_eq!(irq.queue_on(99_999, &work), Err(QueueError::NoSuchCpu(99_999)));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn queue_on(&self, cpu: usize, work: &Work) -> Result<Queued, QueueError> {
         self.check_cpu(cpu)?;
         self.inner().queue(&work.item, cpu)
@@ -162,10 +155,11 @@ impl Workqueue {
     /// Those of [`queue_on`](Workqueue::queue_on).
     ///
     /// ```
-    /// # use inflight_topology::wake::WakeRules;
+    /// # use inflight_topology::wake::{ShardLoad, WakeRules};
     /// # use inflight_workqueue::{Work, WorkqueueSystem};
     /// # let sys = WorkqueueSystem::builder().build()?;
     /// let done = sys.workqueue("complete").bound().wake_rules(WakeRules::default()).build()?;
+    /// assert_eq!(done.load_on(0), Some(ShardLoad::new(0, 0)));
     /// assert!(done.queue_near(0, &Work::new(|| ()))?.is_queued());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -179,16 +173,6 @@ impl Workqueue {
     /// wait, and workers that run or are on their way. Reads one word and takes no lock, so it is a
     /// hint. `None` for a queue without [wake rules](crate::WorkqueueBuilder::wake_rules), whose
     /// pools do not tell.
-    ///
-    /// ```
-    /// # use inflight_topology::wake::{ShardLoad, WakeRules};
-    /// # use inflight_workqueue::WorkqueueSystem;
-    /// # let sys = WorkqueueSystem::builder().build()?;
-    /// let done = sys.workqueue("complete").bound().wake_rules(WakeRules::default()).build()?;
-    /// assert_eq!(done.load_on(0), Some(ShardLoad::new(0, 0)));
-    /// assert_eq!(sys.workqueue("jobs").bound().build()?.load_on(0), None);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn load_on(&self, cpu: usize) -> Option<ShardLoad> {
         let inner = self.inner();
@@ -302,14 +286,6 @@ impl Workqueue {
 
     /// Whether an item queued now on a CPU would have to wait until others end, because
     /// `max_active` of them are active. Others may change that at any moment.
-    ///
-    /// ```
-    /// # use inflight_workqueue::WorkqueueSystem;
-    /// # let sys = WorkqueueSystem::builder().build()?;
-    /// # let wq = sys.workqueue("jobs").bound().build()?;
-    /// assert!(!wq.is_congested(0));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn is_congested(&self, cpu: usize) -> bool {
         self.inner().is_congested(cpu)
@@ -366,6 +342,7 @@ impl Workqueue {
     /// assert!(wq.queue(&Work::new(|| ()))?.is_queued());
     /// wq.flush_blocking()?;
     /// assert_eq!(wq.stats().completed, 1);
+    /// assert!(!wq.is_congested(0));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]

@@ -52,15 +52,6 @@ impl WorkqueueDraft {
     }
 
     /// As [`ordered`](WorkqueueDraft::ordered), with attributes of one's own.
-    ///
-    /// ```
-    /// # use inflight_topology::Scope;
-    /// # use inflight_workqueue::Attrs;
-    /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
-    /// let attrs = Attrs::new().scope(Scope::Numa);
-    /// let log = sys.workqueue("journal").ordered_with(attrs).build()?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn ordered_with(self, attrs: Attrs) -> WorkqueueBuilder {
         let builder = self.kind(Kind::Ordered(attrs));
         builder.max_active(1)
@@ -86,14 +77,6 @@ impl WorkqueueDraft {
 
     /// Items run in the group of CPUs they are queued in, as many at a time as it has CPUs. See
     /// [`Attrs`] for which groups there are.
-    ///
-    /// ```
-    /// # use inflight_topology::Scope;
-    /// # use inflight_workqueue::Attrs;
-    /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
-    /// let wq = sys.workqueue("kcryptd").unbound(Attrs::new().scope(Scope::Numa)).build()?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn unbound(self, attrs: Attrs) -> WorkqueueBuilder {
         self.kind(Kind::Unbound(attrs))
     }
@@ -146,6 +129,7 @@ impl WorkqueueBuilder {
     /// ```
     /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
     /// let urgent = sys.workqueue("urgent").bound().highpri().build()?;
+    /// assert!(urgent.is_highpri());
     /// urgent.spawn(|| ()).wait()?;
     /// assert!(sys.dump().contains("highpri"));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -191,6 +175,7 @@ impl WorkqueueBuilder {
     /// let faults = Faults::new();
     /// let sys = WorkqueueSystem::builder().faults(&faults).build()?;
     /// let writeback = sys.workqueue("writeback").bound().mem_reclaim().build()?;
+    /// assert!(writeback.is_mem_reclaim());
     /// faults.refuse_spawns(true); // not one more thread
     /// assert_eq!(writeback.spawn(|| 7).wait()?, 7);
     /// assert_eq!(writeback.stats().rescued, 1);
@@ -270,14 +255,6 @@ impl WorkqueueBuilder {
 
     /// How the limit of an unbound queue is split among the memory nodes: [`Share::Lend`] unless
     /// set, which is exact. For other queues, and on a machine with one node, it means nothing.
-    ///
-    /// ```
-    /// use inflight_workqueue::{Attrs, Share};
-    /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
-    /// let wq = sys.workqueue("jobs").unbound(Attrs::new()).max_active(16).share(Share::PerNode);
-    /// # wq.build()?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn share(mut self, share: Share) -> Self {
         self.limit.share = share;
         self

@@ -54,13 +54,6 @@ pub enum QueueError {
 }
 
 /// A limit that a workqueue cannot have.
-///
-/// ```
-/// use inflight_workqueue::MaxActiveError;
-///
-/// let error = MaxActiveError::OutOfRange { asked: 4096 };
-/// assert_eq!(error.to_string(), "max_active is 1 to 2048, not 4096");
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MaxActiveError {
@@ -79,13 +72,6 @@ pub enum MaxActiveError {
 }
 
 /// Why what a memory node is sure of was not changed.
-///
-/// ```
-/// use inflight_workqueue::MinActiveError;
-///
-/// let error = MinActiveError::OutOfRange { asked: 9, max_active: 8 };
-/// assert_eq!(error.to_string(), "min_active is 1 to max_active, which is 8, not 9");
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MinActiveError {

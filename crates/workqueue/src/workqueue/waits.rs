@@ -21,8 +21,7 @@ impl Workqueue {
     /// [`WaitError::WouldDeadlock`] from inside an item of this queue, and from inside any BH item.
     ///
     /// ```
-    /// # use inflight_workqueue::WorkqueueSystem;
-    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
     /// # let wq = sys.workqueue("jobs").bound().build()?;
     /// # let async_part = async {
     /// wq.spawn(|| ()).detach();
@@ -111,8 +110,7 @@ impl Workqueue {
     /// [`WaitError::WouldDeadlock`] from inside an item of this queue, and from inside any BH item.
     ///
     /// ```
-    /// # use inflight_workqueue::WorkqueueSystem;
-    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
     /// # let async_part = async {
     /// sys.workqueue("short-lived").bound().build()?.destroy().await?;
     /// # Ok::<(), Box<dyn std::error::Error>>(()) };
