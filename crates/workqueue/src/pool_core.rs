@@ -23,8 +23,8 @@ mod wake;
 mod workers;
 mod worklist;
 
+use pwq_state::Links;
 pub(crate) use pwq_state::PwqState;
-use pwq_state::Worklist;
 pub use pwq_state::{PoolItem, PwqIndex};
 pub use wake::WakeAction;
 pub use workers::{ASLEEP, BLOCKED, INTENSIVE, WorkerId, WorkerPhase, Workers};
@@ -53,7 +53,8 @@ pub struct PoolCore<T> {
     /// What an item takes, in ns: a moving average.
     service_ns: u64,
     pwqs: Vec<Option<PwqState<T>>>,
-    worklist: Worklist,
+    /// Its ends.
+    worklist: Links,
     deferred: Vec<Deferred>,
     /// Its workers.
     pub workers: Workers,
@@ -67,13 +68,19 @@ pub struct PoolCore<T> {
     spares: SpareChunks<T>,
 }
 
+impl<T: PoolItem> Default for PoolCore<T> {
+    fn default() -> Self {
+        Self::new(0)
+    }
+}
+
 impl<T: PoolItem> PoolCore<T> {
     /// A pool of which so many workers may run at once.
     #[must_use]
     pub fn new(target: usize) -> Self {
         Self {
             pwqs: Vec::new(),
-            worklist: Worklist::new(),
+            worklist: Links::default(),
             listed: 0,
             workers: Workers::new(target),
             service_ns: 1_000,

@@ -1,22 +1,17 @@
 //! The queues that every system has, made when they are first asked for.
 
 use crate::attrs::{Attrs, Kind};
-use crate::consts::{DEFAULT_MAX_ACTIVE, MAX_ACTIVE_LIMIT};
+use crate::consts::MAX_ACTIVE_LIMIT;
 use crate::system::WorkqueueSystem;
 use crate::system_inner::SystemInner;
 use crate::workqueue::Workqueue;
-use crate::workqueue_inner::{ActiveLimit, Flags, Share, WorkqueueInner};
+use crate::workqueue_inner::{ActiveLimit, Flags, WorkqueueInner};
 use crate::wq_builder::{WorkqueueBuilder, WorkqueueDraft};
 use inflight_sync::Arc;
 
 /// A queue of a system that has been shut down: it takes nothing.
 fn closed(name: &str, system: &Arc<SystemInner>) -> Workqueue {
-    let limit = ActiveLimit {
-        max_active: DEFAULT_MAX_ACTIVE,
-        share: Share::Lend,
-        min_active: None,
-    };
-    let (kind, flags) = (Kind::Bound, Flags::default());
+    let (kind, flags, limit) = (Kind::Bound, Flags::default(), ActiveLimit::default());
     let (name, settings) = (name.to_owned(), system.settings());
     let inner = WorkqueueInner::new(name, &kind, flags, limit, None, system.clone(), &settings);
     inner.shut_down();

@@ -1,7 +1,6 @@
 //! What a workqueue is made from.
 
 use crate::attrs::{Attrs, Kind};
-use crate::consts::DEFAULT_MAX_ACTIVE;
 use crate::error::BuildError;
 use crate::rescuer::Rescuer;
 use crate::system_inner::SystemInner;
@@ -85,11 +84,7 @@ impl WorkqueueDraft {
         WorkqueueBuilder {
             draft: self,
             kind,
-            limit: ActiveLimit {
-                max_active: DEFAULT_MAX_ACTIVE,
-                share: Share::Lend,
-                min_active: None,
-            },
+            limit: ActiveLimit::default(),
             flags: Flags::default(),
         }
     }
@@ -239,7 +234,7 @@ impl WorkqueueBuilder {
     }
 
     /// How many items may be active at once: for each CPU of a bound queue, altogether for an
-    /// unbound one. [`DEFAULT_MAX_ACTIVE`] unless set, or if 0; at most
+    /// unbound one. [`DEFAULT_MAX_ACTIVE`](crate::DEFAULT_MAX_ACTIVE) unless set, or if 0; at most
     /// [`MAX_ACTIVE_LIMIT`](crate::MAX_ACTIVE_LIMIT); 1 for an ordered one.
     ///
     /// ```

@@ -20,21 +20,6 @@ pub trait PoolItem: Copy {
 /// No pwq.
 pub(super) const NONE: PwqIndex = PwqIndex::MAX;
 
-#[derive(Debug)]
-pub(super) struct Worklist {
-    pub(super) first: PwqIndex,
-    pub(super) last: PwqIndex,
-}
-
-impl Worklist {
-    pub(super) fn new() -> Self {
-        Self {
-            first: NONE,
-            last: NONE,
-        }
-    }
-}
-
 /// The neighbours of a pwq that is on the worklist.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Links {
@@ -42,8 +27,8 @@ pub(super) struct Links {
     pub(super) after: PwqIndex,
 }
 
-impl Links {
-    pub(super) const fn new() -> Self {
+impl Default for Links {
+    fn default() -> Self {
         Self {
             before: NONE,
             after: NONE,
@@ -96,7 +81,7 @@ impl<T: PoolItem> PwqState<T> {
             limit,
             colours: FlushColours::default(),
             listed: false,
-            links: Links::new(),
+            links: Links::default(),
             pending: false,
             frozen: false,
             plugged: false,

@@ -52,7 +52,7 @@ pub(crate) struct Worker {
 }
 
 /// The workers of a pool.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 #[repr(C)]
 pub struct Workers {
     target: usize,
@@ -73,14 +73,9 @@ pub struct Workers {
 impl Workers {
     pub(crate) fn new(target: usize) -> Self {
         Self {
-            all: Vec::new(),
-            idle: Vec::new(),
             target,
-            nr_running: 0,
-            nr_coming: 0,
-            lingering: false,
-            nr_workers: 0,
             creates: true,
+            ..Self::default()
         }
     }
 

@@ -1,26 +1,21 @@
 //! The pwqs that have entries and a slot, in the order in which workers take from them: a list
 //! through the pwqs themselves, so that each goes off it in constant time, and none is allocated
-//! for.
+//! for. It is a ring: the pool's own links, those of `NONE`, stand between the last and the first.
 
 use super::PoolCore;
-use super::pwq_state::{Links, NONE, PwqIndex, PwqState};
-
-fn links<T>(pwqs: &mut [Option<PwqState<T>>], index: PwqIndex) -> &mut Links {
-    let pwq = pwqs[index as usize].as_mut().expect("it is there");
-    &mut pwq.links
-}
+use super::pwq_state::{Links, NONE, PwqIndex};
 
 impl<T> PoolCore<T> {
     /// The pwq that is next.
     #[inline]
     pub(super) fn first_listed(&self) -> Option<PwqIndex> {
-        let first = self.worklist.first;
+        let first = self.worklist.after;
         (first != NONE).then_some(first)
     }
 
     /// The pwqs that wait for a worker, in their turn.
     pub(crate) fn worklist(&self) -> impl Iterator<Item = PwqIndex> {
-        let mut next = self.worklist.first;
+        let mut next = self.worklist.after;
         std::iter::from_fn(move || {
             let index = (next != NONE).then_some(next)?;
             let pwq = self.pwqs[index as usize].as_ref().expect("it is there");
@@ -32,40 +27,36 @@ impl<T> PoolCore<T> {
     /// At the end of the worklist, on which it is not.
     #[inline]
     pub(super) fn list_last(&mut self, index: PwqIndex) {
-        self.link(self.worklist.last, index, NONE);
+        self.join(self.worklist.before, index);
+        self.join(index, NONE);
     }
 
     /// At its front.
     pub(super) fn list_first(&mut self, index: PwqIndex) {
-        self.link(NONE, index, self.worklist.first);
-    }
-
-    #[inline]
-    fn link(&mut self, before: PwqIndex, index: PwqIndex, after: PwqIndex) {
-        *links(&mut self.pwqs, index) = Links { before, after };
-        self.join(before, index);
-        self.join(index, after);
+        self.join(index, self.worklist.after);
+        self.join(NONE, index);
     }
 
     /// Off the worklist, on which it is.
     #[inline]
     pub(super) fn unlink(&mut self, index: PwqIndex) {
-        let Links { before, after } = *links(&mut self.pwqs, index);
+        let Links { before, after } = *self.links(index);
         self.join(before, after);
     }
 
-    /// These two are neighbours, or one of them is at an end.
+    /// These two are neighbours.
     #[inline]
     fn join(&mut self, before: PwqIndex, after: PwqIndex) {
-        if before == NONE {
-            self.worklist.first = after;
-        } else {
-            links(&mut self.pwqs, before).after = after;
+        self.links(before).after = after;
+        self.links(after).before = before;
+    }
+
+    #[inline]
+    fn links(&mut self, index: PwqIndex) -> &mut Links {
+        if index == NONE {
+            return &mut self.worklist;
         }
-        if after == NONE {
-            self.worklist.last = before;
-        } else {
-            links(&mut self.pwqs, after).before = before;
-        }
+        let pwq = self.pwqs[index as usize].as_mut().expect("it is there");
+        &mut pwq.links
     }
 }

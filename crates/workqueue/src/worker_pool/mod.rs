@@ -76,6 +76,7 @@ pub(crate) struct WorkerPool {
 
 /// What the lock guards. On lines of its own: who waits for the lock looks at that of the lock all
 /// the time. First what each push and each release looks at.
+#[derive(Default)]
 #[repr(C, align(128))]
 pub(crate) struct PoolState {
     /// The timer looks at the pool.
@@ -284,22 +285,7 @@ impl WorkerPool {
             has_come: AtomicBool::new(false),
             state: CachePadded::new(Mutex::new(PoolState {
                 core: PoolCore::new(attrs.target()),
-                pwqs: Vec::new(),
-                threads: Vec::new(),
-                siblings: None,
-                overloaded: false,
-                tells: false,
-                look_later: 0,
-                delay: Lately::default(),
-                watched: false,
-                culling: false,
-                started: 0,
-                mayday: None,
-                users: 0,
-                stopped: false,
-                stale: Vec::new(),
-                poller: None,
-                chosen: Vec::new(),
+                ..PoolState::default()
             })),
             attrs,
             shared: shared.clone(),

@@ -32,17 +32,8 @@ impl WorkqueueInner {
             attrs,
             limit,
             pods,
-            pwqs: Vec::new(),
-            nr_active: Vec::new(),
-            nodes: Vec::new(),
             frozen: flags.freezable && settings.is_frozen(),
-            draining: 0,
-            destroyed: false,
-            destroying: 0,
-            shut_down: false,
-            abandoned: false,
-            detached: false,
-            counting: false,
+            ..Control::default()
         };
         if mode == Mode::Unbound {
             if settings.topology.nodes().len() > 1 {

@@ -12,6 +12,7 @@ pub(crate) use lifecycle::{Destroy, Drain};
 pub(crate) use queueing::Origin;
 
 use crate::attrs::{Attrs, Kind, Mode};
+use crate::consts::DEFAULT_MAX_ACTIVE;
 use crate::cpu_time::Charge;
 use crate::error::AttrsError;
 use crate::mayday_list::MaydayList;
@@ -76,6 +77,16 @@ pub(crate) struct ActiveLimit {
     pub(crate) share: Share,
     /// `None`: the default.
     pub(crate) min_active: Option<usize>,
+}
+
+impl Default for ActiveLimit {
+    fn default() -> Self {
+        Self {
+            max_active: DEFAULT_MAX_ACTIVE,
+            share: Share::Lend,
+            min_active: None,
+        }
+    }
 }
 
 /// Something that is counted while items run.
@@ -147,6 +158,7 @@ pub(crate) struct WorkqueueInner {
 
 /// The slow side of a workqueue, one change at a time. Its lock comes after that of the system's
 /// settings and before those of pools.
+#[derive(Default)]
 pub(crate) struct Control {
     attrs: Attrs,
     limit: ActiveLimit,
