@@ -13,9 +13,7 @@ use crate::trace::TraceStep;
 use crate::{current, error::JoinError};
 use inflight_sync::{Arc, hint};
 
-/// What a cancel has taken back.
 pub(crate) struct Taken {
-    /// What the word was.
     pub(crate) old: u64,
     /// Where it was queued; `None` if it waited for its time.
     pwq: Option<Arc<Pwq>>,

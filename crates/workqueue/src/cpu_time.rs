@@ -18,9 +18,7 @@ pub(crate) const PERIOD: Duration = Duration::from_millis(10);
 /// Between two readings while those that run use none: they sleep without having said so.
 const SLOW: Duration = Duration::from_millis(100);
 
-/// What CPU time is charged to.
 pub(crate) trait Charge: Send + Sync {
-    /// Its items have used so much.
     fn used_cpu(&self, used: Duration);
 }
 
@@ -111,7 +109,6 @@ impl Metered {
     }
 }
 
-/// One pool's readings.
 #[derive(Default)]
 pub(crate) struct Meter {
     /// The timer has an entry for it.

@@ -51,7 +51,6 @@ pub(crate) struct Context {
     pub(crate) pushed: Cell<bool>,
 }
 
-/// What a thread is running.
 #[derive(Clone, Copy)]
 pub(crate) struct Running {
     /// `None` if it runs on its caller's thread.
@@ -161,7 +160,6 @@ impl Context {
         self.started.set(None);
     }
 
-    /// What it runs.
     #[inline]
     fn running(&self) -> Option<Running> {
         let i = self.started.get()?;
@@ -181,13 +179,11 @@ impl Context {
         Some(tell(&mut self.shared.told.lock(), entry))
     }
 
-    /// The name of the item that runs.
     pub(crate) fn item_name(&self) -> String {
         let own = self.tell(|told, entry| told.name(entry)).flatten();
         own.unwrap_or_else(|| self.function_name().to_owned())
     }
 
-    /// The type of the function that runs.
     pub(crate) fn function_name(&self) -> &'static str {
         self.shared.function.get().map_or("", |f| f.name())
     }
@@ -308,7 +304,6 @@ fn runs(such: impl Fn(&Running) -> bool) -> bool {
     inline.unwrap_or(false) || item().ok().flatten().is_some_and(|item| such(&item))
 }
 
-/// Whether the calling thread runs this item.
 pub(crate) fn runs_item(item: ItemPtr) -> bool {
     runs(|running| running.item == Some(item))
 }
@@ -318,7 +313,6 @@ pub(crate) fn runs_item_of(wq: &WorkqueueInner) -> bool {
     runs(|running| std::ptr::eq(&*running.pwq().wq, wq))
 }
 
-/// Whether the calling thread runs an item.
 pub(crate) fn runs_any() -> bool {
     runs(|_| true)
 }

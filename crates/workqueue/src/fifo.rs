@@ -173,7 +173,6 @@ impl<T: Copy> Fifo<T> {
         self.places -= places;
     }
 
-    /// The entry that comes next.
     pub(crate) fn front(&self) -> Option<&T> {
         self.iter().next()
     }

@@ -5,7 +5,6 @@
 //! Later entries bear a later colour, so they do not hold it up. As in the kernel there are
 //! sixteen, so fifteen flushes can be under way; those that begin meanwhile share the next colour.
 
-/// So many colours there are.
 pub(crate) const COLOURS: usize = 16;
 
 /// The number of a flush of one pwq.

@@ -66,7 +66,6 @@ impl SystemInner {
         self.change_freezes(|settings| settings.freezes += 1);
     }
 
-    /// The end of one [`freeze`](SystemInner::freeze).
     pub(crate) fn thaw(&self) {
         self.change_freezes(|settings| settings.freezes -= 1);
     }

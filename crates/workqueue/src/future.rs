@@ -27,7 +27,6 @@ use std::panic::resume_unwind;
 use std::pin::Pin;
 use std::task::{Context, Poll, Wake, Waker};
 
-/// The number of no CPU.
 const NOWHERE: usize = usize::MAX;
 
 /// From a wake until the poll that follows: the task.
@@ -43,7 +42,6 @@ struct Task<F: Future> {
     polled_on: AtomicUsize,
 }
 
-/// What a handle has.
 struct Joint<F: Future> {
     item: ReusableRef,
     outcome: Arc<Outcome<F::Output>>,
@@ -57,7 +55,6 @@ enum State<F> {
     Over,
 }
 
-/// What the item runs.
 struct Polls<F: Future> {
     name: Option<Name>,
     woken: Arc<Woken<F>>,
@@ -167,7 +164,6 @@ where
         drop(woken);
     }
 
-    /// Queues the next poll.
     fn submit(self: Arc<Self>, origin: Origin) -> Result<(), QueueError> {
         let (queue, item) = (self.queue.clone(), self.item.clone());
         let woken = self.woken.clone();
@@ -179,7 +175,6 @@ where
         queue.inner().queue_from(&item, cpu, origin).map(drop)
     }
 
-    /// The CPU for the next poll.
     fn place(&self, waker: usize) -> usize {
         let inner = self.queue.inner();
         if inner.flags.wake_rules.is_none() {

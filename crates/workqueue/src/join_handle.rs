@@ -41,11 +41,8 @@ pub struct JoinHandle<T> {
     clock: Clock,
 }
 
-/// What a handle waits for.
 enum Joined<T> {
-    /// A function.
     Task(TaskHandle<T>),
-    /// A future.
     Future(Arc<dyn FutureOutcome<T>>),
 }
 

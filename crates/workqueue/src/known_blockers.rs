@@ -35,7 +35,6 @@ impl KnownBlockers {
         &self.0[(function >> 4 ^ function >> 12) % SLOTS]
     }
 
-    /// A worker was seen asleep in it.
     pub(crate) fn found_asleep(&self, function: usize) {
         let slot = self.slot(function);
         // Relaxed, here and below: hints.

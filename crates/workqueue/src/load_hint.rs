@@ -67,7 +67,6 @@ impl LoadHint {
         }
     }
 
-    /// So many submit from its CPUs.
     pub(crate) fn set_submitters(&self, submitters: usize) {
         if self.submitters() != submitters {
             self.0.submitters.store(submitters, Ordering::Relaxed);

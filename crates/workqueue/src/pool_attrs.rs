@@ -61,7 +61,6 @@ fn non_empty(set: CpuSet) -> Option<CpuSet> {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct PoolAttrs {
     pub(crate) cpus: Cpus,
-    /// The priority of its workers.
     pub(crate) nice: i32,
     /// For BH items: one at a time, by a poller or a thread.
     pub(crate) bh: bool,
@@ -70,9 +69,7 @@ pub(crate) struct PoolAttrs {
 /// Where the workers of a pool run.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Cpus {
-    /// On one CPU.
     One(usize),
-    /// On the CPUs of a group.
     Pod {
         cpus: CpuSet,
         /// Pinned to the group.
@@ -126,7 +123,6 @@ impl PoolAttrs {
         }
     }
 
-    /// Its workers are pinned to its CPUs.
     pub(crate) fn is_strict(&self) -> bool {
         matches!(self.cpus, Cpus::Pod { strict: true, .. })
     }

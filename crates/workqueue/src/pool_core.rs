@@ -32,16 +32,16 @@ pub use workers::{ASLEEP, BLOCKED, INTENSIVE, WorkerId, WorkerPhase, Workers};
 /// What a batch may last, in ns.
 const SLICE_NS: u64 = 20_000;
 
-/// What is left to do when the lock has been released.
+/// What is left to do when the lock has been released. `P` names a pwq.
 #[derive(Clone, Debug)]
-pub enum Deferred {
+pub enum Deferred<P = PwqIndex> {
     /// That pwq, of this or another pool, is to be given a slot of the limit.
     Slot(Arc<NrActive>, PwqId),
     /// Flushes of that pwq below that number are over.
-    Flushed(PwqIndex, FlushNumber),
+    Flushed(P, FlushNumber),
     /// Nothing is in flight in that pwq any more. It is counted among the busy ones of its queue,
     /// or not.
-    Idle(PwqIndex, bool),
+    Idle(P, bool),
 }
 
 /// The state of a worker pool. First what each push and each release of the lock looks at.
@@ -409,7 +409,6 @@ impl<T: PoolItem> PoolCore<T> {
         pwq.colours.enter()
     }
 
-    /// It has ended.
     pub(crate) fn end_inline(&mut self, index: PwqIndex, colour: u8) {
         self.pwq_mut(index).inline -= 1;
         self.ended(index, colour, 1, 1);

@@ -32,7 +32,6 @@ impl Rescuer {
         Ok(rescuer)
     }
 
-    /// The thread function.
     fn run(self: &Arc<Self>, shared: &Arc<SystemShared>) -> End {
         submitters::is_a_worker();
         let parker = Parker::current();

@@ -62,7 +62,6 @@ pub(crate) struct Candidate {
     pub(crate) thread: u32,
 }
 
-/// What was seen of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Asleep,

@@ -28,7 +28,6 @@ pub(crate) struct SystemInner {
     registry: Mutex<Registry>,
     /// Nothing is in flight and nothing will be.
     pub(crate) stopped: Arc<Completion>,
-    /// The threads have been joined.
     joined: Event,
     /// The queues for everybody, by name. Cleared when the last handle has gone.
     pub(crate) system_queues: Mutex<BTreeMap<&'static str, Workqueue>>,

@@ -28,7 +28,6 @@ pub(crate) struct SystemShared {
     pub(crate) topology: Topology,
     /// And as it is now.
     pub(crate) now: Versions<Topology>,
-    /// The CPUs of unbound queues.
     pub(crate) unbound_cpus: Mutex<CpuSet>,
     /// How often one of those has changed. Relaxed: a worker that sees it late is late.
     pub(crate) refreshes: AtomicUsize,
@@ -41,7 +40,6 @@ pub(crate) struct SystemShared {
     pub(crate) sampling: Sampling,
     pub(crate) known_blockers: KnownBlockers,
     pub(crate) hogs: Hogs,
-    /// Who submits to unbound queues.
     pub(crate) submitters: Submitters,
     pub(crate) metering: Metering,
     pub(crate) tracing: Tracing,
@@ -59,7 +57,6 @@ pub(crate) struct SystemShared {
     /// A thread's function has returned.
     pub(crate) thread_over: Event,
     pub(crate) timers: TimerQueue,
-    /// Queues that may save power do.
     pub(crate) power_efficient: bool,
 }
 

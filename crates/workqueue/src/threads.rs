@@ -22,7 +22,6 @@ pub(crate) fn name() -> Option<Arc<str>> {
     NAME.try_with(|name| name.borrow().clone()).ok().flatten()
 }
 
-/// The threads of a system.
 #[derive(Default)]
 pub(crate) struct Threads {
     /// In an order that is the same in every run: a model has to repeat itself.
@@ -84,7 +83,6 @@ pub(crate) fn is_of(system: usize) -> bool {
     SYSTEM.try_with(|s| s.get() == system).unwrap_or(false)
 }
 
-/// Priorities of threads.
 pub(crate) mod nice {
     use inflight_sync::Mutex;
     use std::io::ErrorKind;

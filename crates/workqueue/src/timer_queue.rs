@@ -183,7 +183,6 @@ impl State {
     }
 }
 
-/// What there is to do.
 pub(crate) enum Due {
     Now(Job),
     At(Instant),

@@ -113,7 +113,6 @@ impl fmt::Display for TraceStep {
 
 pub(crate) type Tracer = Arc<dyn Fn(&TraceEvent<'_>) + Send + Sync>;
 
-/// Who wants to know.
 pub(crate) struct Tracing {
     pub(crate) tracer: Option<Tracer>,
     recording: AtomicBool,

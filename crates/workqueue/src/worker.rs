@@ -37,7 +37,6 @@ const RERUNS_FOR: Duration = Duration::from_micros(20);
 /// Items that take less, in ns, are timed together.
 const TIMED_TOGETHER: u32 = 8;
 
-/// The thread function.
 pub(crate) fn run(pool: &Arc<WorkerPool>, me: WorkerId) -> End {
     submitters::is_a_worker();
     pool.settle_worker();
@@ -126,7 +125,6 @@ enum Next<'a> {
 }
 
 impl<'a> Worker<'a> {
-    /// What the worker does next.
     fn take(&mut self, mut state: MutexGuard<'a, PoolState>, lingered: &mut bool) -> Next<'a> {
         if let Some(ns) = self.service_ns.take() {
             state.core.note_service(ns);
@@ -360,7 +358,6 @@ fn run_blocking(context: &Context, pwq: &Pwq, entry: Entry, function: usize) -> 
     ran
 }
 
-/// Runs one item of a batch.
 struct ItemRunner<'a> {
     context: &'a Context,
     pwq: &'a Pwq,

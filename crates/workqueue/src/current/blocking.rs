@@ -37,7 +37,6 @@ pub fn blocking<R>(f: impl FnOnce() -> R) -> R {
 }
 
 impl Context {
-    /// A blocking section begins.
     fn enter(&self) {
         // Between items the worker sleeps on the pool's own account. In a pool of BH items nobody
         // else may run.

@@ -14,7 +14,6 @@ use crate::workqueue_inner::Origin;
 use inflight_sync::Arc;
 use std::time::Duration;
 
-/// What the timer has.
 struct Expiry {
     item: ReusableRef,
     seq: Seq,

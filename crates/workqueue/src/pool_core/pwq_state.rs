@@ -17,7 +17,6 @@ pub trait PoolItem: Copy {
     fn set_position(&self, position: u32);
 }
 
-/// No pwq.
 pub(super) const NONE: PwqIndex = PwqIndex::MAX;
 
 /// The neighbours of a pwq that is on the worklist.
@@ -102,7 +101,6 @@ impl<T: PoolItem> PwqState<T> {
         self.has_work() && !self.listed
     }
 
-    /// Nothing of it is in flight.
     pub(crate) fn is_idle(&self) -> bool {
         self.colours.in_flight() == 0
     }

@@ -146,7 +146,6 @@ impl Workers {
         self.all[worker].phase
     }
 
-    /// Those that there are.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (WorkerId, &Worker)> {
         let all = self.all.iter().enumerate();
         all.filter(|(_, w)| w.phase != WorkerPhase::Free)

@@ -100,17 +100,16 @@ impl PoolState {
 
     /// Whether the worker has taken entries that are not settled.
     pub(crate) fn has_batch(&self, worker: WorkerId) -> bool {
-        let thread = self.threads.get(worker).and_then(Option::as_ref);
         let settled = self.core.workers.get(worker).settled;
+        let thread = self.known_thread(worker);
         thread.is_some_and(|thread| thread.shared.batch.end() != settled)
     }
 
     /// The entries of a worker's batch that are not settled and have not been put back.
     pub(super) fn entries(&self, worker: WorkerId) -> impl Iterator<Item = (u32, Taken)> {
-        let thread = self.threads.get(worker).and_then(Option::as_ref);
         let w = self.core.workers.get(worker);
         let (settled, recalled) = (w.settled, w.recalled);
-        let entries = thread.map(|thread| {
+        let entries = self.known_thread(worker).map(|thread| {
             let batch = &thread.shared.batch;
             let is_there = move |i: u32| match recalled {
                 Some((from, to)) => {
@@ -176,9 +175,14 @@ impl PoolState {
             // SAFETY: as in `settle`.
             of(unsafe { taken.pwq.as_ref() })
         };
+        self.recall_those(|state, worker| state.entries(worker).any(is_one));
+    }
+
+    /// *recall*, of the workers that are so.
+    pub(super) fn recall_those(&mut self, mut are_so: impl FnMut(&mut Self, WorkerId) -> bool) {
         let mut chosen = std::mem::take(&mut self.chosen);
-        let workers = self.core.workers.iter().map(|(worker, _)| worker);
-        chosen.extend(workers.filter(|worker| self.entries(*worker).any(is_one)));
+        chosen.extend(self.core.workers.iter().map(|(worker, _)| worker));
+        chosen.retain(|worker| are_so(self, *worker));
         self.recall(&chosen);
         chosen.clear();
         self.chosen = chosen;

@@ -1,6 +1,6 @@
 //! What is done when a pool's lock has been released: wakes, grants of slots, ends of flushes.
 
-use super::{DeferredAction, PoolDeferred, PoolState, QueueDeferred, WorkerPool};
+use super::{PoolDeferred, PoolState, QueueDeferred, WorkerPool};
 use crate::pool_core::{Deferred, PwqIndex, WakeAction};
 use crate::pwq;
 use inflight_sync::MutexGuard;
@@ -78,9 +78,9 @@ impl WorkerPool {
         let pwqs = &state.pwqs;
         let pwq = |index: PwqIndex| pwqs[index as usize].clone().expect("it is there");
         let to_do = |deferred| match deferred {
-            Deferred::Slot(nr_active, id) => DeferredAction::Grant(nr_active, id),
-            Deferred::Flushed(index, over) => DeferredAction::Flushed(pwq(index), over),
-            Deferred::Idle(index, counted) => DeferredAction::Idle(pwq(index), counted),
+            Deferred::Slot(nr_active, id) => Deferred::Slot(nr_active, id),
+            Deferred::Flushed(index, over) => Deferred::Flushed(pwq(index), over),
+            Deferred::Idle(index, counted) => Deferred::Idle(pwq(index), counted),
         };
         let mut after = PoolDeferred {
             actions: state.core.drain_deferred().map(to_do).collect(),
@@ -133,9 +133,9 @@ impl PoolDeferred {
         }
         for action in self.actions {
             match action {
-                DeferredAction::Grant(nr_active, id) => pwq::grant(&nr_active, id),
-                DeferredAction::Flushed(pwq, over) => pwq.flushed(over),
-                DeferredAction::Idle(pwq, counted) => pwq.became_idle(counted),
+                Deferred::Slot(nr_active, id) => pwq::grant(&nr_active, id),
+                Deferred::Flushed(pwq, over) => pwq.flushed(over),
+                Deferred::Idle(pwq, counted) => pwq.became_idle(counted),
             }
         }
         if !self.stale.is_empty() {

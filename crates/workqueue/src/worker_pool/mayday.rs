@@ -33,7 +33,6 @@ impl PoolState {
 }
 
 impl WorkerPool {
-    /// Whether a thread may be asked for.
     pub(super) fn may_create(&self, state: &PoolState) -> bool {
         state
             .mayday
@@ -94,7 +93,6 @@ impl WorkerPool {
 }
 
 impl PoolState {
-    /// Whether rescuers have been called.
     pub(crate) fn has_called(&self) -> bool {
         self.mayday.is_some_and(|mayday| mayday.called)
     }

@@ -3,12 +3,11 @@
 use crate::batch::Entry;
 use crate::busy_worker::WorkerDesc;
 use crate::cpu_time::{Charged, Meter};
-use crate::flush_colour::FlushNumber;
 use crate::item::{FunctionCell, ItemPtr};
 use crate::load_hint::{Lately, LoadHint};
 use crate::nr_active::{NrActive, PwqId};
 use crate::pool_attrs::PoolAttrs;
-use crate::pool_core::{PoolCore, PoolItem, PwqIndex, WorkerId};
+use crate::pool_core::{Deferred, PoolCore, PoolItem, PwqIndex, WorkerId};
 use crate::pwq::{Batch, Pwq};
 use crate::sampler::Sampler;
 use crate::shrink::shrink_table;
@@ -55,7 +54,6 @@ impl PoolItem for Entry {
     }
 }
 
-/// A worker pool.
 pub(crate) struct WorkerPool {
     this: Weak<Self>,
     /// Names it in dumps, and the threads of an unbound pool.
@@ -115,7 +113,6 @@ pub(crate) struct PoolState {
     chosen: Vec<WorkerId>,
 }
 
-/// A worker's thread.
 #[derive(Clone)]
 pub(crate) struct WorkerThread {
     pub(crate) shared: Arc<WorkerShared>,
@@ -206,20 +203,13 @@ pub(crate) struct PoolDeferred {
     wake: Option<WorkerThread>,
     create: Option<WorkerId>,
     /// In most cases one or two, which need no memory of their own.
-    actions: SmallVec<[DeferredAction; 4]>,
+    actions: SmallVec<[Deferred<Arc<Pwq>>; 4]>,
     watch: bool,
     /// The siblings are to be looked at for help, and whether what waits is not left to those that
     /// run.
     help: Option<bool>,
     poll: bool,
     stale: Vec<ItemPtr>,
-}
-
-/// What the core has left to do.
-enum DeferredAction {
-    Grant(Arc<NrActive>, PwqId),
-    Flushed(Arc<Pwq>, FlushNumber),
-    Idle(Arc<Pwq>, bool),
 }
 
 /// What is done when the locks of queues' controls have been released, which what pools leave to do
@@ -272,7 +262,6 @@ impl WorkerThread {
 }
 
 impl WorkerPool {
-    /// A pool without workers.
     pub(crate) fn new(attrs: PoolAttrs, id: usize, shared: &Arc<SystemShared>) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             this: this.clone(),
@@ -306,7 +295,6 @@ impl WorkerPool {
         self.has_come.load(Ordering::Relaxed)
     }
 
-    /// A worker begins or ends to linger.
     pub(crate) fn set_lingering(&self, state: &mut PoolState, lingering: bool) {
         state.core.workers.set_lingering(lingering);
         self.has_come.store(false, Ordering::Relaxed);
@@ -346,7 +334,6 @@ impl PoolState {
         pwqs.filter_map(|(index, pwq)| pwq.as_ref().map(|_| index as PwqIndex))
     }
 
-    /// Whether nothing is in flight.
     fn is_empty(&self) -> bool {
         self.pwqs().all(|pwq| self.core.pwq(pwq).is_idle())
     }
@@ -367,6 +354,11 @@ impl PoolState {
 
     pub(crate) fn thread(&self, worker: WorkerId) -> &WorkerThread {
         self.threads[worker].as_ref().expect("it is there")
+    }
+
+    /// `None` as long as it is being created.
+    fn known_thread(&self, worker: WorkerId) -> Option<&WorkerThread> {
+        self.threads.get(worker)?.as_ref()
     }
 
     /// The timer looks at the pool, which has neither siblings nor a poller, and nobody lingers:

@@ -42,7 +42,6 @@ pub(crate) struct PoolReport {
     pub(crate) target: usize,
     /// Entries that could run now if there were workers for them.
     pub(crate) ready: usize,
-    /// A worker is being created.
     pub(crate) creating: bool,
     /// Pwqs that use the pool.
     pub(crate) users: usize,
@@ -51,7 +50,7 @@ pub(crate) struct PoolReport {
 impl PoolState {
     /// The entry that a worker runs, by its number in the batch.
     fn running_entry(&self, worker: WorkerId) -> Option<u32> {
-        let thread = self.threads.get(worker)?.as_ref()?;
+        let thread = self.known_thread(worker)?;
         let w = self.core.workers.get(worker);
         // In this order: who has started an entry has said before that something runs.
         let next = thread.shared.batch.next();
@@ -118,7 +117,6 @@ impl PoolState {
         }
     }
 
-    /// What a worker runs.
     pub(super) fn busy_worker(&self, worker: WorkerId, now: Instant) -> Option<BusyWorker> {
         let i = self.running_entry(worker)?;
         let pwq = self.running(worker)?;
@@ -204,7 +202,6 @@ impl WorkerPool {
         }
     }
 
-    /// The workers that run something.
     pub(crate) fn busy_workers(&self) -> Vec<BusyWorker> {
         let now = self.shared.clock.now();
         let mut busy = self.lock().busy_workers(now, |_| true);
@@ -253,7 +250,7 @@ impl WorkerPool {
         let mut state = self.lock();
         state.note_running(now);
         let workers = state.core.workers.iter().filter_map(|(worker, w)| {
-            let thread = state.threads.get(worker)?.as_ref()?;
+            let thread = state.known_thread(worker)?;
             if thread.own.is_some() {
                 return None; // It is read in its own pool.
             }

@@ -13,11 +13,8 @@ use std::time::Duration;
 impl PoolState {
     /// Whether a worker has entries that it has not begun.
     fn has_rest(&self, worker: WorkerId) -> bool {
-        let thread = self.threads.get(worker).and_then(Option::as_ref);
-        thread.is_some_and(|thread| {
-            let batch = &thread.shared.batch;
-            batch.next() != batch.end()
-        })
+        let batch = self.known_thread(worker).map(|thread| &thread.shared.batch);
+        batch.is_some_and(|batch| batch.next() != batch.end())
     }
 
     /// Whether something waits for workers that run: on the worklist, or in a batch.
@@ -27,12 +24,7 @@ impl PoolState {
 
     /// Takes from workers that have not moved since the last tick what they have not begun.
     fn recall_stuck(&mut self) {
-        let mut stuck = std::mem::take(&mut self.chosen);
-        stuck.extend(self.core.workers.iter().map(|(worker, _)| worker));
-        stuck.retain(|worker| self.is_stuck(*worker));
-        self.recall(&stuck);
-        stuck.clear();
-        self.chosen = stuck;
+        self.recall_those(Self::is_stuck);
     }
 
     /// Whether the worker has not moved since the last tick, and has something left.
@@ -182,7 +174,7 @@ impl Sampled for WorkerPool {
             return false;
         }
         candidates.extend(state.core.workers.iter().filter_map(|(worker, w)| {
-            let thread = state.threads.get(worker)?.as_ref()?;
+            let thread = state.known_thread(worker)?;
             let runs = w.phase == WorkerPhase::Active && w.may_hold_others_back();
             let runs = runs && thread.running_as().function.get().is_some();
             runs.then_some(Candidate {

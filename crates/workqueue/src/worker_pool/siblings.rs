@@ -51,7 +51,6 @@ impl Siblings {
 }
 
 impl PoolState {
-    /// What is known of the pool now.
     pub(super) fn load(&self, pool: &WorkerPool) -> Load {
         let workers = &self.core.workers;
         Load {

@@ -41,7 +41,7 @@ impl WorkerPool {
     /// until it is back.
     pub(super) fn flag_away(&self, worker: WorkerId, guest: &Arc<WorkerShared>, flag: u8) {
         let mut state = self.lock();
-        let thread = state.threads.get(worker).and_then(Option::as_ref);
+        let thread = state.known_thread(worker);
         let away = thread.and_then(|thread| thread.away.as_ref());
         if away.is_some_and(|away| Arc::ptr_eq(away, guest)) {
             state.core.workers.set_flag(worker, flag, true);

@@ -27,7 +27,6 @@ pub(crate) struct AttrsChange<'a> {
     settings: Settings,
 }
 
-/// Why a change cannot be made.
 pub(crate) enum ChangeRefused {
     NoWorker(io::Error),
     Queue(QueueError),
@@ -92,7 +91,6 @@ impl WorkqueueInner {
         Ok(pwqs)
     }
 
-    /// Whether something is in flight.
     fn is_in_use(&self, control: &Control) -> bool {
         let idle = |pwq: &Arc<Pwq>| pwq.lock().core.pwq(pwq.index).is_idle();
         !control.pwqs.iter().all(idle)

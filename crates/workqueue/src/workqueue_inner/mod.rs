@@ -42,7 +42,6 @@ pub enum Share {
     PerNode,
 }
 
-/// How a workqueue was described.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Flags {
     pub(crate) highpri: bool,
@@ -70,7 +69,6 @@ impl Flags {
     }
 }
 
-/// How many items may be active.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ActiveLimit {
     pub(crate) max_active: usize,
@@ -130,7 +128,6 @@ pub(crate) trait QueueHost: Send + Sync {
     ) -> Result<bool, AttrsError>;
 }
 
-/// What all handles of a workqueue share.
 pub(crate) struct WorkqueueInner {
     pub(crate) name: String,
     pub(crate) mode: Mode,

@@ -126,7 +126,6 @@ impl WorkqueueInner {
             .swap_remove(0)
     }
 
-    /// The limit, if there is one.
     pub(crate) fn limit(&self) -> Option<usize> {
         (self.mode != Mode::Bh).then(|| self.max_active())
     }

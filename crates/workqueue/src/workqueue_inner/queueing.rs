@@ -15,7 +15,6 @@ use crate::trace::TraceStep;
 use crate::worker_pool::PoolState;
 use inflight_sync::{Arc, cpu};
 
-/// Who queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// Anybody: while the queue is drained only its own items may queue.
@@ -141,7 +140,6 @@ impl WorkqueueInner {
         Ok(())
     }
 
-    /// Queues a function.
     #[inline]
     pub(crate) fn spawn<F, T>(
         self: &Arc<Self>,
