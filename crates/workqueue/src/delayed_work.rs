@@ -4,12 +4,10 @@ mod delay;
 
 use crate::completion::{Wait, within};
 use crate::error::FlushError;
-use crate::item::{ReusableRef, timer};
-use crate::work::Once;
+use crate::item::timer;
 use crate::work_item::WorkItem;
 use inflight_sync::block_on;
 use inflight_sync::time::Clock;
-use std::borrow::Cow;
 use std::time::Duration;
 
 /// A [`Work`](crate::Work) that can wait for its time before it is queued.
@@ -42,23 +40,6 @@ use std::time::Duration;
 pub type DelayedWork = WorkItem<true>;
 
 impl DelayedWork {
-    /// A delayed work that runs `f`.
-    pub fn new<F: Fn() + Send + Sync + 'static>(f: F) -> Self {
-        Self {
-            item: ReusableRef::new(Once::<_, false> { name: None, f }),
-        }
-    }
-
-    /// As [`Work::named`](crate::Work::named).
-    pub fn named(name: impl Into<Cow<'static, str>>, f: impl Fn() + Send + Sync + 'static) -> Self {
-        Self {
-            item: ReusableRef::new(Once::<_, false> {
-                name: Some(name.into()),
-                f,
-            }),
-        }
-    }
-
     /// Queues it now if it waits for its time, and waits until the instance that was queued last
     /// has ended; `true` if there was one to wait for.
     ///

@@ -217,13 +217,8 @@ pub fn node_shares(max_active: usize, min_active: usize, cpus: &[usize]) -> Node
 
 /// How many interdependent items are sure to make progress on any node, unless it is set.
 #[must_use]
-pub const fn default_min_active(max_active: usize) -> usize {
-    const FLOOR: usize = 8;
-    if max_active < FLOOR {
-        max_active
-    } else {
-        FLOOR
-    }
+pub fn default_min_active(max_active: usize) -> usize {
+    max_active.min(8)
 }
 
 #[cfg(all(test, not(any(loom, shuttle))))]

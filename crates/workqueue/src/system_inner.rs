@@ -52,7 +52,6 @@ struct Registry {
     shut: bool,
     /// Every queue takes nothing more: what is idle stays idle.
     closed: bool,
-    stopped: bool,
     /// A timed shutdown has returned with work left: nobody waits any more.
     given_up: bool,
 }
@@ -298,7 +297,6 @@ impl QueueHost for SystemInner {
         &self.shared
     }
 
-    /// The pool with such attributes, made if there is none.
     fn pool(&self, attrs: &PoolAttrs) -> Arc<WorkerPool> {
         let mut pools = self.pools.lock();
         pools.all.retain(|(_, pool)| pool.strong_count() > 0);
@@ -316,7 +314,6 @@ impl QueueHost for SystemInner {
         pool
     }
 
-    /// Pools that have been made, and those that serve the same queues, learn of each other.
     fn introduce_newcomers(&self, deferred: &mut QueueDeferred) {
         let mut pools = self.pools.lock();
         let newcomers = std::mem::take(&mut pools.newcomers);
@@ -353,8 +350,7 @@ impl QueueHost for SystemInner {
         if !queues.iter().all(|queue| queue.is_idle()) {
             return;
         }
-        self.shared.threads.lock().stopped = true;
-        if std::mem::replace(&mut self.registry.lock().stopped, true) {
+        if std::mem::replace(&mut self.shared.threads.lock().stopped, true) {
             return;
         }
         for queue in &queues {
@@ -371,7 +367,6 @@ impl QueueHost for SystemInner {
         self.stopped.done();
     }
 
-    /// Returns whether they are changed: not if the queue has others than `expected`.
     fn set_attrs(
         &self,
         queue: &Arc<WorkqueueInner>,

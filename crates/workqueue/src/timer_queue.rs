@@ -131,11 +131,10 @@ impl TimerQueue {
             let mut state = self.state.lock();
             state.closed = true;
             let jobs = std::mem::take(&mut state.jobs);
-            let (delayed, duties) = jobs
+            let (delayed, duties): (BTreeMap<_, _>, _) = jobs
                 .into_iter()
                 .partition(|(_, job)| matches!(job, Job::Delayed(_)));
             state.jobs = duties;
-            let delayed: BTreeMap<_, _> = delayed;
             delayed
         };
         for job in abandoned.into_values() {

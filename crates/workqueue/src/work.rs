@@ -36,29 +36,6 @@ use std::time::Duration;
 pub type Work = WorkItem<false>;
 
 impl Work {
-    /// A work that runs `f`.
-    pub fn new<F: Fn() + Send + Sync + 'static>(f: F) -> Self {
-        Self {
-            item: ReusableRef::new(Once::<_, true> { name: None, f }),
-        }
-    }
-
-    /// A work with a name of its own, for traces, stall reports and panics. Without, it has the
-    /// name of its function's type.
-    ///
-    /// ```
-    /// let work = inflight_workqueue::Work::named("rescan", || println!("called"));
-    /// assert_eq!(work.name(), "rescan");
-    /// ```
-    pub fn named(name: impl Into<Cow<'static, str>>, f: impl Fn() + Send + Sync + 'static) -> Self {
-        Self {
-            item: ReusableRef::new(Once::<_, true> {
-                name: Some(name.into()),
-                f,
-            }),
-        }
-    }
-
     /// A work that runs `f` again and again, until that breaks.
     ///
     /// As if `f` had queued its own work just before it returned `Continue`, through the workqueue
@@ -149,29 +126,6 @@ impl Work {
     /// [`WaitError::TimedOut`].
     pub fn flush_timeout(&self, limit: Duration) -> Result<bool, WaitError> {
         within(&Clock::system(), limit, self.item.flush())
-    }
-}
-
-/// A function that runs once for each queueing.
-pub(crate) struct Once<F, const IS_WORK: bool> {
-    pub(crate) name: Option<Name>,
-    pub(crate) f: F,
-}
-
-impl<F: Fn() + Send + Sync, const IS_WORK: bool> Run for Once<F, IS_WORK> {
-    const IS_WORK: bool = IS_WORK;
-
-    fn own_name(&self) -> Option<&str> {
-        self.name.as_deref()
-    }
-
-    fn function() -> &'static str {
-        type_name::<F>()
-    }
-
-    fn run(&self) -> ControlFlow<()> {
-        (self.f)();
-        ControlFlow::Break(())
     }
 }
 

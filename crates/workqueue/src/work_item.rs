@@ -3,10 +3,13 @@
 use crate::cancel;
 use crate::completion::{Wait, within};
 use crate::error::{DisableError, NotDisabled, WaitError};
-use crate::item::ReusableRef;
+use crate::item::{Name, ReusableRef, Run};
 use inflight_sync::block_on;
 use inflight_sync::time::Clock;
+use std::any::type_name;
+use std::borrow::Cow;
 use std::fmt;
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 /// A function that can be queued again and again: a [`Work`](crate::Work), which is queued at once,
@@ -27,6 +30,29 @@ pub struct WorkItem<const DELAYED: bool> {
 }
 
 impl<const DELAYED: bool> WorkItem<DELAYED> {
+    /// A work that runs `f`.
+    pub fn new<F: Fn() + Send + Sync + 'static>(f: F) -> Self {
+        Self {
+            item: ReusableRef::new(Once::<_, DELAYED> { name: None, f }),
+        }
+    }
+
+    /// A work with a name of its own, for traces, stall reports and panics. Without, it has the
+    /// name of its function's type.
+    ///
+    /// ```
+    /// let work = inflight_workqueue::Work::named("rescan", || println!("called"));
+    /// assert_eq!(work.name(), "rescan");
+    /// ```
+    pub fn named(name: impl Into<Cow<'static, str>>, f: impl Fn() + Send + Sync + 'static) -> Self {
+        Self {
+            item: ReusableRef::new(Once::<_, DELAYED> {
+                name: Some(name.into()),
+                f,
+            }),
+        }
+    }
+
     /// The name it was given, or that of its function's type.
     ///
     /// ```
@@ -180,5 +206,28 @@ impl<const DELAYED: bool> fmt::Debug for WorkItem<DELAYED> {
             .field("pending", &pending)
             .field("running", &running)
             .finish_non_exhaustive()
+    }
+}
+
+/// A function that runs once for each queueing.
+struct Once<F, const DELAYED: bool> {
+    name: Option<Name>,
+    f: F,
+}
+
+impl<F: Fn() + Send + Sync, const DELAYED: bool> Run for Once<F, DELAYED> {
+    const IS_WORK: bool = !DELAYED;
+
+    fn own_name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    fn function() -> &'static str {
+        type_name::<F>()
+    }
+
+    fn run(&self) -> ControlFlow<()> {
+        (self.f)();
+        ControlFlow::Break(())
     }
 }
