@@ -14,7 +14,7 @@ use crate::system_inner::SystemInner;
 use crate::worker;
 use crate::worker_pool::{BhNotify, PollerState, PoolState, Settlement, WorkerPool, WorkerShared};
 use crate::workqueue_inner::QueueHost;
-use inflight_sync::{Arc, MutexGuard, Parker, cpu};
+use inflight_sync::{Arc, MutexGuard, cpu};
 use std::fmt;
 use std::time::Duration;
 
@@ -274,7 +274,7 @@ impl WorkerPool {
             return None;
         }
         let me = state.core.workers.add_aside();
-        Self::register(&mut state, me, shared.clone(), Parker::current().unparker());
+        state.register(me, shared.clone());
         state.poller = Some(PollerState {
             me,
             notify,

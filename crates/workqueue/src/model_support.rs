@@ -47,7 +47,7 @@ impl ManualPool {
     pub fn draw(&self, most: usize) -> usize {
         let pool = &self.0;
         let shared = WorkerShared::new(&pool.shared, None);
-        let me = pool.attach(shared.clone());
+        let me = pool.lock().attach(shared.clone(), None);
         let context = Context::guest(pool.clone(), me, shared.clone(), None);
         let mut state = pool.lock();
         state.core.set_batching(most > 1);
@@ -66,7 +66,7 @@ impl ManualPool {
     pub fn steal(&self) -> bool {
         let pool = &self.0;
         let shared = WorkerShared::new(&pool.shared, None);
-        let me = pool.attach(shared.clone());
+        let me = pool.lock().attach(shared.clone(), None);
         let theft = pool.theft(&pool.lock());
         let stolen = theft.is_some_and(|theft| theft.steal(pool, me));
         pool.detach(me, &shared);

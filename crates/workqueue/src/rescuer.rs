@@ -53,7 +53,7 @@ impl Rescuer {
     /// *rescue*: helps one pool. If it has not done with it, the pool's turn comes again.
     fn rescue(self: &Arc<Self>, pool: &Arc<WorkerPool>) {
         let shared = WorkerShared::new(&pool.shared, threads::name());
-        let me = pool.attach(shared.clone());
+        let me = pool.lock().attach(shared.clone(), None);
         let context = Context::guest(pool.clone(), me, shared.clone(), None);
         let pinned = pool.attach_rescuer();
         let mut rescued = 0;

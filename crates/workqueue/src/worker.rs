@@ -56,7 +56,7 @@ pub(crate) fn run(pool: &Arc<WorkerPool>, me: WorkerId) -> End {
         service_ns: None,
     };
     let mut state = pool.lock();
-    WorkerPool::register(&mut state, me, shared.clone(), parker.unparker());
+    state.register(me, shared.clone());
     state.core.workers.arrive(me);
     let mut lingered = false;
     let stopped = loop {

@@ -6,7 +6,7 @@ use crate::pool_core::WorkerId;
 use crate::proc;
 use crate::worker;
 use inflight_sync::atomic::Ordering;
-use inflight_sync::{Arc, MutexGuard, Parker, Unparker};
+use inflight_sync::{Arc, MutexGuard, Parker};
 use std::io;
 
 impl WorkerPool {
@@ -86,39 +86,6 @@ impl WorkerPool {
         started
     }
 
-    /// The calling thread is that worker from now on.
-    pub(crate) fn register(
-        state: &mut PoolState,
-        worker: WorkerId,
-        shared: Arc<WorkerShared>,
-        unparker: Unparker,
-    ) {
-        if state.threads.len() <= worker {
-            state.threads.resize(worker + 1, None);
-        }
-        // A batch goes on counting where that of the worker before was.
-        let settled = state.core.workers.get(worker).settled;
-        shared.batch.resume(settled);
-        state.threads[worker] = Some(WorkerThread {
-            shared,
-            unparker,
-            number: proc::this_thread(),
-            woken_at: None,
-            seen: None,
-            runs_since: None,
-            own: None,
-            away: None,
-        });
-    }
-
-    /// The calling thread comes to run entries of the pool, and does not count as running in it.
-    pub(crate) fn attach(&self, shared: Arc<WorkerShared>) -> WorkerId {
-        let mut state = self.lock();
-        let me = state.core.workers.attach();
-        Self::register(&mut state, me, shared, Parker::current().unparker());
-        me
-    }
-
     /// It leaves.
     pub(crate) fn detach(&self, me: WorkerId, shared: &WorkerShared) {
         let mut state = self.lock();
@@ -128,13 +95,10 @@ impl WorkerPool {
 
     /// If nobody uses the pool and nothing is left in it, its workers leave.
     pub(crate) fn dismiss_if_unused(&self) {
-        let mut state = self.lock();
-        if state.users > 0 || !state.is_empty() || state.stopped {
-            return;
+        let state = self.lock();
+        if state.users == 0 && state.is_empty() && !state.stopped {
+            Self::dismiss_idle(state);
         }
-        let woken = self.dismiss_idle(&mut state);
-        drop(state);
-        woken.iter().for_each(WorkerThread::wake);
     }
 
     /// Whether nobody uses the pool: its workers leave when it is empty.
@@ -142,22 +106,21 @@ impl WorkerPool {
         state.users == 0 && state.poller.is_none()
     }
 
-    pub(super) fn dismiss_idle(&self, state: &mut PoolState) -> Vec<WorkerThread> {
+    fn dismiss_idle(mut state: MutexGuard<'_, PoolState>) {
         let mut woken = Vec::new();
         while let Some((worker, _)) = state.core.workers.coldest() {
             state.core.workers.dismiss(worker);
             woken.extend(state.threads[worker].clone());
         }
-        woken
+        drop(state);
+        woken.iter().for_each(WorkerThread::wake);
     }
 
     /// Nothing is queued and nothing will be: the workers leave with the system.
     pub(crate) fn stop(&self) {
         let mut state = self.lock();
         state.stopped = true;
-        let woken = self.dismiss_idle(&mut state);
-        drop(state);
-        woken.iter().for_each(WorkerThread::wake);
+        Self::dismiss_idle(state);
     }
 
     /// Whether a worker that finds nothing to do is to leave. What waits for slots will want it.
@@ -186,5 +149,39 @@ impl WorkerPool {
         self.unlock(state, false);
         woken.iter().for_each(WorkerThread::wake);
         self.plan_cull(cull_at);
+    }
+}
+
+impl PoolState {
+    /// The calling thread is that worker from now on.
+    pub(crate) fn register(&mut self, worker: WorkerId, shared: Arc<WorkerShared>) {
+        if self.threads.len() <= worker {
+            self.threads.resize(worker + 1, None);
+        }
+        // A batch goes on counting where that of the worker before was.
+        shared.batch.resume(self.core.workers.get(worker).settled);
+        self.threads[worker] = Some(WorkerThread {
+            shared,
+            unparker: Parker::current().unparker(),
+            number: proc::this_thread(),
+            woken_at: None,
+            seen: None,
+            runs_since: None,
+            own: None,
+            away: None,
+        });
+    }
+
+    /// The calling thread comes to run entries of the pool, and does not count as running in it,
+    /// but in `own`, if in any.
+    pub(crate) fn attach(
+        &mut self,
+        shared: Arc<WorkerShared>,
+        own: Option<(Arc<WorkerPool>, WorkerId)>,
+    ) -> WorkerId {
+        let me = self.core.workers.attach();
+        self.register(me, shared);
+        self.threads[me].as_mut().expect("it is there").own = own;
+        me
     }
 }

@@ -271,8 +271,7 @@ impl WorkerPool {
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use crate::test_support::{Rigged, Signal};
-    use crate::worker_pool::{WorkerPool, WorkerShared};
-    use inflight_sync::Parker;
+    use crate::worker_pool::WorkerShared;
 
     /// Others may run and settle it, and its queue may go, before its worker asks.
     #[test]
@@ -292,9 +291,7 @@ mod tests {
         let pool = &wq.inner().pwq_of(0).unwrap().pool;
         let shared = WorkerShared::new(&pool.shared, None);
         let mut state = pool.lock();
-        let guest = state.core.workers.attach();
-        let unparker = Parker::current().unparker();
-        WorkerPool::register(&mut state, guest, shared.clone(), unparker);
+        let guest = state.attach(shared.clone(), None);
         assert_eq!(state.take(guest, &shared.batch).entries, 1);
         let entry = shared.batch.next();
         state.recall(&[guest]);

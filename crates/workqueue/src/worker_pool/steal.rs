@@ -9,8 +9,8 @@ use crate::steal_policy::Load;
 use crate::threads;
 use crate::worker;
 use crate::workqueue_inner::Count;
+use inflight_sync::Arc;
 use inflight_sync::atomic::Ordering;
-use inflight_sync::{Arc, Parker};
 
 /// A look at the siblings, for a worker that has found nothing to do.
 pub(crate) struct Theft {
@@ -66,14 +66,9 @@ impl Theft {
             return false;
         }
         let shared = WorkerShared::new(&victim.shared, threads::name());
-        let guest = state.core.workers.attach();
-        let unparker = Parker::current().unparker();
-        WorkerPool::register(&mut state, guest, shared.clone(), unparker);
-        if let Some(thread) = &mut state.threads[guest] {
-            thread.own = Some((thief.clone(), me));
-        }
-        let taken = state.take(guest, &shared.batch).entries;
         let own = Some((thief.clone(), me));
+        let guest = state.attach(shared.clone(), own.clone());
+        let taken = state.take(guest, &shared.batch).entries;
         let context = Context::guest(victim.clone(), guest, shared.clone(), own);
         if taken > 0 {
             // SAFETY: the entry has just been taken.
