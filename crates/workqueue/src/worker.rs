@@ -3,7 +3,7 @@
 use crate::batch::Entry;
 use crate::busy_worker::WorkerDesc;
 use crate::current::{self, Context};
-use crate::item::{ItemPtr, Parked, Ran, ReusableRef, RunScope, Runner, Step, Trace};
+use crate::item::{ItemPtr, Parked, Ran, ReusableRef, RunScope, Runner, Trace};
 use crate::pool_core::{WorkerId, WorkerPhase};
 use crate::proc;
 use crate::pwq::{BatchTaken, Pwq, Taken};
@@ -333,13 +333,11 @@ fn run_item(context: &Context, pwq: &Pwq, entry: Entry, trace: Option<&Trace<'_>
 fn run_traced(context: &Context, pwq: &Pwq, entry: Entry) -> Ran {
     let shared = &context.pool.shared;
     let wq = &pwq.wq;
-    let tell = |item: &str, step: Step| match step {
-        Step::Started => {
+    let tell = |item: &str, step| {
+        if step == TraceStep::Started {
             shared.trace(&wq.name, item, TraceStep::Activated);
-            shared.trace(&wq.name, item, TraceStep::Started);
         }
-        Step::Returned => shared.trace(&wq.name, item, TraceStep::Ended),
-        Step::Panicked => shared.trace(&wq.name, item, TraceStep::Panicked),
+        shared.trace(&wq.name, item, step);
     };
     run_item(context, pwq, entry, Some(&tell))
 }

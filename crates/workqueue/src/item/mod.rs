@@ -23,6 +23,7 @@ pub(crate) use crate::error::Name;
 
 use crate::error::JoinError;
 use crate::panics::contained;
+use crate::trace::TraceStep;
 use inflight_sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::ptr::NonNull;
 use word::Seq;
@@ -160,16 +161,8 @@ pub(crate) enum Ran {
     Elsewhere,
 }
 
-/// A step of a run that can be traced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
-    Started,
-    Returned,
-    Panicked,
-}
-
 /// Is told of the steps of a run, by the item's name.
-pub(crate) type Trace<'a> = dyn Fn(&str, Step) + 'a;
+pub(crate) type Trace<'a> = dyn Fn(&str, TraceStep) + 'a;
 
 /// What a run asks its worker, and tells it.
 pub(crate) trait Runner {
@@ -200,7 +193,7 @@ pub(crate) struct RunScope<'a> {
 }
 
 impl RunScope<'_> {
-    fn tell(&self, item: ItemPtr, step: Step) {
+    fn tell(&self, item: ItemPtr, step: TraceStep) {
         if let Some(trace) = self.trace {
             // SAFETY: the item runs, so it lives.
             trace(unsafe { item.name() }, step);

@@ -2,9 +2,10 @@
 
 use super::extra::{Extra, State};
 use super::word::*;
-use super::{Claim, Header, ItemPtr, Ran, RunScope, Step, VTable};
+use super::{Claim, Header, ItemPtr, Ran, RunScope, VTable};
 use crate::error::{DisableError, NotDisabled};
 use crate::panics::{caught, dispose, message, notify_all};
+use crate::trace::TraceStep;
 use inflight_sync::atomic::{AtomicU32, Ordering};
 use inflight_sync::{MutexGuard, thread};
 use std::ops::ControlFlow;
@@ -94,11 +95,11 @@ impl<R: Run> Reusable<R> {
         if let Some(name) = this.run.own_name() {
             scope.runner.tell_name(name);
         }
-        scope.tell(item, Step::Started);
+        scope.tell(item, TraceStep::Started);
         let mut again = 0;
         let step = loop {
             match caught(|| this.run.run()) {
-                Ok(ControlFlow::Break(())) => break Step::Returned,
+                Ok(ControlFlow::Break(())) => break TraceStep::Ended,
                 Ok(ControlFlow::Continue(())) => {
                     let alone = R::REPEATS && this.head.is_left_alone();
                     if alone && scope.runner.may_rerun(again + 1) {
@@ -107,13 +108,13 @@ impl<R: Run> Reusable<R> {
                     }
                     // While it runs, so that who stops it sees it all the time.
                     scope.runner.requeue(item);
-                    break Step::Returned;
+                    break TraceStep::Ended;
                 }
                 Err(payload) => {
                     let message = message(&payload);
                     dispose(payload);
                     scope.runner.panicked(this.run.name(), message.as_deref());
-                    break Step::Panicked;
+                    break TraceStep::Panicked;
                 }
             }
         };

@@ -4,9 +4,10 @@
 //! finds no handle is the only owner: it needs no read-modify-write.
 
 use super::word::*;
-use super::{Claim, Header, ItemPtr, Name, Ran, RunScope, Runner, Step, VTable};
+use super::{Claim, Header, ItemPtr, Name, Ran, RunScope, Runner, VTable};
 use crate::error::{JoinError, PanicPayload};
 use crate::panics::{Payload, caught, contained, dispose, message};
+use crate::trace::TraceStep;
 use inflight_sync::atomic::Ordering;
 use inflight_sync::blocks;
 use inflight_sync::cell::UnsafeCell;
@@ -241,7 +242,7 @@ where
             Claim::Elsewhere => unreachable!("a task is queued once"),
         }
         let tell = Self::tracer(item, scope);
-        tell(Step::Started);
+        tell(TraceStep::Started);
         // SAFETY: claimed.
         let f = unsafe { this.take_function() };
         let outcome = Self::outcome(f, scope.runner);
@@ -262,7 +263,7 @@ where
         let f = unsafe { this.take_function() };
         // SAFETY: the handle has gone, and the pointer is the only one.
         unsafe { Self::drop_waiter(&this.header) };
-        tell(Step::Started);
+        tell(TraceStep::Started);
         let outcome = Self::outcome(f, scope.runner);
         let step = Self::step(&outcome);
         contained(|| drop(outcome));
@@ -275,7 +276,7 @@ where
 
     /// Tells whoever wants to know of the steps of a run, whose function is still there.
     #[inline]
-    fn tracer<'a>(item: ItemPtr, scope: &RunScope<'a>) -> impl Fn(Step) + use<'a, F, T> {
+    fn tracer<'a>(item: ItemPtr, scope: &RunScope<'a>) -> impl Fn(TraceStep) + use<'a, F, T> {
         let traced = scope.trace.map(|trace| {
             // SAFETY: the caller is about to run the item, so it lives.
             (trace, unsafe { item.name() }.to_owned())
@@ -287,10 +288,10 @@ where
         }
     }
 
-    fn step(outcome: &Outcome<T>) -> Step {
+    fn step(outcome: &Outcome<T>) -> TraceStep {
         match outcome {
-            Ok(_) => Step::Returned,
-            Err(_) => Step::Panicked,
+            Ok(_) => TraceStep::Ended,
+            Err(_) => TraceStep::Panicked,
         }
     }
 
