@@ -122,12 +122,12 @@ impl WorkqueueInner {
         cpu: usize,
         origin: Origin,
     ) -> Result<(), QueueError> {
-        let tracing = self.shared.tracing.is_on();
-        let told = !tracing || self.trace_open(pwq, item.name(), cpu);
-        let Err(refusal) = self.push(pwq, item.ptr(), seq, cpu, origin) else {
-            if !told {
-                self.trace_queued(item.name(), cpu);
-            }
+        let pushed = if self.shared.tracing.is_on() {
+            self.push_traced(pwq, item.ptr(), item.name(), seq, cpu, origin)
+        } else {
+            self.push(pwq, item.ptr(), seq, cpu, origin)
+        };
+        let Err(refusal) = pushed else {
             return Ok(());
         };
         if self.take_back(item, seq) {
@@ -171,12 +171,7 @@ impl WorkqueueInner {
         // SAFETY: nobody has queued it yet. When it has been, it may have run.
         let name = unsafe { task.name() }.to_owned();
         let pwq = self.pwq_of_new(task, cpu)?;
-        let told = self.trace_open(pwq, &name, cpu);
-        self.push(pwq, task, 0, cpu, Origin::Anybody)?;
-        if !told {
-            self.trace_queued(&name, cpu);
-        }
-        Ok(())
+        self.push_traced(pwq, task, &name, 0, cpu, Origin::Anybody)
     }
 
     /// The pwq of a task that nobody knows yet, which names it from now on.
@@ -189,21 +184,29 @@ impl WorkqueueInner {
         Ok(pwq)
     }
 
-    /// Where the queue takes everything: tells that an item is queued before it is, so that this
-    /// comes before its other steps. Returns whether it did.
+    /// *queue*, and tells of it: where the queue takes everything before that, so that this comes
+    /// before the item's other steps.
     #[cold]
-    fn trace_open(&self, pwq: &Pwq, item: &str, cpu: usize) -> bool {
+    fn push_traced(
+        self: &Arc<Self>,
+        pwq: &Pwq,
+        item: ItemPtr,
+        name: &str,
+        seq: Seq,
+        cpu: usize,
+        origin: Origin,
+    ) -> Result<(), QueueError> {
+        let (shared, queue) = (&self.shared, &self.name);
+        let tell = || shared.trace_on(queue, name, TraceStep::Queued, cpu);
         let open = pwq.flags() & (NOT_OPEN & !RETIRED) == 0;
         if open {
-            self.trace_queued(item, cpu);
+            tell();
         }
-        open
-    }
-
-    #[cold]
-    fn trace_queued(&self, item: &str, cpu: usize) {
-        self.shared
-            .trace_on(&self.name, item, TraceStep::Queued, cpu);
+        self.push(pwq, item, seq, cpu, origin)?;
+        if !open {
+            tell();
+        }
+        Ok(())
     }
 
     /// The pool of the pwq has a worker, or will have one: there is a rescuer, or nobody whom a
