@@ -14,7 +14,8 @@ use std::fmt;
 use std::ptr::NonNull;
 
 /// A pool for which no worker is made.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
+#[allow(missing_debug_implementations, reason = "no model prints it")]
 pub struct ManualPool(Arc<WorkerPool>);
 
 impl Workqueue {

@@ -372,7 +372,10 @@ impl Workqueue {
 
 impl fmt::Debug for Workqueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.inner().fmt(f)
+        f.debug_struct("Workqueue")
+            .field("name", &self.inner().name)
+            .field("kind", &self.kind())
+            .finish_non_exhaustive()
     }
 }
 

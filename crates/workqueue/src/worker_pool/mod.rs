@@ -18,7 +18,6 @@ use inflight_sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use inflight_sync::time::Instant;
 use inflight_sync::{Arc, CachePadded, Mutex, MutexGuard, Unparker, Weak};
 use smallvec::SmallVec;
-use std::fmt;
 use std::time::Duration;
 
 mod affinity;
@@ -371,14 +370,5 @@ impl PoolState {
         );
         let others = self.siblings.is_some() || self.poller.is_some();
         self.watched && !others && !self.core.workers.is_lingering()
-    }
-}
-
-impl fmt::Debug for WorkerPool {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WorkerPool")
-            .field("id", &self.id)
-            .field("attrs", &self.attrs)
-            .finish_non_exhaustive()
     }
 }

@@ -26,7 +26,6 @@ use inflight_sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use inflight_sync::wait::Event;
 use inflight_sync::{Arc, Mutex};
 use inflight_topology::wake::WakeRules;
-use std::fmt;
 use std::ptr;
 use std::time::Duration;
 
@@ -232,14 +231,5 @@ impl Charge for WorkqueueInner {
     fn used_cpu(&self, used: Duration) {
         let ns = u64::try_from(used.as_nanos()).unwrap_or(u64::MAX);
         self.cpu_time_ns.fetch_add(ns, Ordering::Relaxed);
-    }
-}
-
-impl fmt::Debug for WorkqueueInner {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Workqueue")
-            .field("name", &self.name)
-            .field("kind", &self.kind())
-            .finish_non_exhaustive()
     }
 }
