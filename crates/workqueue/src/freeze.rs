@@ -34,7 +34,7 @@ pub struct Frozen {
 
 impl Frozen {
     pub(crate) fn new(system: &Arc<SystemInner>) -> Self {
-        system.freeze();
+        system.change_freezes(|settings| settings.freezes += 1);
         Self {
             system: system.clone(),
         }
@@ -44,13 +44,13 @@ impl Frozen {
     /// thaw.
     #[must_use]
     pub fn is_busy(&self) -> bool {
-        self.system.is_freezing()
+        self.system.freezable().any(|queue| queue.activity().0 > 0)
     }
 }
 
 impl Drop for Frozen {
     fn drop(&mut self) {
-        self.system.thaw();
+        self.system.change_freezes(|settings| settings.freezes -= 1);
     }
 }
 
@@ -61,15 +61,7 @@ impl fmt::Debug for Frozen {
 }
 
 impl SystemInner {
-    /// From now on freezable queues let nothing begin.
-    pub(crate) fn freeze(&self) {
-        self.change_freezes(|settings| settings.freezes += 1);
-    }
-
-    pub(crate) fn thaw(&self) {
-        self.change_freezes(|settings| settings.freezes -= 1);
-    }
-
+    /// From now on freezable queues let nothing begin, or go on.
     pub(crate) fn change_freezes(&self, change: impl FnOnce(&mut Settings)) {
         let mut deferred = QueueDeferred::default();
         let mut settings = self.settings.lock();
@@ -86,11 +78,6 @@ impl SystemInner {
     fn freezable(&self) -> impl Iterator<Item = Arc<WorkqueueInner>> {
         let queues = self.queues().into_iter();
         queues.filter(|queue| queue.flags.freezable)
-    }
-
-    /// Whether items of freezable queues run.
-    pub(crate) fn is_freezing(&self) -> bool {
-        self.freezable().any(|queue| queue.activity().0 > 0)
     }
 }
 

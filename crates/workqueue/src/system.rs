@@ -293,7 +293,13 @@ impl WorkqueueSystem {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn set_unbound_cpumask(&self, cpus: &CpuSet) -> Result<(), AttrsError> {
-        self.inner.set_unbound_cpumask(cpus)
+        self.inner.reconfigure(|settings| {
+            if cpus.is_disjoint(settings.topology.allowed()) {
+                return Err(AttrsError::NoCpu);
+            }
+            settings.unbound = Some(cpus.clone());
+            Ok(())
+        })
     }
 
     /// The CPUs that unbound queues use.
@@ -365,7 +371,8 @@ impl WorkqueueSystem {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn set_watchdog_threshold(&self, threshold: Duration) {
-        self.inner.set_watchdog_threshold(threshold);
+        self.inner.shared.watchdog.set_threshold(threshold);
+        self.inner.arm_watchdog_for_items();
     }
 
     /// That threshold, zero if it is switched off.

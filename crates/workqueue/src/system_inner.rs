@@ -16,9 +16,7 @@ use inflight_sync::thread::JoinHandle;
 use inflight_sync::time::Instant;
 use inflight_sync::wait::Event;
 use inflight_sync::{Arc, Mutex, Weak};
-use inflight_topology::CpuSet;
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 pub(crate) struct SystemInner {
     pub(crate) shared: Arc<SystemShared>,
@@ -106,15 +104,10 @@ impl SystemInner {
     }
 
     /// What comes later arms it itself.
-    fn arm_watchdog_for_items(self: &Arc<Self>) {
+    pub(crate) fn arm_watchdog_for_items(self: &Arc<Self>) {
         if self.queues().iter().any(|queue| queue.items() > 0) {
             self.clone().arm_watchdog();
         }
-    }
-
-    pub(crate) fn set_watchdog_threshold(self: &Arc<Self>, threshold: Duration) {
-        self.shared.watchdog.set_threshold(threshold);
-        self.arm_watchdog_for_items();
     }
 
     pub(crate) fn dump(&self) -> String {
@@ -145,7 +138,6 @@ impl SystemInner {
         self.registry.lock().queues()
     }
 
-    /// Those that somebody has a handle on.
     pub(crate) fn handles(&self) -> Vec<Workqueue> {
         let registry = self.registry.lock();
         let handles = registry.handles.iter();
@@ -155,16 +147,6 @@ impl SystemInner {
     /// What holds for all unbound queues now.
     pub(crate) fn settings(&self) -> Settings {
         self.settings.lock().clone()
-    }
-
-    pub(crate) fn set_unbound_cpumask(&self, cpus: &CpuSet) -> Result<(), AttrsError> {
-        self.reconfigure(|settings| {
-            if cpus.is_disjoint(settings.topology.allowed()) {
-                return Err(AttrsError::NoCpu);
-            }
-            settings.unbound = Some(cpus.clone());
-            Ok(())
-        })
     }
 
     pub(crate) fn refused(&self, refused: ChangeRefused) -> AttrsError {
