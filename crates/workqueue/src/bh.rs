@@ -144,18 +144,6 @@ impl BhPoller {
     /// nothing is run either.
     ///
     /// The items' CPU time is the caller's, and not counted for the queues.
-    ///
-    /// ```
-    /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
-    /// # let mut poller = sys.bh_poller(0, || ())?;
-    /// # let done = sys.workqueue("done").bh().build()?;
-    /// let items: Vec<_> = (0..3).map(|n| done.spawn_on(0, move || n)).collect();
-    /// let first = poller.poll(2);
-    /// assert!(first.ran <= 2); // fewer if this thread was held up for 10 ms
-    /// # while poller.poll(2).more {}
-    /// # for (n, item) in items.into_iter().enumerate() { assert_eq!(item.wait()?, n) }
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn poll(&mut self, budget: usize) -> Polled {
         if current::may_not_sleep() {
             return Polled::default();

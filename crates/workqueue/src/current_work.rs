@@ -53,10 +53,6 @@ impl fmt::Display for CurrentItem {
 /// What the calling worker runs, for a log or a dump. `None` on a thread that is no worker.
 ///
 /// See [`CurrentItem`] for an example.
-///
-/// ```
-/// assert_eq!(inflight_workqueue::current_item(), None);
-/// ```
 #[must_use]
 pub fn current_item() -> Option<CurrentItem> {
     current::with_running(|_, pwq, context| CurrentItem {

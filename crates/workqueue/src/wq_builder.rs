@@ -99,12 +99,6 @@ impl fmt::Debug for WorkqueueDraft {
 }
 
 /// Describes a [`Workqueue`].
-///
-/// ```
-/// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
-/// let wq = sys.workqueue("complete").bound().max_active(2).build()?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 #[derive(Debug)]
 #[must_use = "nothing is made before `build`"]
 pub struct WorkqueueBuilder {

@@ -161,13 +161,6 @@ pub enum PollerError {
 }
 
 /// Why a system was not made.
-///
-/// ```
-/// use inflight_workqueue::{SystemError, WorkqueueSystem};
-///
-/// let sys: Result<WorkqueueSystem, SystemError> = WorkqueueSystem::builder().build();
-/// assert!(sys.is_ok());
-/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SystemError {
