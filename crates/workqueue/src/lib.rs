@@ -184,9 +184,7 @@ pub mod unstable {
     pub use crate::load_hint::{Lately, LoadHint};
     #[cfg(loom)]
     pub use crate::model_support::{ManualPool, NumberBatch};
-    pub use crate::nr_active::{
-        Limit, NodeShares, NrActive, PwqId, default_min_active, node_shares,
-    };
+    pub use crate::nr_active::{Limit, NrActive, PwqId, default_min_active, node_shares};
     pub use crate::pool_core::{
         ASLEEP, BLOCKED, Deferred, INTENSIVE, PoolCore, PoolItem, PwqIndex, WakeAction, WorkerId,
         WorkerPhase, Workers,

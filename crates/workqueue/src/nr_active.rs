@@ -186,33 +186,21 @@ impl NrActive {
     }
 }
 
-/// The part of each memory node, and that of pools which span several.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NodeShares {
-    /// By node.
-    pub nodes: Vec<usize>,
-    /// For pools whose CPUs span several nodes.
-    pub nodeless: usize,
-}
-
-/// A node gets its part by CPUs, rounded up, at least `min_active` and at most `max_active`. With
-/// no CPU anywhere each gets `min_active`. No part is 0 unless all are, or items that end up there
-/// all the same would never run.
+/// The part of each memory node: by CPUs, rounded up, at least `min_active` and at most
+/// `max_active`. With no CPU anywhere each gets `min_active`. No part is 0 unless all are, or items
+/// that end up there all the same would never run.
 ///
-/// The sum can exceed `max_active`, by rounding and by the floor; the part of pools without a node
-/// comes on top. `cpus` counts the usable online CPUs of each node.
+/// The sum can exceed `max_active`, by rounding and by the floor; pools whose CPUs span several
+/// nodes have `max_active` on top. `cpus` counts the usable online CPUs of each node.
 #[must_use]
-pub fn node_shares(max_active: usize, min_active: usize, cpus: &[usize]) -> NodeShares {
+pub fn node_shares(max_active: usize, min_active: usize, cpus: &[usize]) -> Vec<usize> {
     let total: usize = cpus.iter().sum();
     let floor = min_active.max(1).min(max_active);
     let part = |&cpus: &usize| match total {
         0 => floor,
         _ => (max_active * cpus).div_ceil(total).clamp(floor, max_active),
     };
-    NodeShares {
-        nodes: cpus.iter().map(part).collect(),
-        nodeless: max_active,
-    }
+    cpus.iter().map(part).collect()
 }
 
 /// How many interdependent items are sure to make progress on any node, unless it is set.

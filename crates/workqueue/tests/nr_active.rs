@@ -97,8 +97,7 @@ fn c2_parts_of_nodes() {
         (1, 1, &[8, 8], &[1, 1]),
     ] {
         let shares = node_shares(max, min, cpus);
-        assert_eq!(shares.nodes, parts, "{max} {min} {cpus:?}");
-        assert_eq!(shares.nodeless, max);
+        assert_eq!(shares, parts, "{max} {min} {cpus:?}");
     }
 }
 
@@ -113,14 +112,14 @@ proptest! {
     ) {
         let shares = node_shares(max, min, &cpus);
         let floor = min.max(1).min(max);
-        prop_assert!(shares.nodes.iter().all(|part| (floor..=max).contains(part)));
-        for (a, of_a) in cpus.iter().zip(&shares.nodes) {
-            for (b, of_b) in cpus.iter().zip(&shares.nodes) {
+        prop_assert!(shares.iter().all(|part| (floor..=max).contains(part)));
+        for (a, of_a) in cpus.iter().zip(&shares) {
+            for (b, of_b) in cpus.iter().zip(&shares) {
                 prop_assert!(a > b || of_a <= of_b);
             }
         }
         if cpus.iter().any(|cpus| *cpus > 0) {
-            prop_assert!(shares.nodes.iter().sum::<usize>() >= max);
+            prop_assert!(shares.iter().sum::<usize>() >= max);
         }
     }
 }

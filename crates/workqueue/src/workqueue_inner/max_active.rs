@@ -119,9 +119,10 @@ impl Control {
             return;
         };
         let cpus: Vec<_> = self.nodes.iter().map(|(_, cpus)| *cpus).collect();
-        let shares = node_shares(self.limit.max_active, self.min_active(), &cpus);
-        nodeless.set_max(shares.nodeless);
-        for (nr_active, share) in nodes.iter().zip(shares.nodes) {
+        let max_active = self.limit.max_active;
+        nodeless.set_max(max_active);
+        let shares = node_shares(max_active, self.min_active(), &cpus);
+        for (nr_active, share) in nodes.iter().zip(shares) {
             nr_active.set_max(share);
         }
     }
