@@ -6,7 +6,6 @@
 //! used, as `/proc` tells them. Where there is no `/proc`, nobody is looked at.
 
 use crate::proc;
-use inflight_sync::Mutex;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -14,7 +13,7 @@ use std::time::Duration;
 pub(crate) const SOON: Duration = Duration::from_micros(50);
 
 /// Between two ticks when nothing has been found for long.
-const SLOW: Duration = Duration::from_millis(1);
+pub(crate) const SLOW: Duration = Duration::from_millis(1);
 
 /// So many slow ticks in a row without an item that waits end it.
 const QUIET_TICKS: u32 = 20;
@@ -33,15 +32,12 @@ pub(crate) struct Sampling {
 
 /// What the timer remembers of a pool from one tick to the next.
 #[derive(Default)]
-pub(crate) struct Sampler(Mutex<Memory>);
-
-#[derive(Default)]
-struct Memory {
+pub(crate) struct Sampler {
     watched: BTreeMap<usize, Watched>,
     period: Duration,
     quiet: u32,
-    /// Room for those that are looked at.
-    candidates: Vec<Candidate>,
+    /// Those that are looked at next.
+    pub(crate) candidates: Vec<Candidate>,
 }
 
 struct Watched {
@@ -69,55 +65,47 @@ pub(crate) enum Verdict {
     Intensive(Duration),
 }
 
-/// A pool, as far as it is looked at.
-pub(crate) trait Sampled {
-    /// The workers that hold others back. `false`: nothing waits.
-    fn candidates(&self, candidates: &mut Vec<Candidate>) -> bool;
-
-    /// What was seen of workers in some turns. Returns whether any of it was news.
-    fn found(&self, verdicts: Vec<(usize, u32, Verdict)>) -> bool;
-
-    /// Nothing has had to wait for long. `false` if something waits now.
-    fn end_watch(&self) -> bool;
-}
-
 impl Sampler {
-    /// One look at the pool. Returns when to look again, `None` if that is not needed.
-    pub(crate) fn tick(&self, pool: &impl Sampled, sampling: Sampling) -> Option<Duration> {
-        let mut memory = self.0.lock();
-        let mut candidates = std::mem::take(&mut memory.candidates);
-        if !pool.candidates(&mut candidates) {
-            memory.candidates = candidates;
-            memory.quiet += 1;
-            if memory.quiet > QUIET_TICKS && pool.end_watch() {
-                *memory = Memory::default();
-                return None;
-            }
-            return Some(SLOW);
-        }
-        memory.quiet = 0;
-        let mut verdicts = Vec::new();
-        if memory.watched.len() + candidates.len() > MAX_OPEN {
+    /// Nothing waits. Whether that has been so for long.
+    pub(crate) fn is_quiet(&mut self) -> bool {
+        self.quiet += 1;
+        self.quiet > QUIET_TICKS
+    }
+
+    /// Looks at the candidates. Returns what was seen of workers in some turns.
+    pub(crate) fn look(&mut self, intensive: Duration) -> Vec<(usize, u32, Verdict)> {
+        self.quiet = 0;
+        let Self {
+            watched,
+            candidates,
+            ..
+        } = self;
+        if watched.len() + candidates.len() > MAX_OPEN {
             let is_candidate = |worker| candidates.iter().any(|s| s.worker == worker);
-            memory.watched.retain(|worker, _| is_candidate(*worker));
+            watched.retain(|worker, _| is_candidate(*worker));
         }
+        let mut verdicts = Vec::new();
         for candidate in candidates.drain(..) {
-            let before = memory.watched.remove(&candidate.worker);
+            let before = watched.remove(&candidate.worker);
             let Some(mut now) = Watched::of(before, &candidate) else {
                 continue;
             };
-            if let Some(verdict) = now.tick(sampling.intensive) {
+            if let Some(verdict) = now.tick(intensive) {
                 verdicts.push((candidate.worker, candidate.turn, verdict));
             }
-            memory.watched.insert(candidate.worker, now);
+            watched.insert(candidate.worker, now);
         }
-        memory.candidates = candidates;
-        memory.period = if pool.found(verdicts) {
+        verdicts
+    }
+
+    /// When to look again, after a look that was news, or not.
+    pub(crate) fn next_look(&mut self, news: bool) -> Duration {
+        self.period = if news {
             SOON
         } else {
-            (memory.period * 2).clamp(SOON, SLOW)
+            (self.period * 2).clamp(SOON, SLOW)
         };
-        Some(memory.period)
+        self.period
     }
 }
 

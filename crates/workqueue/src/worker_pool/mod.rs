@@ -60,7 +60,7 @@ pub(crate) struct WorkerPool {
     pub(crate) attrs: PoolAttrs,
     pub(crate) shared: Arc<SystemShared>,
     pub(crate) hint: Arc<LoadHint>,
-    sampler: Sampler,
+    sampler: Mutex<Sampler>,
     meter: Meter,
     /// How often an item has said that it gets on.
     touched: AtomicU64,
@@ -266,7 +266,7 @@ impl WorkerPool {
             this: this.clone(),
             id,
             hint: Arc::default(),
-            sampler: Sampler::default(),
+            sampler: Mutex::default(),
             meter: Meter::default(),
             touched: AtomicU64::new(0),
             has_worker: AtomicBool::new(false),

@@ -5,7 +5,7 @@ use super::{PoolState, WorkerPool};
 use crate::current::{FOUND_ASLEEP, FOUND_INTENSIVE};
 use crate::hog::Hog;
 use crate::pool_core::{ASLEEP, INTENSIVE, WorkerId, WorkerPhase};
-use crate::sampler::{self, Candidate, Sampled, Verdict};
+use crate::sampler::{self, Candidate, Sampler, Verdict};
 use inflight_sync::MutexGuard;
 use inflight_sync::atomic::Ordering;
 use std::time::Duration;
@@ -78,9 +78,24 @@ impl WorkerPool {
         state.note_running(now);
         state.recall_stuck();
         self.unlock(state, true);
-        if let Some(later) = self.sampler.tick(self, self.shared.sampling) {
+        if let Some(later) = self.sample() {
             self.plan_tick(later);
         }
+    }
+
+    /// One look at the workers. Returns when to look again, `None` if that is not needed.
+    fn sample(&self) -> Option<Duration> {
+        let mut sampler = self.sampler.lock();
+        if !self.candidates(&mut sampler.candidates) {
+            if sampler.is_quiet() && self.end_watch() {
+                *sampler = Sampler::default();
+                return None;
+            }
+            return Some(sampler::SLOW);
+        }
+        let verdicts = sampler.look(self.shared.sampling.intensive);
+        let news = self.found(verdicts);
+        Some(sampler.next_look(news))
     }
 
     /// For models: a tick that finds nobody asleep.
@@ -165,9 +180,8 @@ impl WorkerPool {
         }
         true
     }
-}
 
-impl Sampled for WorkerPool {
+    /// The workers that hold others back. `false`: nothing waits.
     fn candidates(&self, candidates: &mut Vec<Candidate>) -> bool {
         let state = self.lock();
         if !state.waits() {
@@ -187,6 +201,7 @@ impl Sampled for WorkerPool {
         true
     }
 
+    /// What was seen of workers in some turns. Returns whether any of it was news.
     fn found(&self, verdicts: Vec<(WorkerId, u32, Verdict)>) -> bool {
         let mut news = false;
         for (worker, turn, verdict) in verdicts {
@@ -196,6 +211,7 @@ impl Sampled for WorkerPool {
         news
     }
 
+    /// Nothing has had to wait for long. `false` if something waits now.
     fn end_watch(&self) -> bool {
         let mut state = self.lock();
         // From now on nothing is appended to a batch either.
