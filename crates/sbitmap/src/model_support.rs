@@ -17,7 +17,7 @@ pub use crate::local::model_backend::set_backend;
 
 /// What a model chooses.
 #[derive(Clone, Copy, Debug)]
-pub struct Geometry {
+pub struct ModelShape {
     /// Who excludes whom.
     pub backend: Backend,
     /// How many stacks.
@@ -47,19 +47,19 @@ const fn words(words: usize) -> Flat {
 impl LocalStore {
     /// With a budget for all stacks.
     #[must_use]
-    pub fn new(of: Geometry) -> Self {
-        Self::with_marks(of, usize::MAX)
+    pub fn new(of: ModelShape) -> Self {
+        Self::with_summary(of, usize::MAX)
     }
 
-    /// As `new`, with marks for the words of more than `flat`.
+    /// As `new`, with a summary of the words of more than `flat`.
     #[must_use]
-    pub fn with_marks(of: Geometry, flat: usize) -> Self {
+    pub fn with_summary(of: ModelShape, flat: usize) -> Self {
         Self::with_check(of, words(flat), Check::Trusted)
     }
 
-    /// As `new`, with marks for all words and for all groups of them.
+    /// As `new`, with a summary of all words, and one of it.
     #[must_use]
-    pub fn with_tops(of: Geometry) -> Self {
+    pub fn with_two_summaries(of: ModelShape) -> Self {
         let flat = Flat {
             words: 0,
             groups: 0,
@@ -69,21 +69,21 @@ impl LocalStore {
 
     /// As `new`, and looks for double frees that do not race.
     #[must_use]
-    pub fn checked(of: Geometry) -> Self {
+    pub fn checked(of: ModelShape) -> Self {
         Self::with_check(of, words(usize::MAX), Check::Sequential)
     }
 
     /// As `new`. After a freeze stacks are locked, for `unlock_after` puts of a CPU.
     #[must_use]
-    pub fn locked(of: Geometry, unlock_after: u32) -> Self {
+    pub fn locked(of: ModelShape, unlock_after: u32) -> Self {
         Self::of(of, words(usize::MAX), Check::Trusted, Some(unlock_after))
     }
 
-    fn with_check(of: Geometry, flat: Flat, check: Check) -> Self {
+    fn with_check(of: ModelShape, flat: Flat, check: Check) -> Self {
         Self::of(of, flat, check, None)
     }
 
-    fn of(of: Geometry, flat: Flat, check: Check, unlock_after: Option<u32>) -> Self {
+    fn of(of: ModelShape, flat: Flat, check: Check, unlock_after: Option<u32>) -> Self {
         let shape = Shape {
             backend: of.backend,
             cpus: of.cpus,

@@ -390,7 +390,7 @@ impl SbitmapQueue {
         on!(self, queue => queue.is_closed())
     }
 
-    /// Gives a bit back. If somebody waits, the bit goes to whoever is first in line
+    /// Gives a bit back. If somebody waits, the bit goes to whoever waits longest
     /// ([`Fairness::Fair`], [`Fairness::Fifo`]), or waiters are woken if a batch is complete
     /// ([`Fairness::Batched`]).
     ///

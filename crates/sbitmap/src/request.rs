@@ -5,38 +5,38 @@ use inflight_sync::time::Instant;
 use std::fmt::Debug;
 use std::time::Duration;
 
-/// A line of its own within a queue: one tenant's waiters.
-pub type Class = u32;
+/// Which tenant of a queue: its waiters have lists of their own.
+pub type TenantIndex = u32;
 
-/// Which classes may be served. Asked with the queue's lock held, so it must not call the queue.
+/// Which tenants may be served. Asked with the queue's lock held, so it must not call the queue.
 pub trait ShareLimiter: Debug + Send + Sync {
-    /// Whether the class may take one more bit now.
+    /// Whether the tenant may take one more bit now.
     ///
-    /// A class that may not is passed over. Whoever makes this true for a class that waits (other
+    /// A tenant that may not is passed over. Whoever makes this true for a tenant that waits (other
     /// than by a put, before which it is looked at anew) calls
     /// `shares_changed` afterwards.
-    fn may_take(&self, class: Class) -> bool;
+    fn may_take(&self, tenant: TenantIndex) -> bool;
 
-    /// The class has taken this bit, which waits for nobody else.
-    fn took(&self, class: Class, bit: usize);
+    /// The tenant has taken this bit, which waits for nobody else.
+    fn took(&self, tenant: TenantIndex, bit: usize);
 
     /// The bit is about to be put without having been handed out.
     fn gives(&self, bit: usize);
 
-    /// The smallest share of any class that counts: what `Batched` makes its wake batch from.
+    /// The smallest share of any tenant that counts: what `Batched` makes its wake batch from.
     /// `None`: there are no limits.
     fn least_share(&self) -> Option<usize> {
         None
     }
 
-    /// How often a thread of this class that sleeps now is to [look](ShareLimiter::look_for_idle).
+    /// How often a thread of this tenant that sleeps now is to [look](ShareLimiter::look_for_idle).
     /// `None`: it waits for a put, which wakes it.
-    fn look_every(&self, class: Class) -> Option<Duration> {
-        let _ = class;
+    fn look_every(&self, tenant: TenantIndex) -> Option<Duration> {
+        let _ = tenant;
         None
     }
 
-    /// Finds classes that have not used their share for a while. Whether there were any: then the
+    /// Finds tenants that have not used their share for a while. Whether there were any: then the
     /// others may take more, and the caller sees to it that they are served.
     fn look_for_idle(&self, now: Instant) -> bool {
         let _ = now;
@@ -52,8 +52,9 @@ pub struct Request {
     /// How many of them come at once, at least; the last ones may be fewer.
     pub part: usize,
     /// Whose request it is.
-    pub class: Class,
-    /// Whether it stands in the lane of large requests, which is served by turns with the other.
+    pub tenant: TenantIndex,
+    /// Whether it waits in its tenant's list of large requests, which is served by turns with the
+    /// other.
     pub large: bool,
     /// Whether it may try although others wait.
     pub privileged: bool,
@@ -64,11 +65,11 @@ pub struct Request {
 impl Request {
     /// One bit.
     #[must_use]
-    pub const fn one(class: Class) -> Self {
+    pub const fn one(tenant: TenantIndex) -> Self {
         Self {
             want: 1,
             part: 1,
-            class,
+            tenant,
             large: false,
             privileged: false,
             weight: 1,
@@ -141,7 +142,7 @@ impl Users {
 /// What a queue is given from above.
 #[derive(Debug, Default)]
 pub struct Rules {
-    /// How classes share the bits.
+    /// How tenants share the bits.
     pub shares: Option<Box<dyn ShareLimiter>>,
     /// Who may try past those who wait, for `Batched`.
     pub newcomers: Option<NewcomerPolicy>,

@@ -11,7 +11,7 @@ use std::fmt::Debug;
 
 /// Ids, and the number of those who wait for one.
 ///
-/// The store is *settled* when every free id is visible to [`take`](Store::take). Once settled it
+/// The store is *drained* when every free id is visible to [`take`](Store::take). Once drained it
 /// stays so as long as somebody waits.
 pub(crate) trait Store: Debug + Send + Sync + 'static {
     /// G1. Takes an id unless somebody waits. When nobody does, `None` is exact.
@@ -26,9 +26,9 @@ pub(crate) trait Store: Debug + Send + Sync + 'static {
     /// As `try_get`, if fewer than `limit` of the ids open to this limit are taken.
     fn try_get_shallow(&self, limit: usize) -> Option<usize>;
 
-    /// Takes an id whoever waits: for holders of a turn, and for the service. Sees what is settled.
+    /// Takes an id whoever waits: for holders of a turn, and for the service. Sees all ids once the store is drained.
     ///
-    /// Until it is delivered nobody owns the id, and giving it back is an error where the store
+    /// Nobody owns the id until `set_owned`, and giving it back is an error where the store
     /// can tell.
     fn take(&self) -> Option<usize>;
 
@@ -37,7 +37,7 @@ pub(crate) trait Store: Debug + Send + Sync + 'static {
 
     /// P1 to P3. `true`: somebody may wait, so the caller goes on with P4.
     ///
-    /// Nobody waits, or the id went where settling finds it: `false`.
+    /// Nobody waits, or the id went where `drain_percpu` finds it: `false`.
     fn put(&self, id: usize) -> Result<bool, PutError>;
 
     /// As `put`: how many ids came back, whether somebody may wait, and the first error.
@@ -54,11 +54,11 @@ pub(crate) trait Store: Debug + Send + Sync + 'static {
     /// The caller's fence (V2) follows, so Relaxed is enough.
     fn set_waiters(&self, n: usize);
 
-    /// Whether the store is settled. Under the list's lock, after `set_waiters` of a number that is
+    /// Whether the store is drained. Under the list's lock, after `set_waiters` of a number that is
     /// not 0.
     fn is_drained(&self) -> bool;
 
-    /// Settles the store. Without the list's lock: this may take long.
+    /// Drains the stacks of all CPUs. Without the list's lock: this may take long.
     fn drain_percpu(&self);
 
     /// How many ids there are.

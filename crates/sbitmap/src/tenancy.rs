@@ -1,10 +1,10 @@
 //! For crates that give their users an order of service of their own, above a queue: who waits in
-//! which line, and which lines may be served.
+//! which list, and which tenants may be served.
 //!
 //! Not for general use, and not covered by the promises about versions. `inflight-tags` is made
 //! with it: the mechanism is here, the policy there.
 
-pub use crate::request::{Class, Force, NewcomerPolicy, Request, Rules, ShareLimiter, Users};
+pub use crate::request::{Force, NewcomerPolicy, Request, Rules, ShareLimiter, TenantIndex, Users};
 pub use crate::waiter::Waiter;
 
 use crate::error::{BuildError, GetError};
@@ -52,7 +52,7 @@ pub trait Tenancy: sealed::Sealed {
     /// Waits as a task for one bit.
     fn poll_one(&self, waiter: &mut Waiter, cx: &Context<'_>) -> Poll<Result<usize, GetError>>;
 
-    /// As `poll_one` for a thread, at most until the deadline; the line is left then.
+    /// As `poll_one` for a thread, at most until the deadline; the list is left then.
     ///
     /// # Errors
     ///
@@ -79,7 +79,7 @@ pub trait Tenancy: sealed::Sealed {
         bits: &mut Vec<usize>,
     ) -> Result<(), GetError>;
 
-    /// What a waiter in line can have without waiting, which is pushed to `bits`: the part that it
+    /// What a waiter in the list can have without waiting, which is pushed to `bits`: the part that it
     /// has been granted; with `Batched` any free bit. It keeps its place; with `Batched` one that
     /// gets a bit leaves, and is told to ask anew.
     ///
@@ -88,7 +88,7 @@ pub trait Tenancy: sealed::Sealed {
     /// [`GetError::Closed`].
     fn fetch_part(&self, waiter: &mut Waiter, bits: &mut Vec<usize>) -> Result<(), GetError>;
 
-    /// Leaves the line. What had been granted and not fetched goes to others.
+    /// Leaves the list. What had been granted and not fetched goes to others.
     fn leave(&self, waiter: &mut Waiter);
 
     /// Serves whoever may be served by now, after the [`ShareLimiter`] have changed.
@@ -106,18 +106,18 @@ pub trait Tenancy: sealed::Sealed {
     #[must_use]
     fn admits_newcomer(&self) -> bool;
 
-    /// `try_get` for a class that may take one, also while others wait that cannot be served: their
-    /// classes may not, or the one before them has not fetched its part.
+    /// `try_get` for a tenant that may take one, also while others wait that cannot be served: their
+    /// tenants may not, or the one before them has not fetched its part.
     ///
-    /// A large request does not pass one of its class. The caller tells the [`ShareLimiter`] of the
+    /// A large request does not pass one of its tenant. The caller tells the [`ShareLimiter`] of the
     /// bit.
     #[must_use = "a bit that is dropped is never given back"]
-    fn try_get_past(&self, class: Class, large: bool) -> Option<usize>;
+    fn try_get_past(&self, tenant: TenantIndex, large: bool) -> Option<usize>;
 
     /// [`try_get_past`](Tenancy::try_get_past) for a small request after `try_get` found nothing:
     /// one load, unless nobody who waits can be served. By a hint, so it may miss a moment.
     #[must_use = "a bit that is dropped is never given back"]
-    fn try_get_held_up(&self, class: Class) -> Option<usize>;
+    fn try_get_held_up(&self, tenant: TenantIndex) -> Option<usize>;
 
     /// Hands on a wake whose receiver does not take the `n` bits that it was counted for.
     fn pass_on(&self, n: usize);
@@ -197,19 +197,19 @@ impl Tenancy for SbitmapQueue {
         }
     }
 
-    fn try_get_past(&self, class: Class, large: bool) -> Option<usize> {
+    fn try_get_past(&self, tenant: TenantIndex, large: bool) -> Option<usize> {
         match &self.inner {
             Inner::Batched(queue) => queue.try_get(),
-            Inner::Shared(queue) => queue.try_get_past(class, large),
-            Inner::Local(queue) | Inner::Rseq(queue, _) => queue.try_get_past(class, large),
+            Inner::Shared(queue) => queue.try_get_past(tenant, large),
+            Inner::Local(queue) | Inner::Rseq(queue, _) => queue.try_get_past(tenant, large),
         }
     }
 
-    fn try_get_held_up(&self, class: Class) -> Option<usize> {
+    fn try_get_held_up(&self, tenant: TenantIndex) -> Option<usize> {
         match &self.inner {
             Inner::Batched(_) => None,
-            Inner::Shared(queue) => queue.try_get_held_up(class),
-            Inner::Local(queue) | Inner::Rseq(queue, _) => queue.try_get_held_up(class),
+            Inner::Shared(queue) => queue.try_get_held_up(tenant),
+            Inner::Local(queue) | Inner::Rseq(queue, _) => queue.try_get_held_up(tenant),
         }
     }
 

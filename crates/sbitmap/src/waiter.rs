@@ -38,9 +38,9 @@ impl Waiter {
         })
     }
 
-    /// Whether it has its place in the line: it waits, or has had a part and is to have more.
+    /// Whether it has its place in a list: it waits, or has had a part and is to have more.
     #[must_use]
-    pub const fn is_in_line(&self) -> bool {
+    pub const fn is_in_list(&self) -> bool {
         match &self.0 {
             At::Turns(waiter) => waiter.is_in_list(),
             At::Batched(waiter) => waiter.is_in_list(),
@@ -132,7 +132,7 @@ impl Waiter {
         }
     }
 
-    /// What can be had without waiting by one that is in line: a part that has been granted, or
+    /// What can be had without waiting by one that is in a list: a part that has been granted, or
     /// where bits come one by one any bit that is free.
     pub(crate) fn fetch_part(
         &mut self,

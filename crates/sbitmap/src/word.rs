@@ -10,7 +10,7 @@
 //! ```
 //!
 //! The other order would lose a bit that is taken and freed between the two steps: its new
-//! `cleared` mark would be thrown away by M1. M1 and M2 run under the word's lock, and `moves` is
+//! bit in `cleared` would be thrown away by M1. M1 and M2 run under the word's lock, and `moves` is
 //! odd from before M1 until after M2: a getter that finds `cleared` empty between them must not
 //! report "full". It looks at `moves` before and after (`refill`), and if a move was under way it
 //! looks once more under the lock.
@@ -36,7 +36,7 @@ pub(crate) enum Check {
     Racing,
 }
 
-/// States of a bit in the double-free check.
+/// BitStates of a bit in the double-free check.
 const FREE: u8 = 0;
 const HELD: u8 = 1;
 
@@ -47,16 +47,16 @@ pub(crate) struct Word {
     freed: CachePadded<Freed>,
     /// `FREE` or `HELD`, one for each bit; written by the owner of the bit. `None` when trusted. A
     /// word's bits are mostly used by one CPU, so its states share lines only among themselves.
-    states: Option<Box<States>>,
+    states: Option<Box<BitStates>>,
 }
 
 #[cfg(not(loom))]
-type States = CachePadded<[AtomicU8; 64]>;
+type BitStates = CachePadded<[AtomicU8; 64]>;
 /// Each atomic costs a model time, so there are no more than needed.
 #[cfg(loom)]
-type States = Vec<AtomicU8>;
+type BitStates = Vec<AtomicU8>;
 
-fn states(bits: usize) -> Box<States> {
+fn states(bits: usize) -> Box<BitStates> {
     #[cfg(not(loom))]
     {
         debug_assert!(bits <= 64);
@@ -131,7 +131,7 @@ impl Word {
                 .map_or_else(|| self.refill(searched), Refill::Took);
             match taken {
                 Refill::Took(offset) => {
-                    self.mark(1 << offset, HELD);
+                    self.set_states(1 << offset, HELD);
                     return Some(offset);
                 }
                 Refill::Again => {}
@@ -253,7 +253,7 @@ impl Word {
             match taken {
                 Ok(_) => {
                     let gained = range & !word;
-                    self.mark(gained, HELD);
+                    self.set_states(gained, HELD);
                     return Some((first, gained >> first));
                 }
                 Err(now) => word = now,
@@ -264,7 +264,7 @@ impl Word {
     /// Parks a bit. `false`: nobody held it.
     #[inline]
     pub(crate) fn put(&self, offset: u32, check: Check) -> bool {
-        if !self.unmark(offset, check) {
+        if !self.release(offset, check) {
             return false;
         }
         // Ordering: Release pairs with the Acquire of M1 in `move_back`: the owner's writes come
@@ -276,7 +276,7 @@ impl Word {
     /// Says whether a bit that was taken has an owner: until it has, a put of it is an error.
     #[inline]
     pub(crate) fn set_owned(&self, offset: u32, owned: bool) {
-        self.mark(1 << offset, if owned { HELD } else { FREE });
+        self.set_states(1 << offset, if owned { HELD } else { FREE });
     }
 
     /// Gives several bits back in one step, directly: none of them is parked, so `cleared` needs no
@@ -284,10 +284,10 @@ impl Word {
     ///
     /// Bits that are not allocated are left out. Returns the others.
     pub(crate) fn put_mask(&self, mask: u64, check: Check) -> u64 {
-        let held = if self.unmark_row(mask, check) {
+        let held = if self.release_run(mask, check) {
             mask
         } else {
-            let held = offsets(mask).filter(|&offset| self.unmark(offset, check));
+            let held = offsets(mask).filter(|&offset| self.release(offset, check));
             held.fold(0, |held, offset| held | 1 << offset)
         };
         if held != 0 {
@@ -331,11 +331,11 @@ impl Word {
     }
 
     #[inline]
-    fn mark(&self, mask: u64, state: u8) {
+    fn set_states(&self, mask: u64, state: u8) {
         let Some(states) = &self.states else { return };
         // Relaxed, both: the owner alone writes it, and ownership moves with `word` and `cleared`.
-        if let Some(row) = row(mask) {
-            let states = states[row].iter();
+        if let Some(run) = run(mask) {
+            let states = states[run].iter();
             return states.for_each(|one| one.store(state, Ordering::Relaxed));
         }
         for offset in offsets(mask) {
@@ -343,16 +343,16 @@ impl Word {
         }
     }
 
-    /// As `unmark` of all bits of a mask without holes. `false`: nothing has happened.
-    fn unmark_row(&self, mask: u64, check: Check) -> bool {
+    /// As `release` of all bits of a mask without holes. `false`: nothing has happened.
+    fn release_run(&self, mask: u64, check: Check) -> bool {
         let Some(states) = &self.states else {
             return true;
         };
-        let Some(row) = row(mask).filter(|_| check != Check::Racing) else {
+        let Some(run) = run(mask).filter(|_| check != Check::Racing) else {
             return false;
         };
-        let states = &states[row];
-        // Relaxed, both: as in `unmark`.
+        let states = &states[run];
+        // Relaxed, both: as in `release`.
         let held = states.iter().all(|one| one.load(Ordering::Relaxed) == HELD);
         if held {
             let ended = states.iter();
@@ -363,7 +363,7 @@ impl Word {
 
     /// Ends the ownership of a bit. `false` if nobody owned it.
     #[inline]
-    pub(crate) fn unmark(&self, offset: u32, check: Check) -> bool {
+    pub(crate) fn release(&self, offset: u32, check: Check) -> bool {
         let Some(states) = &self.states else {
             return true;
         };
@@ -382,7 +382,7 @@ impl Word {
 }
 
 /// The positions of the set bits if there are several, and no hole between them.
-fn row(mask: u64) -> Option<Range<usize>> {
+fn run(mask: u64) -> Option<Range<usize>> {
     let first = mask.trailing_zeros();
     let bits = mask.checked_shr(first)?;
     let whole = bits > 1 && bits & bits.wrapping_add(1) == 0;
@@ -403,14 +403,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_is_several_bits_without_a_hole() {
+    fn a_run_is_several_bits_without_a_hole() {
         for first in 0..64 {
             for n in 0..=64 - first {
                 let mask = low_mask(n).checked_shl(first).unwrap_or(0);
                 let whole = first as usize..(first + n) as usize;
-                assert_eq!(row(mask), (n > 1).then_some(whole), "{mask:b}");
+                assert_eq!(run(mask), (n > 1).then_some(whole), "{mask:b}");
                 if n > 2 {
-                    assert_eq!(row(mask & !(2 << first)), None, "{mask:b} with a hole");
+                    assert_eq!(run(mask & !(2 << first)), None, "{mask:b} with a hole");
                 }
             }
         }

@@ -10,7 +10,7 @@
 //! | the least share is asked for without the lock | `h15_*` |
 #![cfg(loom)]
 
-use inflight_sbitmap::tenancy::{BuildWithRules, Class, Rules, ShareLimiter, Tenancy};
+use inflight_sbitmap::tenancy::{BuildWithRules, Rules, ShareLimiter, Tenancy, TenantIndex};
 use inflight_sbitmap::{Fairness, Get, SbitmapQueue};
 use inflight_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use inflight_sync::model::{Bound, check};
@@ -170,11 +170,11 @@ fn h14_a_put_from_within_a_wake() {
 struct Users(Arc<AtomicUsize>);
 
 impl ShareLimiter for Users {
-    fn may_take(&self, _class: Class) -> bool {
+    fn may_take(&self, _tenant: TenantIndex) -> bool {
         true
     }
 
-    fn took(&self, _class: Class, _bit: usize) {}
+    fn took(&self, _tenant: TenantIndex, _bit: usize) {}
 
     fn gives(&self, _bit: usize) {}
 

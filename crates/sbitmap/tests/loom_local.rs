@@ -13,8 +13,8 @@
 //! | B missing, or D does not wait for the flag | `i1_pop_steal`, `h4_put_sleep` |
 //! | D: Acquire of the flag | `i1_pop_steal` |
 //! | lock: Acquire of a user | `h1_exact_warm_locked` |
-//! | P2 missing | `h4_warm_words_put`, `h1_marked_put` |
-//! | P2 after PM missing | `h4_marked_put_sleep` |
+//! | P2 missing | `h4_warm_words_put`, `h1_summary_put` |
+//! | P2 after PM missing | `h4_summary_put_sleep` |
 //! | A1: Acquire | `h1_rotate` |
 //! | get: Acquire of its RMW | `h1_exact_cold` |
 //! | get: Release of its RMW | `h1_thaw_twice_locked` |
@@ -29,21 +29,21 @@
 //! | T although somebody waits | `h4_thaw_beside_a_waiter` |
 //! | no R2 | `h4_cold_put` |
 //! | no R3 | `h4_three` |
-//! | PM missing, or content with CLOSING | `h1_marked_rotate`, `h4_marked_put_sleep` |
-//! | X1 missing, no X2, CLOSING read as no mark | `h1_marked_rotate` |
-//! | X3 does not look | `h1_marked_rotate_locked` |
-//! | X4 clears whatever has happened | `h1_marked_put` |
-//! | PT missing | `h1_topped_*`, `h4_topped_*` |
-//! | no X2 or X3 of a group | `h1_topped_put` |
+//! | PM missing, or content with CLOSING | `h1_summary_rotate`, `h4_summary_put_sleep` |
+//! | X1 missing, no X2, CLOSING read as no bit | `h1_summary_rotate` |
+//! | X3 does not look | `h1_summary_rotate_locked` |
+//! | X4 clears whatever has happened | `h1_summary_put` |
+//! | PT missing | `h1_two_summaries_*`, `h4_two_summaries_*` |
+//! | no X2 or X3 of a group | `h1_two_summaries_put` |
 //! | the look at what is free: Acquire | `a_free_id_shows_its_last_writes` |
 //! | D without the lock where stacks are locked | `i1_guarded_steal`, `h4_guarded_put_sleep` |
 //! | activation for sections where stacks are locked | `i1_guarded_short_way` |
 //!
 //! Seen to survive, and kept: A2's Acquire (A3 must come after it); Acquire of the put's RMW (the
-//! chain of proof 3). Of the marks, which need three threads and three preemptions to go wrong:
+//! chain of proof 3). Of the summary, which needs three threads and three preemptions to go wrong:
 //! the count of changes to SET and both sums of a pass; X3's and the reading's Acquire and X4's
 //! Release, which carry the chain of proof 3 and are covered by fences in these models. Of the
-//! groups: the fence of PT, for which a third thread must have set the mark that PM reads (not seen
+//! groups: the fence of PT, for which a third thread must have set the bit that PM reads (not seen
 //! with three preemptions either), and A2, which one reading is as good as up to 256 words.
 #![cfg(loom)]
 
@@ -51,7 +51,7 @@
 mod local_models;
 
 use inflight_sbitmap::BitMask;
-use inflight_sbitmap::model_support::{Geometry, LocalStore};
+use inflight_sbitmap::model_support::{LocalStore, ModelShape};
 use inflight_sync::model::{Bound, check};
 use inflight_sync::percpu::Backend;
 use local_models::{NEVER, Queue, on, pair_beside_another, rotate_beside_another, spawn, visit};
@@ -224,9 +224,9 @@ models! {
         queue.assert_free(2);
     };
 
-    /// As before, with marks: a mark that is cleared (X1 to X4) hides no id that came meanwhile.
-    h1_marked_cold / h1_marked_cold_locked (TWO, ONE) |backend| {
-        let queue = Queue::marked(backend, 2);
+    /// As before, with a summary: a bit that is cleared (X1 to X4) hides no id that came meanwhile.
+    h1_summary_cold / h1_summary_cold_locked (TWO, ONE) |backend| {
+        let queue = Queue::with_summary(backend, 2);
         on(1);
         let id = queue.get();
         let other = spawn(&queue, 1, Queue::pair);
@@ -237,11 +237,11 @@ models! {
         queue.assert_free(2);
     };
 
-    /// A getter that finds nothing clears the mark while the id comes back (P1 P2 PM against X1 to
+    /// A getter that finds nothing clears the summary bit while the id comes back (P1 P2 PM against X1 to
     /// X4). It is not free and unseen afterwards.
-    h1_marked_put / h1_marked_put_locked (TWO, TWO) |backend| {
-        let queue = Queue::marked(backend, 2);
-        let id = queue.take_marked();
+    h1_summary_put / h1_summary_put_locked (TWO, TWO) |backend| {
+        let queue = Queue::with_summary(backend, 2);
+        let id = queue.take_with_bit();
         let other = spawn(&queue, 0, move |queue| queue.put(id));
         on(1);
         let early = queue.store.get();
@@ -250,10 +250,10 @@ models! {
         assert!(early.is_some() != late.is_some(), "one id, {early:?} and {late:?}");
     };
 
-    /// A put into a word that has lost its mark (P1 P2 PM P3) against a getter that goes to sleep
-    /// and looks at marked words only.
-    h4_marked_put_sleep / h4_marked_put_sleep_locked (TWO, ONE) |backend| {
-        let queue = Queue::marked(backend, 2);
+    /// A put into a word that has lost its summary bit (P1 P2 PM P3) against a getter that goes to sleep
+    /// and looks at words with a bit only.
+    h4_summary_put_sleep / h4_summary_put_sleep_locked (TWO, ONE) |backend| {
+        let queue = Queue::with_summary(backend, 2);
         let (id, _kept) = (queue.get(), queue.get());
         assert_eq!(queue.store.get(), None);
         let other = spawn(&queue, 1, |queue| {
@@ -265,11 +265,11 @@ models! {
         queue.assert_free(0);
     };
 
-    /// As `h1_marked_put`, with a mark for the group: it is cleared too (X1 to X4 of the group
+    /// As `h1_summary_put`, with a bit for the group: it is cleared too (X1 to X4 of the group
     /// against P2 PM PT).
-    h1_topped_put / h1_topped_put_locked (TWO, TWO) |backend| {
-        let queue = Queue::topped(backend, 2);
-        let id = queue.take_marked();
+    h1_two_summaries_put / h1_two_summaries_put_locked (TWO, TWO) |backend| {
+        let queue = Queue::with_two_summaries(backend, 2);
+        let id = queue.take_with_bit();
         let other = spawn(&queue, 0, move |queue| queue.put(id));
         on(1);
         let early = queue.store.get();
@@ -278,9 +278,9 @@ models! {
         assert!(early.is_some() != late.is_some(), "one id, {early:?} and {late:?}");
     };
 
-    /// As it, where the group has lost its mark before the put, and is not cleared again.
-    h1_topped_none / h1_topped_none_locked (TWO, TWO) |backend| {
-        let queue = Queue::topped(backend, 2);
+    /// As it, where the group has lost its bit before the put, and is not cleared again.
+    h1_two_summaries_none / h1_two_summaries_none_locked (TWO, TWO) |backend| {
+        let queue = Queue::with_two_summaries(backend, 2);
         let (id, _kept) = (queue.get(), queue.get());
         assert_eq!(queue.store.get(), None);
         let other = spawn(&queue, 0, move |queue| queue.put(id));
@@ -291,10 +291,10 @@ models! {
         assert!(early.is_some() != late.is_some(), "one id, {early:?} and {late:?}");
     };
 
-    /// A put into a group that has lost its mark against a getter that goes to sleep and looks at
-    /// marked groups only.
-    h4_topped_put_sleep / h4_topped_put_sleep_locked (TWO, ONE) |backend| {
-        let queue = Queue::topped(backend, 2);
+    /// A put into a group that has lost its bit against a getter that goes to sleep and looks at
+    /// groups with a bit only.
+    h4_two_summaries_put_sleep / h4_two_summaries_put_sleep_locked (TWO, ONE) |backend| {
+        let queue = Queue::with_two_summaries(backend, 2);
         let (id, _kept) = (queue.get(), queue.get());
         assert_eq!(queue.store.get(), None);
         let other = spawn(&queue, 1, |queue| {
@@ -306,17 +306,17 @@ models! {
         queue.assert_free(0);
     };
 
-    /// One id moves from word to word behind the scanner's back, and the group loses its mark
+    /// One id moves from word to word behind the scanner's back, and the group loses its bit
     /// whenever nobody has put it back yet.
-    h1_topped_rotate / h1_topped_rotate_locked (TWO, ONE) |backend| {
-        let queue = Queue::topped(backend, 2);
+    h1_two_summaries_rotate / h1_two_summaries_rotate_locked (TWO, ONE) |backend| {
+        let queue = Queue::with_two_summaries(backend, 2);
         rotate_beside_another(&queue);
     };
 
     /// One id moves from word to word behind the scanner's back, and words without ids lose their
-    /// marks meanwhile.
-    h1_marked_rotate / h1_marked_rotate_locked (TWO, ONE) |backend| {
-        let queue = Queue::marked(backend, 2);
+    /// bits meanwhile.
+    h1_summary_rotate / h1_summary_rotate_locked (TWO, ONE) |backend| {
+        let queue = Queue::with_summary(backend, 2);
         rotate_beside_another(&queue);
     };
 
@@ -505,13 +505,13 @@ fn h4_three() {
     });
 }
 
-/// Two getters clear the same mark while the id comes back: the slower one must not clear what the
+/// Two getters clear the same summary bit while the id comes back: the slower one must not clear what the
 /// other has seen set again.
 #[test]
-fn h1_marked_two_clearers() {
-    check("h1_marked_two_clearers", TWO, || {
-        let queue = Queue::marked(Backend::BusyFlag, 2);
-        let id = queue.take_marked();
+fn h1_summary_two_clearers() {
+    check("h1_summary_two_clearers", TWO, || {
+        let queue = Queue::with_summary(Backend::BusyFlag, 2);
+        let id = queue.take_with_bit();
         let others = [1, 1].map(|cpu| spawn(&queue, cpu, |queue| queue.store.get()));
         queue.put(id);
         on(1);
@@ -522,12 +522,12 @@ fn h1_marked_two_clearers() {
     });
 }
 
-/// Two ids of one word come back, the second put reads the mark that the first has set, and the
-/// group loses its mark meanwhile: whoever has put an id gets one, or the third thread has it.
+/// Two ids of one word come back, the second put reads the bit that the first has set, and the
+/// group loses its bit meanwhile: whoever has put an id gets one, or the third thread has it.
 #[test]
-fn h1_topped_two_putters() {
-    check("h1_topped_two_putters", TWO, || {
-        let geometry = Geometry {
+fn h1_two_summaries_two_putters() {
+    check("h1_two_summaries_two_putters", TWO, || {
+        let geometry = ModelShape {
             backend: Backend::BusyFlag,
             cpus: 2,
             depth: 2,
@@ -535,7 +535,7 @@ fn h1_topped_two_putters() {
             cap: 2,
             thaw_after: NEVER,
         };
-        let queue = Queue::over(2, LocalStore::with_tops(geometry));
+        let queue = Queue::over(2, LocalStore::with_two_summaries(geometry));
         queue.store.freeze();
         let (first, second) = (queue.get(), queue.get());
         let putter = spawn(&queue, 0, move |queue| queue.put(first));

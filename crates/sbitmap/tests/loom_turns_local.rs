@@ -8,10 +8,10 @@
 //! | P2, the fence after a put into a word | all but `h20_*`, `h8_*` |
 //! | V2, the fence of the service | all but `h20_*`, `h8_*` |
 //! | V1, `waiters` written after V3 | `h4_*` but two puts for two, `h6_*` |
-//! | G4, no `settle` | `d25_joint_two_collectors` |
+//! | G4, no `drain_percpu` | `d25_joint_two_collectors` |
 //! | G4, not for one that has its first part | `h4_joint_first_part_at_once` |
-//! | G4, a task does not settle | `h4_joint_task_opens` |
-//! | G5, no service after `settle` | `d25_joint_two_collectors` |
+//! | G4, a task does not drain | `h4_joint_task_opens` |
+//! | G5, no service after `drain_percpu` | `d25_joint_two_collectors` |
 //! | G5, a newcomer does not serve | all but `h20_*` |
 //! | the id of a dropped future not put | `h6_joint_dropped_future` |
 //! | shrink refuses nobody | `h20_joint_shrink` |
@@ -22,7 +22,7 @@
 #[path = "common/turn_models.rs"]
 mod models;
 
-use inflight_sbitmap::model_support::{Geometry, LocalStore};
+use inflight_sbitmap::model_support::{LocalStore, ModelShape};
 use inflight_sbitmap::tenancy::{Request, Tenancy};
 use inflight_sbitmap::{Fairness, SbitmapQueue};
 use inflight_sync::model::{Bound, check};
@@ -42,7 +42,7 @@ const TWO: Bound = Bound {
 /// Two stacks, warm at first; every put in the words tries to thaw.
 fn local(depth: usize, max_depth: usize, mode: Fairness, clock: Clock) -> SbitmapQueue {
     assert_eq!(depth, max_depth);
-    let store = LocalStore::new(Geometry {
+    let store = LocalStore::new(ModelShape {
         backend: Backend::BusyFlag,
         cpus: 3,
         depth,
@@ -82,7 +82,7 @@ models! {
     h20_joint_shrink, ONE, shrink_against_collector;
     /// The first comes while the stacks are open.
     h4_joint_newcomer_against_grant, ONE, newcomer_against_grant;
-    /// G3 by one that has not looked before (G1), which would have settled the store.
+    /// G3 by one that has not looked before (G1), which would have drained the store.
     h4_joint_task_opens, TWO, opening_against_put;
     /// A place that is given up.
     h6_joint_dropped_task, ONE, dropped_task_against_grant;
@@ -101,7 +101,7 @@ fn h4_joint_first_part_at_once() {
         let held = queue.try_get().expect("all are free");
         let other = queue.clone();
         let putter = thread::spawn(move || other.put(held).expect("it was held"));
-        let mut stay = queue.waiter(Request {
+        let mut waiter = queue.waiter(Request {
             want: 3,
             part: 1,
             large: true,
@@ -109,7 +109,7 @@ fn h4_joint_first_part_at_once() {
         });
         let mut ids = Vec::new();
         while ids.len() < 3 {
-            queue.block_part(&mut stay, None, &mut ids).unwrap();
+            queue.block_part(&mut waiter, None, &mut ids).unwrap();
         }
         putter.join().expect("it does not panic");
         ids.sort_unstable();

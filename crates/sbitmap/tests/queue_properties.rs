@@ -1,4 +1,4 @@
-//! Any sequence of calls on a queue gives what sets and a line would give, in every mode.
+//! Any sequence of calls on a queue gives what sets and a list would give, in every mode.
 #![cfg(not(any(loom, shuttle)))]
 
 #[path = "common/queue_ops.rs"]

@@ -1,10 +1,11 @@
-//! What crates above get: policies for newcomers, weights, classes and lanes. The line is compared
+//! What crates above get: policies for newcomers, weights, tenants and lists. The order is compared
 //! with a naive one.
 
 #![cfg(not(any(loom, shuttle)))]
 
 use inflight_sbitmap::tenancy::{
-    BuildWithRules, Class, Force, NewcomerPolicy, Request, Rules, ShareLimiter, Tenancy, Waiter,
+    BuildWithRules, Force, NewcomerPolicy, Request, Rules, ShareLimiter, Tenancy, TenantIndex,
+    Waiter,
 };
 use inflight_sbitmap::{Engine, Fairness, SbitmapQueue};
 use inflight_sync::Arc;
@@ -48,11 +49,11 @@ fn wait(queue: &SbitmapQueue, weight: u32, woken: &Arc<Counts>) -> Waiter {
         weight,
         ..Request::one(0)
     };
-    let mut stay = queue.waiter(request);
+    let mut waiter = queue.waiter(request);
     let waker = Waker::from(woken.clone());
-    let polled = queue.poll_part(&mut stay, &Context::from_waker(&waker), &mut Vec::new());
+    let polled = queue.poll_part(&mut waiter, &Context::from_waker(&waker), &mut Vec::new());
     assert!(polled.is_pending());
-    stay
+    waiter
 }
 
 /// How many of these waiters one batch of eight bits wakes, of `depth`.
@@ -60,10 +61,10 @@ fn woken_by_a_batch(depth: usize, weights: &[u32], per_tag: bool) -> usize {
     let queue = with_newcomers(depth, Force::Hysteresis, per_tag);
     let bits = take(&queue, depth);
     let woken = Arc::new(Counts::default());
-    let mut stays: Vec<_> = weights.iter().map(|&w| wait(&queue, w, &woken)).collect();
+    let mut waiters: Vec<_> = weights.iter().map(|&w| wait(&queue, w, &woken)).collect();
     queue.put_batch(&bits[..8]).unwrap();
     let count = woken.0.load(Ordering::Relaxed);
-    stays.iter_mut().for_each(|stay| queue.leave(stay));
+    waiters.iter_mut().for_each(|waiter| queue.leave(waiter));
     count
 }
 
@@ -123,17 +124,19 @@ fn g18_the_threshold_and_plenty() {
         let mut bits = take(&queue, 64);
         let woken = Arc::new(Counts::default());
         // A batch with few bits free ends the beginning, in which newcomers are let in.
-        let mut stays = vec![wait(&queue, 1, &woken)];
+        let mut waiters = vec![wait(&queue, 1, &woken)];
         queue.put_batch(&bits.split_off(56)).unwrap();
-        stays.drain(..).for_each(|mut stay| queue.leave(&mut stay));
+        waiters
+            .drain(..)
+            .for_each(|mut waiter| queue.leave(&mut waiter));
         bits.extend(take(&queue, 8));
 
         for _ in 0..8 {
-            stays.push(wait(&queue, 1, &woken));
+            waiters.push(wait(&queue, 1, &woken));
         }
         assert!(queue.admits_newcomer(), "8 wait");
         for _ in 0..20 {
-            stays.push(wait(&queue, 1, &woken));
+            waiters.push(wait(&queue, 1, &woken));
         }
         assert!(!queue.admits_newcomer(), "more wait");
         for free in [8, 16, 24] {
@@ -144,11 +147,11 @@ fn g18_the_threshold_and_plenty() {
                 "{force:?}: {free} free"
             );
         }
-        stays.iter_mut().for_each(|stay| queue.leave(stay));
+        waiters.iter_mut().for_each(|waiter| queue.leave(waiter));
     }
 }
 
-/// Each class may have so many.
+/// Each tenant may have so many.
 #[derive(Debug)]
 struct Limits {
     limit: AtomicUsize,
@@ -160,29 +163,30 @@ struct Limits {
 struct Shared(Arc<Limits>);
 
 impl ShareLimiter for Shared {
-    fn may_take(&self, class: Class) -> bool {
-        self.0.active[class as usize].load(Ordering::Relaxed) < self.0.limit.load(Ordering::Relaxed)
+    fn may_take(&self, tenant: TenantIndex) -> bool {
+        self.0.active[tenant as usize].load(Ordering::Relaxed)
+            < self.0.limit.load(Ordering::Relaxed)
     }
 
-    fn took(&self, class: Class, bit: usize) {
-        self.0.active[class as usize].fetch_add(1, Ordering::Relaxed);
-        self.0.owners[bit].store(class as usize, Ordering::Relaxed);
+    fn took(&self, tenant: TenantIndex, bit: usize) {
+        self.0.active[tenant as usize].fetch_add(1, Ordering::Relaxed);
+        self.0.owners[bit].store(tenant as usize, Ordering::Relaxed);
     }
 
     fn gives(&self, bit: usize) {
-        let class = self.0.owners[bit].load(Ordering::Relaxed);
-        self.0.active[class].fetch_sub(1, Ordering::Relaxed);
+        let tenant = self.0.owners[bit].load(Ordering::Relaxed);
+        self.0.active[tenant].fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-const CLASSES: usize = 3;
+const TENANTS: usize = 3;
 const DEPTH: usize = 6;
 const PART: usize = 2;
 
-/// A waiter as the naive line knows it.
+/// A waiter as the naive list knows it.
 #[derive(Clone, Debug)]
 struct Naive {
-    class: usize,
+    tenant: usize,
     large: bool,
     left: usize,
     has: usize,
@@ -190,16 +194,16 @@ struct Naive {
     gone: bool,
 }
 
-/// The rules of PROTOCOL-lanes.md, by looking at everybody.
+/// The rules of PROTOCOL-tenants.md, by looking at everybody.
 #[derive(Debug)]
 struct Oracle {
     limit: usize,
     free: usize,
-    active: [usize; CLASSES],
+    active: [usize; TENANTS],
     waiters: Vec<Naive>,
     turn: usize,
-    small_next: [bool; CLASSES],
-    goes_on: [Option<usize>; CLASSES],
+    small_next: [bool; TENANTS],
+    goes_on: [Option<usize>; TENANTS],
     collecting: Option<usize>,
 }
 
@@ -208,50 +212,50 @@ impl Oracle {
         if self.collecting.is_some() {
             return self.collecting;
         }
-        (0..CLASSES)
-            .map(|i| (self.turn + i) % CLASSES)
-            .find_map(|class| {
+        (0..TENANTS)
+            .map(|i| (self.turn + i) % TENANTS)
+            .find_map(|tenant| {
                 let head = |large| {
-                    let waits = |w: &Naive| !w.gone && w.class == class && w.large == large;
+                    let waits = |w: &Naive| !w.gone && w.tenant == tenant && w.large == large;
                     self.waiters.iter().position(waits)
                 };
-                let large_first = !self.small_next[class];
-                let first = match self.goes_on[class] {
+                let large_first = !self.small_next[tenant];
+                let first = match self.goes_on[tenant] {
                     Some(at) if self.waiters[at].full => head(false)?,
                     Some(at) => at,
                     None => head(large_first).or_else(|| head(!large_first))?,
                 };
-                (self.active[class] < self.limit).then_some(first)
+                (self.active[tenant] < self.limit).then_some(first)
             })
     }
 
     fn serve(&mut self) {
         while let Some(at) = self.next() {
-            let class = self.waiters[at].class;
+            let tenant = self.waiters[at].tenant;
             let part = |w: &Naive| w.left.min(if w.large { PART } else { 1 });
-            if self.waiters[at].has < part(&self.waiters[at]) && self.active[class] < self.limit {
+            if self.waiters[at].has < part(&self.waiters[at]) && self.active[tenant] < self.limit {
                 if self.free == 0 {
                     return;
                 }
                 self.free -= 1;
-                self.active[class] += 1;
+                self.active[tenant] += 1;
                 self.waiters[at].has += 1;
             }
-            let limited = self.active[class] >= self.limit;
+            let limited = self.active[tenant] >= self.limit;
             let waiter = &mut self.waiters[at];
             if waiter.has < part(waiter) && !limited {
                 self.collecting = Some(at);
                 continue;
             }
             self.collecting = None;
-            self.turn = class + 1;
+            self.turn = tenant + 1;
             waiter.full = true;
             waiter.gone = waiter.has == waiter.left;
             if waiter.gone {
-                self.small_next[class] = waiter.large;
+                self.small_next[tenant] = waiter.large;
             }
             if waiter.large {
-                self.goes_on[class] = (!waiter.gone).then_some(at);
+                self.goes_on[tenant] = (!waiter.gone).then_some(at);
             }
         }
     }
@@ -278,31 +282,31 @@ impl Oracle {
     fn leave(&mut self, at: usize) {
         let waiter = &mut self.waiters[at];
         (waiter.gone, waiter.full) = (true, false);
-        let (class, has) = (waiter.class, std::mem::take(&mut waiter.has));
-        if self.goes_on[class] == Some(at) {
-            self.goes_on[class] = None;
+        let (tenant, has) = (waiter.tenant, std::mem::take(&mut waiter.has));
+        if self.goes_on[tenant] == Some(at) {
+            self.goes_on[tenant] = None;
         }
         if self.collecting == Some(at) {
             self.collecting = None;
         }
         self.serve();
         for _ in 0..has {
-            self.active[class] -= 1;
+            self.active[tenant] -= 1;
         }
         self.free += has;
         self.serve();
     }
 }
 
-/// A queue of one class without limits, or of two of which class 1 may have none.
+/// A queue of one tenant without limits, or of two of which tenant 1 may have none.
 fn in_turns(depth: usize, engine: Engine) -> SbitmapQueue {
     #[derive(Debug)]
     struct NoneForOne;
     impl ShareLimiter for NoneForOne {
-        fn may_take(&self, class: Class) -> bool {
-            class == 0
+        fn may_take(&self, tenant: TenantIndex) -> bool {
+            tenant == 0
         }
-        fn took(&self, _: Class, _: usize) {}
+        fn took(&self, _: TenantIndex, _: usize) {}
         fn gives(&self, _: usize) {}
     }
     let above = Rules {
@@ -319,23 +323,23 @@ fn in_turns(depth: usize, engine: Engine) -> SbitmapQueue {
 
 const ENGINES: [Engine; 2] = [Engine::Shared, Engine::Local];
 
-fn in_parts(class: Class, want: usize) -> Request {
+fn in_parts(tenant: TenantIndex, want: usize) -> Request {
     Request {
         want,
         part: PART,
         large: true,
-        ..Request::one(class)
+        ..Request::one(tenant)
     }
 }
 
-fn poll(queue: &SbitmapQueue, stay: &mut Waiter) -> usize {
+fn poll(queue: &SbitmapQueue, waiter: &mut Waiter) -> usize {
     let mut bits = Vec::new();
     let cx = Context::from_waker(Waker::noop());
-    let _ = queue.poll_part(stay, &cx, &mut bits);
+    let _ = queue.poll_part(waiter, &cx, &mut bits);
     bits.len()
 }
 
-/// F2: a request that does not fetch its part keeps small ones of its class neither from waiting
+/// F2: a request that does not fetch its part keeps small ones of its tenant neither from waiting
 /// with success nor from trying. Large ones stay behind it.
 #[test]
 fn a_part_that_nobody_fetches_holds_up_large_requests_only() {
@@ -394,13 +398,13 @@ fn a_turn_ends_when_the_next_part_is_collected() {
     queue.leave(&mut never);
 }
 
-/// F0: the limit of a class falls while one of it has half of its part. With the next put it is
-/// given that half and no more, and the id goes to the other class.
+/// F0: the limit of a tenant falls while one of it has half of its part. With the next put it is
+/// given that half and no more, and the id goes to the other tenant.
 #[test]
 fn f0_a_limit_that_falls_ends_the_part() {
     let limits = Arc::new(Limits {
         limit: AtomicUsize::new(2),
-        active: (0..CLASSES).map(|_| AtomicUsize::new(0)).collect(),
+        active: (0..TENANTS).map(|_| AtomicUsize::new(0)).collect(),
         owners: (0..DEPTH).map(|_| AtomicUsize::new(2)).collect(),
     });
     let above = Rules {
@@ -446,7 +450,7 @@ fn who_leaves_last_opens_the_fast_path() {
 #[derive(Clone, Debug)]
 enum Op {
     Join {
-        class: usize,
+        tenant: usize,
         want: usize,
         lazy: bool,
     },
@@ -457,8 +461,8 @@ enum Op {
 
 fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
-        4 => (0..CLASSES, 0..6usize, any::<bool>())
-            .prop_map(|(class, want, lazy)| Op::Join { class, want, lazy }),
+        4 => (0..TENANTS, 0..6usize, any::<bool>())
+            .prop_map(|(tenant, want, lazy)| Op::Join { tenant, want, lazy }),
         6 => Just(Op::Put),
         3 => (0..40usize).prop_map(Op::Look),
         1 => (0..40usize).prop_map(Op::Leave),
@@ -474,7 +478,7 @@ proptest! {
     ) {
         let limits = Arc::new(Limits {
             limit: AtomicUsize::new(limit),
-            active: (0..CLASSES).map(|_| AtomicUsize::new(0)).collect(),
+            active: (0..TENANTS).map(|_| AtomicUsize::new(0)).collect(),
             owners: (0..DEPTH).map(|_| AtomicUsize::new(0)).collect(),
         });
         let above = Rules { shares: Some(Box::new(Shared(limits.clone()))), ..Rules::default() };
@@ -483,14 +487,14 @@ proptest! {
         let mut oracle = Oracle {
             limit,
             free: DEPTH,
-            active: [0; CLASSES],
+            active: [0; TENANTS],
             waiters: Vec::new(),
             turn: 0,
-            small_next: [true; CLASSES],
-            goes_on: [None; CLASSES],
+            small_next: [true; TENANTS],
+            goes_on: [None; TENANTS],
             collecting: None,
         };
-        let mut stays: Vec<Waiter> = Vec::new();
+        let mut waiters: Vec<Waiter> = Vec::new();
         // Looks only when it is told to, so that what it is given waits for it.
         let mut is_lazy: Vec<bool> = Vec::new();
         let mut held: VecDeque<usize> = VecDeque::new();
@@ -499,44 +503,44 @@ proptest! {
         for op in ops {
             let mut looks = None;
             match op {
-                Op::Join { class, want, lazy } => {
-                    looks = Some(stays.len());
+                Op::Join { tenant, want, lazy } => {
+                    looks = Some(waiters.len());
                     is_lazy.push(lazy);
                     // 0 is a small request, the others are large ones.
                     let (large, want) = (want > 0, want.max(1));
-                    stays.push(queue.waiter(Request {
+                    waiters.push(queue.waiter(Request {
                         want,
                         part: if large { PART } else { 1 },
                         large,
-                        ..Request::one(class as Class)
+                        ..Request::one(tenant as TenantIndex)
                     }));
                     let (has, full, gone) = (0, false, false);
-                    oracle.waiters.push(Naive { class, large, left: want, has, full, gone });
+                    oracle.waiters.push(Naive { tenant, large, left: want, has, full, gone });
                     oracle.serve();
                 }
                 Op::Put => if let Some(bit) = held.pop_front() {
-                    let class = limits.owners[bit].load(Ordering::Relaxed);
+                    let tenant = limits.owners[bit].load(Ordering::Relaxed);
                     Shared(limits.clone()).gives(bit);
                     queue.put(bit).unwrap();
-                    oracle.active[class] -= 1;
+                    oracle.active[tenant] -= 1;
                     oracle.free += 1;
                     oracle.serve();
                 },
                 Op::Look(at) => looks = Some(at),
-                Op::Leave(at) => if at < stays.len() && oracle.waits(at) {
-                    queue.leave(&mut stays[at]);
+                Op::Leave(at) => if at < waiters.len() && oracle.waits(at) {
+                    queue.leave(&mut waiters[at]);
                     oracle.leave(at);
                 },
             }
             // Everybody else looks until nobody finds anything.
             loop {
                 let mut found = 0;
-                for (at, stay) in stays.iter_mut().enumerate() {
+                for (at, waiter) in waiters.iter_mut().enumerate() {
                     if !oracle.waits(at) || (is_lazy[at] && looks != Some(at)) {
                         continue;
                     }
                     let mut bits = Vec::new();
-                    let polled = queue.poll_part(stay, &cx, &mut bits);
+                    let polled = queue.poll_part(waiter, &cx, &mut bits);
                     prop_assert_eq!(polled == Poll::Ready(Ok(())), !bits.is_empty());
                     prop_assert_eq!(bits.len(), oracle.fetch(at), "waiter {}", at);
                     found += bits.len();
@@ -548,7 +552,7 @@ proptest! {
             }
             prop_assert_eq!(queue.weight(), DEPTH - oracle.free);
         }
-        stays.iter_mut().for_each(|stay| queue.leave(stay));
+        waiters.iter_mut().for_each(|waiter| queue.leave(waiter));
         for bit in held {
             Shared(limits.clone()).gives(bit);
             queue.put(bit).unwrap();

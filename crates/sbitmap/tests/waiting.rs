@@ -212,9 +212,9 @@ fn within_a_queue_the_first_come_is_woken_first() {
         assert_eq!(new.len(), 1, "one bit, one wake");
         order.extend(new);
     }
-    for lane in 0..wanted.len() {
-        let lane: Vec<_> = order.iter().filter(|&&i| tasks[i].0 == lane).collect();
-        assert!(lane.is_sorted(), "{order:?}");
+    for size in 0..wanted.len() {
+        let size: Vec<_> = order.iter().filter(|&&i| tasks[i].0 == size).collect();
+        assert!(size.is_sorted(), "{order:?}");
     }
     assert!(tasks.iter().all(|(_, task)| task.wakes() == 1));
 }

@@ -11,7 +11,7 @@ use crate::tag_maps::{TagMap, TagMapId, TagMaps};
 use crate::tenant::{ShareAccounts, account_of};
 use inflight_sbitmap::GetError;
 use inflight_sbitmap::SbitmapQueue;
-use inflight_sbitmap::tenancy::{Class, Request, Tenancy as _, Waiter};
+use inflight_sbitmap::tenancy::{Request, Tenancy as _, TenantIndex as Class, Waiter};
 use inflight_steering::{TenantId, first_of};
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -136,7 +136,7 @@ impl TagWait {
 
     /// Whether it has its place in the line, as if it waits or is to have more.
     pub(crate) const fn is_in_line(&self) -> bool {
-        self.waiter.is_in_line()
+        self.waiter.is_in_list()
     }
 
     /// Keeps its place, and does not count as one that waits until it goes on.
@@ -385,13 +385,13 @@ impl TagMaps {
 
     /// A wait for bits of a target.
     pub(crate) fn wait_for(&self, target: TagMapId, request: Request) -> TagWait {
-        if let Some(accounts) = self.limits(target, request.class) {
+        if let Some(accounts) = self.limits(target, request.tenant) {
             if accounts.is_limited() {
                 self.look_for_idle(target.hw_queue);
             }
         }
         let waiter = self.bitmap(target).waiter(request);
-        TagWait::resume(self, target, waiter, request.class)
+        TagWait::resume(self, target, waiter, request.tenant)
     }
 
     /// Bits that came from `try_get_all` or a wait.

@@ -311,7 +311,7 @@ impl<T: Send + 'static> Split<T> {
         self.woken = Some(target);
         let bitmaps = self.queue.bitmaps();
         self.at = SplitAt::Waits(match std::mem::replace(&mut self.at, SplitAt::Nowhere) {
-            SplitAt::Rests(wait) => wait.go_on(bitmaps, request.class),
+            SplitAt::Rests(wait) => wait.go_on(bitmaps, request.tenant),
             _ => bitmaps.wait_for(target, request),
         });
     }

@@ -10,7 +10,7 @@ use crate::stats::{Stripe, Striped, TenantStats};
 use crate::tag::Tag;
 use crate::tag_maps::{TagMap, TagMapId, TagMaps};
 use crate::tenant::{SharePolicy, Taken, TenantInner, account_of};
-use inflight_sbitmap::tenancy::{Class, Tenancy as _};
+use inflight_sbitmap::tenancy::{Tenancy as _, TenantIndex as Class};
 use inflight_steering::TenantId;
 use inflight_sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use inflight_sync::time::Instant;

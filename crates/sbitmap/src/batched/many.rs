@@ -67,7 +67,7 @@ impl<'a> Collecting<'a> {
         Ok(this)
     }
 
-    /// Keeps a bit. It has no owner before all are delivered.
+    /// Keeps a bit. It has no owner before all are there.
     fn keep(&mut self, bit: usize) {
         self.queue.map.set_owned(bit, false);
         self.bits.push(bit);

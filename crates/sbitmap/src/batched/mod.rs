@@ -166,7 +166,7 @@ impl Batched {
         self.waits.gate.admits(|| self.waits.active())
     }
 
-    /// E2: the same for a newcomer that is in the line by now. Only those who sleep count, and
+    /// E2: the same for a newcomer that is in a list by now. Only those who sleep count, and
     /// unless as many bits are in use as make a batch, nobody might come to wake it.
     fn admits_in_line(&self) -> bool {
         let others = || self.waits.sleepers().saturating_sub(1);

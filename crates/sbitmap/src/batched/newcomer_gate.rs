@@ -1,7 +1,7 @@
 //! Whether newcomers may try past those who wait, and what a wake is worth: the rules of a crate
 //! above. By default everybody may, and a wake is worth one bit.
 
-use crate::request::{Class, Force, NewcomerPolicy, Request, ShareLimiter};
+use crate::request::{Force, NewcomerPolicy, Request, ShareLimiter, TenantIndex};
 use inflight_sync::atomic::{AtomicBool, Ordering};
 use inflight_sync::time::Instant;
 use std::time::Duration;
@@ -49,7 +49,7 @@ impl NewcomerGate {
         let Some(newcomers) = &self.newcomers else {
             return true;
         };
-        // Relaxed: a hint; a newcomer that is turned away looks again when it is in the line.
+        // Relaxed: a hint; a newcomer that is turned away looks again when it is in a list.
         self.forced.load(Ordering::Relaxed) || waiters() <= newcomers.threshold
     }
 
@@ -82,14 +82,14 @@ impl NewcomerGate {
         }
     }
 
-    pub(super) fn may_take(&self, class: Class) -> bool {
+    pub(super) fn may_take(&self, tenant: TenantIndex) -> bool {
         let shares = self.shares.as_ref();
-        shares.is_none_or(|shares| shares.may_take(class))
+        shares.is_none_or(|shares| shares.may_take(tenant))
     }
 
-    pub(super) fn took(&self, class: Class, bit: usize) {
+    pub(super) fn took(&self, tenant: TenantIndex, bit: usize) {
         if let Some(shares) = &self.shares {
-            shares.took(class, bit);
+            shares.took(tenant, bit);
         }
     }
 
@@ -103,8 +103,8 @@ impl NewcomerGate {
         self.shares.as_ref()?.least_share()
     }
 
-    pub(super) fn look_every(&self, class: Class) -> Option<Duration> {
-        self.shares.as_ref()?.look_every(class)
+    pub(super) fn look_every(&self, tenant: TenantIndex) -> Option<Duration> {
+        self.shares.as_ref()?.look_every(tenant)
     }
 
     pub(super) fn look_for_idle(&self, now: Instant) -> bool {
@@ -113,14 +113,14 @@ impl NewcomerGate {
     }
 
     /// What is written beside a waiter in its list.
-    pub(super) fn mark(&self, request: Request, depth: usize) -> u64 {
+    pub(super) fn wake_info(&self, request: Request, depth: usize) -> u64 {
         let most = u32::try_from(depth).unwrap_or(u32::MAX).max(1);
-        u64::from(request.class) << 32 | u64::from(request.weight.clamp(1, most))
+        u64::from(request.tenant) << 32 | u64::from(request.weight.clamp(1, most))
     }
 
-    /// Whether a waiter with this mark can use a wake.
-    pub(super) fn may_wake(&self, mark: u64) -> bool {
-        self.may_take((mark >> 32) as Class)
+    /// Whether a waiter with this can use a wake.
+    pub(super) fn may_wake(&self, wake_info: u64) -> bool {
+        self.may_take((wake_info >> 32) as TenantIndex)
     }
 
     /// Whether a wake may be worth more than one bit.
@@ -130,10 +130,10 @@ impl NewcomerGate {
             .is_some_and(|newcomers| newcomers.per_tag)
     }
 
-    /// How many of a batch's bits the wake of a waiter with this mark is worth.
-    pub(super) fn worth(&self, mark: u64) -> usize {
+    /// How many of a batch's bits the wake of a waiter with this is worth.
+    pub(super) fn worth(&self, wake_info: u64) -> usize {
         match &self.newcomers {
-            Some(newcomers) if newcomers.per_tag => mark as u32 as usize,
+            Some(newcomers) if newcomers.per_tag => wake_info as u32 as usize,
             _ => 1,
         }
     }

@@ -1,4 +1,4 @@
-//! One waiter's stay, as a thread or as a task. Event names as in `PROTOCOL.md`.
+//! One wait, as a thread or as a task. Event names as in `PROTOCOL.md`.
 
 use super::Batched;
 use super::wake::WaiterPos;
@@ -101,10 +101,12 @@ impl WaitGuard<'_> {
             Who::Thread(parker) => Notify::Thread(parker.unparker()),
             Who::Task(waker) => Notify::Task((*waker).clone()),
         };
-        let mark = waits.gate.mark(self.waiter.request, self.queue.map.depth());
+        let wake_info = waits
+            .gate
+            .wake_info(self.waiter.request, self.queue.map.depth());
         let keeps = waits.gate.loser_keeps_queue();
         let kept = self.waiter.woken.filter(|_| keeps);
-        self.waiter.place = Some(waits.register(notify, mark, kept));
+        self.waiter.place = Some(waits.register(notify, wake_info, kept));
         if self.queue.waits.gate.is_closed() {
             // Seen with the list's lock, if whoever closes has told all of that list before.
             self.give_up();
@@ -127,12 +129,12 @@ impl WaitGuard<'_> {
     }
 
     fn try_get(&self) -> Option<usize> {
-        let (gate, class) = (&self.queue.waits.gate, self.waiter.request.class);
-        if !gate.may_take(class) {
+        let (gate, tenant) = (&self.queue.waits.gate, self.waiter.request.tenant);
+        if !gate.may_take(tenant) {
             return None;
         }
         let bit = self.queue.map.try_get()?;
-        gate.took(class, bit);
+        gate.took(tenant, bit);
         Some(bit)
     }
 
@@ -201,7 +203,7 @@ impl WaitGuard<'_> {
                 return outcome;
             }
             let gate = &self.queue.waits.gate;
-            look_at = match gate.look_every(self.waiter.request.class) {
+            look_at = match gate.look_every(self.waiter.request.tenant) {
                 Some(every) => look_at.or_else(|| Some(clock.now() + every)),
                 None => None,
             };
@@ -223,9 +225,9 @@ impl WaitGuard<'_> {
     }
 }
 
-/// Stays that their owner keeps apart from the queue: of crates above.
+/// Waiters that their owner keeps apart from the queue: of crates above.
 impl Batched {
-    /// Lends a waiter to its stay. Should `f` panic, the queue has been left.
+    /// Lends a waiter to its guard. Should `f` panic, the queue has been left.
     fn with<R>(&self, waiter: &mut BatchedWaiter, f: impl FnOnce(&mut WaitGuard<'_>) -> R) -> R {
         let nowhere = || BatchedWaiter::new(Request::one(0));
         let mut guard = WaitGuard {

@@ -83,14 +83,19 @@ impl WakeQueues {
     }
 
     /// S1 and S2: the waiter is counted and in a list before it looks at the bits again.
-    pub(crate) fn register(&self, notify: Notify, mark: u64, kept: Option<usize>) -> WaiterPos {
+    pub(crate) fn register(
+        &self,
+        notify: Notify,
+        wake_info: u64,
+        kept: Option<usize>,
+    ) -> WaiterPos {
         // Relaxed: the fence below orders both counts before the second look.
         self.active.fetch_add(1, Ordering::Relaxed);
         // Relaxed: which queue is a matter of balance.
         let next = || self.wait_index.fetch_add(1, Ordering::Relaxed) % WAIT_QUEUES;
         let queue = kept.unwrap_or_else(next);
         let mut waiters = self.queues[queue].list.lock();
-        let key = waiters.list.push_back_marked(notify, mark);
+        let key = waiters.list.push_back_marked(notify, wake_info);
         waiters.waits += 1;
         self.queues[queue]
             .len
@@ -212,12 +217,12 @@ impl WakeQueues {
             let mut waiters = queue.list.lock();
             // D6: the walk and the removal are one step, under one lock.
             while worth < n {
-                let wanted = |mark| self.gate.may_wake(mark);
-                let Some((notify, mark)) = waiters.list.pop_first(wanted) else {
+                let wanted = |wake_info| self.gate.may_wake(wake_info);
+                let Some((notify, wake_info)) = waiters.list.pop_first(wanted) else {
                     break;
                 };
                 waiters.wakeups += 1;
-                worth += self.gate.worth(mark);
+                worth += self.gate.worth(wake_info);
                 chosen.push(notify);
             }
             queue.len.store(waiters.list.len(), Ordering::Relaxed);

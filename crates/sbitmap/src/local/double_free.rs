@@ -26,14 +26,14 @@ const fn stride(ids: usize) -> usize {
 }
 
 #[derive(Debug)]
-pub(super) struct States {
+pub(super) struct DoubleFreeCheck {
     /// None at all if trusted.
     states: Box<[AtomicU8]>,
     stride: usize,
     check: Check,
 }
 
-impl States {
+impl DoubleFreeCheck {
     pub(super) fn new(ids: usize, check: Check) -> Self {
         let stride = stride(ids);
         let bytes = match check {

@@ -27,7 +27,7 @@ use crate::layout::Layout;
 use crate::request::Users;
 use crate::word::Check;
 use control::Control;
-use double_free::States;
+use double_free::DoubleFreeCheck;
 use inflight_sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use inflight_sync::percpu::{Backend, CAPACITY, Stacks};
 use inflight_sync::rseq::Rseq;
@@ -57,7 +57,7 @@ const STACKS_A_TICK: u32 = 16;
 /// It is what a barrier costs: so many without a lock have made up for it.
 const UNLOCK_AFTER: u32 = 2_048;
 
-/// As many words, and groups of marks, are looked at one by one: half a nanosecond each.
+/// As many words, and words of the summary, are looked at one by one: half a nanosecond each.
 const FLAT: Flat = Flat {
     words: 16,
     groups: 4,
@@ -76,7 +76,7 @@ pub(crate) struct Shape {
     pub(crate) thaw_after: Option<u32>,
     /// Whether stacks are locked after ids ran short, and for how many ids that come into one.
     pub(crate) unlock_after: Option<u32>,
-    /// More words than this have marks, and more groups of them.
+    /// More words than this have a summary, and a larger summary has one too.
     pub(crate) flat: Flat,
 }
 
@@ -143,7 +143,7 @@ pub(crate) enum Short {
 #[derive(Debug)]
 pub(crate) struct PerCpuStore {
     stacks: Stacks,
-    states: States,
+    states: DoubleFreeCheck,
     words: Words,
     /// The words at the largest depth.
     full: Layout,
@@ -212,7 +212,7 @@ impl PerCpuStore {
             stacks.hint(i).store(first as u32, Ordering::Relaxed);
         }
         Self {
-            states: States::new(full.depth, check),
+            states: DoubleFreeCheck::new(full.depth, check),
             words,
             full,
             depth: AtomicUsize::new(depth),

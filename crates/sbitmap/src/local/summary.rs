@@ -1,23 +1,24 @@
 //! Which words may have free ids, so that to say "none" is not to look at every word.
 //!
 //! ```text
-//! times a mark was set 32 | SET 16 | CLOSING 16
+//! times a bit was set 32 | SET 16 | CLOSING 16
 //! ```
 //!
-//! In a map of many groups the groups have marks in their turn, in the same way: a group is to its
-//! own mark what a word is to the mark of the word, and a mark in it what an id is in the word.
+//! In a map of many summary words these have a summary in their turn, in the same way: a summary
+//! word is to its own bit what a word is to the bit of the word, and a bit in it what an id is in
+//! the word.
 //!
-//! A word without any mark is empty, but for ids whose put has not ended. A put sets the mark of
-//! its word if it is not set (PM). Who finds a marked word empty clears it: CLOSING first, then a
-//! look at the word, and cleared only if nothing happened to these marks in between (X1 to X4). A
-//! word that is CLOSING is looked at like any other.
+//! A word without a summary bit is empty, but for ids whose put has not ended. A put sets the bit
+//! of its word if it is not set (PM). Who finds a word with a bit empty clears the bit: CLOSING
+//! first, then a look at the word, and cleared only if nothing happened to the summary word in
+//! between (X1 to X4). A word that is CLOSING is looked at like any other.
 
 use crate::layout::low_mask;
 use inflight_sync::CachePadded;
 use inflight_sync::asym::fence_after_rmw;
 use inflight_sync::atomic::{AtomicU64, Ordering};
 
-/// How many words one group of marks tells of.
+/// How many words one summary word tells of.
 pub(super) const WORDS: usize = 16;
 
 const CLOSING: u64 = 1;
@@ -26,7 +27,7 @@ const BOTH: u64 = CLOSING | SET;
 /// Every change to SET is counted, so two equal readings of a group had none in between.
 const ONE_MORE: u64 = 1 << 32;
 
-/// One reading of a group.
+/// One reading of a summary word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SummaryWord(u64);
 
@@ -46,15 +47,15 @@ impl SummaryWord {
     }
 }
 
-/// A group for every 16 words, or none at all in a small map.
+/// A summary word for every 16 words, or none at all in a small map.
 #[derive(Debug)]
 pub(super) struct Summary(Box<[CachePadded<AtomicU64>]>);
 
 impl Summary {
-    /// All words marked.
+    /// The bits of all words set.
     pub(super) fn new(words: usize) -> Self {
-        let marks_of = |group: usize| low_mask((words - group * WORDS).min(WORDS) as u32) * SET;
-        let group = |i| CachePadded::new(AtomicU64::new(marks_of(i)));
+        let bits_of = |group: usize| low_mask((words - group * WORDS).min(WORDS) as u32) * SET;
+        let group = |i| CachePadded::new(AtomicU64::new(bits_of(i)));
         Self((0..words.div_ceil(WORDS)).map(group).collect())
     }
 
@@ -69,7 +70,7 @@ impl Summary {
     #[inline]
     pub(super) fn read(&self, group: usize) -> SummaryWord {
         // Ordering: A1 and A2, Acquire pairs with the Release in `clear`: who finds a word without
-        // mark knows all that was known to the getter that emptied it. And the second pass stays
+        // a bit knows all that was known to the getter that emptied it. And the second pass stays
         // after the first, A3 after the second.
         SummaryWord(self.0[group].load(Ordering::Acquire))
     }
@@ -85,10 +86,10 @@ impl Summary {
         let mut now = group.load(Ordering::Relaxed);
         while now & SET << at == 0 {
             let new = (now & !(BOTH << at) | SET << at).wrapping_add(ONE_MORE);
-            // Relaxed: P2 carries P1 to whoever reads the mark and then X2.
+            // Relaxed: P2 carries P1 to whoever reads the bit and then X2.
             match group.compare_exchange_weak(now, new, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => {
-                    // Ordering: P2 again, pairs with R2: a waiter that missed the mark is seen.
+                    // Ordering: P2 again, pairs with R2: a waiter that missed the bit is seen.
                     return fence_after_rmw();
                 }
                 Err(other) => now = other,
@@ -96,7 +97,7 @@ impl Summary {
         }
     }
 
-    /// X1. `None`: nothing to clear, or others are at these marks.
+    /// X1. `None`: nothing to clear, or others are at this summary word.
     pub(super) fn begin_to_clear(&self, word: usize) -> Option<SummaryWord> {
         let (group, at) = (&self.0[word / WORDS], word % WORDS);
         // Relaxed, as the exchange: X2 follows.
@@ -109,12 +110,12 @@ impl Summary {
         closing.is_ok().then_some(SummaryWord(new))
     }
 
-    /// X4, unless these marks have changed since X1.
+    /// X4, unless this summary word has changed since X1.
     pub(super) fn clear(&self, word: usize, closing: SummaryWord) {
         let (group, at) = (&self.0[word / WORDS], word % WORDS);
         let new = closing.0 & !(BOTH << at);
-        // Ordering: Release pairs with the Acquire in `read`. Relaxed on failure: the word stays
-        // marked, which is never wrong.
+        // Ordering: Release pairs with the Acquire in `read`. Relaxed on failure: the bit stays
+        // set, which is never wrong.
         let _kept = group.compare_exchange(closing.0, new, Ordering::Release, Ordering::Relaxed);
     }
 }

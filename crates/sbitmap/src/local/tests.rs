@@ -467,12 +467,12 @@ fn masks_that_were_put_are_found_by_all() {
             rest.iter()
                 .for_each(|&id| assert!(store.put(id).is_err(), "all were put"));
             assert_eq!(store.put_mask(some), (5, false, Ok(())));
-            assert_eq!(store.weight(), 0, "what is in a bundle is free");
+            assert_eq!(store.weight(), 0, "what was put as a mask is free");
             store.thaw();
             let mask = store.try_get_mask(32).some().unwrap();
             assert_eq!(store.put_mask(mask).2, Ok(()));
             let all: BTreeSet<usize> = std::iter::from_fn(|| store.get()).collect();
-            assert_eq!(all.len(), depth, "also out of a bundle");
+            assert_eq!(all.len(), depth, "also out of a mask");
             for &id in &all {
                 assert_eq!(store.give_back(id), Ok(false));
             }

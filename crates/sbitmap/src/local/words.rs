@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Gets only clear bits of the mask; puts set bits **and** add to the count. So when a word shows
-//! the same count twice and no bit, nothing was put into it in between. In a large map marks tell
+//! the same count twice and no bit, nothing was put into it in between. In a large map a summary tells
 //! which words are worth a look.
 
 use super::summary::{self, Summary};
@@ -50,7 +50,7 @@ impl Reach {
         }
     }
 
-    /// The groups of marks that tell of words in reach. The last may tell of others too.
+    /// The summary words that tell of words in reach. The last may tell of others too.
     const fn groups(&self) -> usize {
         self.layout.words().div_ceil(summary::WORDS)
     }
@@ -84,12 +84,12 @@ pub(crate) struct Flat {
 /// What a pass found that took nothing. After two equal ones every word was empty in between.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sight {
-    /// No group was marked, and nothing else was looked at.
+    /// No summary bit of a group was set, and nothing else was looked at.
     no_group: bool,
-    /// How much was ever put into the words looked at, and how often a mark was set.
+    /// How much was ever put into the words looked at, and how often a summary bit was set.
     counts: u64,
-    /// The marks. With equal counts they can only have become smaller.
-    marks: u64,
+    /// The summary bits. With equal counts they can only have become smaller.
+    summary: u64,
 }
 
 impl Sight {
@@ -102,23 +102,23 @@ impl Sight {
 #[derive(Debug)]
 pub(super) struct Words {
     words: Box<[CachePadded<AtomicU64>]>,
-    marks: Summary,
-    /// Which groups of marks may have any. None at all where the groups are few.
-    tops: Summary,
+    summary: Summary,
+    /// Which words of `summary` may have bits. None at all where these are few.
+    top_summary: Summary,
 }
 
 impl Words {
-    /// All ids of `layout` free. More than `flat.words` words have marks, more than `flat.groups`
-    /// groups of these have marks again.
+    /// All ids of `layout` free. More than `flat.words` words have a summary, and more than
+    /// `flat.groups` words of it have one again.
     pub(super) fn new(layout: Layout, flat: Flat) -> Self {
         let full = |i| CachePadded::new(AtomicU64::new(low_mask(layout.word_depth(i))));
         let words = layout.words();
-        let marked = if words > flat.words { words } else { 0 };
-        let groups = marked.div_ceil(summary::WORDS);
+        let summarised = if words > flat.words { words } else { 0 };
+        let groups = summarised.div_ceil(summary::WORDS);
         Self {
             words: (0..words).map(full).collect(),
-            marks: Summary::new(marked),
-            tops: Summary::new(if groups > flat.groups { groups } else { 0 }),
+            summary: Summary::new(summarised),
+            top_summary: Summary::new(if groups > flat.groups { groups } else { 0 }),
         }
     }
 
@@ -132,8 +132,8 @@ impl Words {
     pub(super) fn take(&self, reach: &Reach, from: usize, n: u32) -> Result<Group, Sight> {
         let words = reach.layout.words();
         let from = if from < words { from } else { 0 };
-        if !self.marks.is_empty() {
-            return self.take_marked(reach, from, n);
+        if !self.summary.is_empty() {
+            return self.take_by_summary(reach, from, n);
         }
         let mut sight = Sight::default();
         for range in [from..words, 0..from] {
@@ -147,7 +147,7 @@ impl Words {
         Err(sight)
     }
 
-    fn take_marked(&self, reach: &Reach, from: usize, n: u32) -> Result<Group, Sight> {
+    fn take_by_summary(&self, reach: &Reach, from: usize, n: u32) -> Result<Group, Sight> {
         if let Some(sight) = self.no_group() {
             return Err(sight);
         }
@@ -159,7 +159,7 @@ impl Words {
         let mut sight = Sight::default();
         for range in [first..groups, 0..first] {
             for group in range {
-                let mut rest = self.marked(group, &mut sight);
+                let mut rest = self.read_summary(group, &mut sight);
                 while rest != 0 {
                     let word = group * summary::WORDS + rest.trailing_zeros() as usize;
                     rest &= rest - 1;
@@ -168,71 +168,71 @@ impl Words {
                         Err(now) => {
                             sight.add(now >> COUNT);
                             if mask_of(now) == 0 {
-                                self.clear_mark(word);
+                                self.clear_summary_bit(word);
                             }
                         }
                     }
                 }
-                self.clear_top(group);
+                self.clear_top_bit(group);
             }
         }
         Err(sight)
     }
 
-    /// A1 and A2 where no group is marked: one look for 16 groups.
+    /// A1 and A2 where no group has a bit: one look for 16 groups.
     fn no_group(&self) -> Option<Sight> {
         let mut sight = Sight {
             no_group: true,
             ..Sight::default()
         };
-        if self.tops.is_empty() {
+        if self.top_summary.is_empty() {
             return None;
         }
-        for top in 0..self.tops.groups() {
-            let marked = self.tops.read(top);
-            if marked.words() != 0 {
+        for top in 0..self.top_summary.groups() {
+            let seen = self.top_summary.read(top);
+            if seen.words() != 0 {
                 return None;
             }
-            sight.add(marked.count());
+            sight.add(seen.count());
         }
         Some(sight)
     }
 
-    /// `group` may be without a mark: the next getters need not look.
-    fn clear_top(&self, group: usize) {
-        if self.tops.is_empty() || self.marks.read(group).words() != 0 {
+    /// `group` may be without a bit: the next getters need not look.
+    fn clear_top_bit(&self, group: usize) {
+        if self.top_summary.is_empty() || self.summary.read(group).words() != 0 {
             return;
         }
-        let Some(closing) = self.tops.begin_to_clear(group) else {
+        let Some(closing) = self.top_summary.begin_to_clear(group) else {
             return; // X1
         };
-        // Ordering: X2, pairs with PT in `give`: a putter that saw the group marked marked its word
-        // before X3.
+        // Ordering: X2, pairs with PT in `give`: a putter that saw the bit of the group set
+        // that of its word before X3.
         fence(Ordering::SeqCst);
-        if self.marks.read(group).words() == 0 {
-            self.tops.clear(group, closing); // X3, X4
+        if self.summary.read(group).words() == 0 {
+            self.top_summary.clear(group, closing); // X3, X4
         }
     }
 
     /// The words of a group that may have ids.
     #[inline]
-    fn marked(&self, group: usize, sight: &mut Sight) -> u64 {
-        let marked = self.marks.read(group);
-        sight.add(marked.count());
-        sight.marks = sight.marks.wrapping_add(marked.states());
-        marked.words()
+    fn read_summary(&self, group: usize, sight: &mut Sight) -> u64 {
+        let seen = self.summary.read(group);
+        sight.add(seen.count());
+        sight.summary = sight.summary.wrapping_add(seen.states());
+        seen.words()
     }
 
     /// `word` was seen empty: the next getters need not look.
-    fn clear_mark(&self, word: usize) {
-        let Some(closing) = self.marks.begin_to_clear(word) else {
+    fn clear_summary_bit(&self, word: usize) {
+        let Some(closing) = self.summary.begin_to_clear(word) else {
             return; // X1
         };
-        // Ordering: X2, pairs with P2 in `give`: a putter that saw the mark set put before X3.
+        // Ordering: X2, pairs with P2 in `give`: a putter that saw the bit set put before X3.
         fence(Ordering::SeqCst);
         // Ordering: X3, Acquire pairs with the Release of the getter that emptied the word.
         if mask_of(self.words[word].load(Ordering::Acquire)) == 0 {
-            self.marks.clear(word, closing); // X4
+            self.summary.clear(word, closing); // X4
         }
     }
 
@@ -265,12 +265,12 @@ impl Words {
             return self.no_group() == Some(before);
         }
         let mut sight = Sight::default();
-        if self.marks.is_empty() {
+        if self.summary.is_empty() {
             let mut words = 0..reach.layout.words();
             return words.all(|word| self.is_empty(word, reach, &mut sight)) && sight == before;
         }
         for group in 0..reach.groups() {
-            let mut rest = self.marked(group, &mut sight);
+            let mut rest = self.read_summary(group, &mut sight);
             while rest != 0 {
                 let word = group * summary::WORDS + rest.trailing_zeros() as usize;
                 rest &= rest - 1;
@@ -310,14 +310,14 @@ impl Words {
             match word.compare_exchange_weak(now, new, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => {
                     // Ordering: P2, pairs with R2 of whoever registers as a waiter, and with X2 in
-                    // `clear_mark`.
+                    // `clear_summary_bit`.
                     fence_after_rmw();
-                    self.marks.set(group.word);
-                    if !self.tops.is_empty() {
-                        // Ordering: PT, pairs with X2 in `clear_top`. Where it is no instruction
-                        // (x86-64) loads are not reordered, and a mark that was read all have.
+                    self.summary.set(group.word);
+                    if !self.top_summary.is_empty() {
+                        // Ordering: PT, pairs with X2 in `clear_top_bit`. Where it is no instruction
+                        // (x86-64) loads are not reordered, and a bit that was read all have.
                         fence_after_rmw();
-                        self.tops.set(group.word / summary::WORDS);
+                        self.top_summary.set(group.word / summary::WORDS);
                     }
                     let ticked = (now >> COUNT) % 32 + added >= 32;
                     return Given { twice, ticked };
@@ -348,7 +348,7 @@ pub(super) fn lowest(mask: u64, n: u32) -> u64 {
     if n == 1 {
         return mask & mask.wrapping_neg();
     }
-    // All of them lie within the first `n` places that count: the common case of a whole bundle.
+    // All of them lie within the first `n` places that count: the common case of a whole mask.
     if (mask >> mask.trailing_zeros().min(COUNT)) & !low_mask(n) == 0 {
         return mask;
     }

@@ -1,4 +1,4 @@
-//! The shared bitmap as a store: always settled.
+//! The shared bitmap as a store: always drained.
 
 use super::Store;
 use crate::bitmap::Sbitmap;

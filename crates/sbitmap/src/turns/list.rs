@@ -1,18 +1,18 @@
 //! The waiters: in the order they came, and the nodes of each.
 //!
 //! Plain data for the inside of a lock: doubly linked lists over the indices of a `Vec`, two for
-//! each class (`order.rs`). Nothing is allocated once it has had its largest size, and a waiter
+//! each tenant (`order.rs`). Nothing is allocated once it has had its largest size, and a waiter
 //! leaves in constant time. A node that was granted is no longer linked; it stays in its slot until
 //! its owner fetches it.
 
-use super::order::{Classes, Lane};
-use crate::request::{Class, Request};
+use super::order::{RequestSize, TenantQueues};
+use crate::request::{Request, TenantIndex};
 use inflight_sync::prefetch_to_write;
 use inflight_sync::wait::Notify;
 
 pub(super) const NIL: u32 = u32::MAX;
 
-/// Names one stay of one waiter. A key of a waiter that has left matches nothing.
+/// Names one wait of one waiter. A key of a waiter that has left matches nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NodeKey {
     pub(super) index: u32,
@@ -92,8 +92,8 @@ impl Ids {
 pub(super) struct Node {
     /// How its owner waits now.
     pub(super) kind: Kind,
-    pub(super) class: Class,
-    pub(super) lane: Lane,
+    pub(super) tenant: TenantIndex,
+    pub(super) size: RequestSize,
     /// How many ids it waits for.
     pub(super) want: usize,
     /// How many of them it is given at once: all, or the parts of a request that goes on.
@@ -119,8 +119,12 @@ impl Node {
     pub(super) fn new(notify: Notify, of: Request, ids: Ids, credits: u32) -> Self {
         Self {
             kind: Kind::of(&notify),
-            class: of.class,
-            lane: if of.large { Lane::Large } else { Lane::Small },
+            tenant: of.tenant,
+            size: if of.large {
+                RequestSize::Large
+            } else {
+                RequestSize::Small
+            },
             want: of.want,
             part: of.part,
             full: false,
@@ -161,9 +165,9 @@ impl Node {
 pub(super) struct ListSlot {
     /// `None` while the slot is free.
     pub(super) node: Option<Node>,
-    /// Of the stay the slot holds or held last.
+    /// Of the wait the slot holds or held last.
     pub(super) serial: u64,
-    /// Of the first of a lane it means nothing.
+    /// Of the first of a list it means nothing.
     prev: u32,
     /// Next waiter, or next free slot.
     next: u32,
@@ -172,7 +176,7 @@ pub(super) struct ListSlot {
 #[derive(Debug)]
 pub(super) struct List {
     pub(super) slots: Vec<ListSlot>,
-    pub(super) classes: Classes,
+    pub(super) tenants: TenantQueues,
     free: u32,
     len: usize,
     /// How many of those who wait want several ids.
@@ -184,7 +188,7 @@ impl List {
     pub(super) const fn new() -> Self {
         Self {
             slots: Vec::new(),
-            classes: Classes::new(),
+            tenants: TenantQueues::new(),
             free: NIL,
             len: 0,
             several: 0,
@@ -206,13 +210,13 @@ impl List {
         self.several == 0
     }
 
-    /// At the back of its lane, or at the front.
+    /// At the back of its list, or at the front.
     pub(super) fn push(&mut self, node: Node, front: bool) -> NodeKey {
-        let (class, lane) = (node.class, node.lane);
+        let (tenant, size) = (node.tenant, node.size);
         self.several += usize::from(node.several);
         let key = self.place(node);
         let index = key.index;
-        let ends = self.classes.ends(class, lane);
+        let ends = self.tenants.ends(tenant, size);
         let (head, tail) = (ends.head, ends.tail);
         if front || head == NIL {
             ends.head = index;
@@ -298,11 +302,11 @@ impl List {
         let slot = self.slot(key.index);
         let (prev, next) = (slot.prev, slot.next);
         let node = slot.node.as_ref().expect("it was waiting");
-        let (class, lane) = (node.class, node.lane);
+        let (tenant, size) = (node.tenant, node.size);
         self.several -= usize::from(node.several);
-        let ends = self.classes.ends(class, lane);
+        let ends = self.tenants.ends(tenant, size);
         if ends.head == key.index {
-            // The new head is not touched: its line is cold.
+            // The new head is not touched: its cache line is cold.
             ends.head = next;
             if next == NIL {
                 ends.tail = NIL;
@@ -316,7 +320,7 @@ impl List {
             self.slot(prev).next = next;
         }
         self.len -= 1;
-        self.classes.left(class, lane, key);
+        self.tenants.left(tenant, size, key);
         self.node(key).expect("it was waiting")
     }
 
@@ -364,7 +368,7 @@ impl List {
 
     /// All who wait, from the newest to the oldest.
     pub(super) fn newest_first(&self) -> impl Iterator<Item = NodeKey> {
-        let mut at: Vec<(u32, u32)> = self.classes.heads_and_tails().collect();
+        let mut at: Vec<(u32, u32)> = self.tenants.heads_and_tails().collect();
         std::iter::from_fn(move || {
             let slot = |index: u32| self.slots.get(index as usize);
             let (head, newest) = at

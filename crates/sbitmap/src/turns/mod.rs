@@ -19,7 +19,7 @@ pub(crate) use wait::TurnsWaiter;
 
 use crate::error::{PutError, ResizeError};
 use crate::mask::BitMask;
-use crate::request::{Class, ShareLimiter};
+use crate::request::{ShareLimiter, TenantIndex};
 use crate::snapshot::{QueueStats, WakeState};
 use crate::store::Store;
 use inflight_sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -86,11 +86,11 @@ impl ModeRules {
     };
 }
 
-/// The rules of a queue, and which of its classes may be served.
+/// The rules of a queue, and which of its tenants may be served.
 #[derive(Debug)]
 pub(crate) struct Policy {
     rules: ModeRules,
-    /// `None`: one class, which may.
+    /// `None`: one tenant, which may.
     shares: Option<Box<dyn ShareLimiter>>,
 }
 
@@ -103,18 +103,18 @@ impl Deref for Policy {
 }
 
 impl Policy {
-    fn may_take(&self, class: Class) -> bool {
+    fn may_take(&self, tenant: TenantIndex) -> bool {
         let shares = self.shares.as_ref();
-        shares.is_none_or(|shares| shares.may_take(class))
+        shares.is_none_or(|shares| shares.may_take(tenant))
     }
 
-    fn look_every(&self, class: Class) -> Option<Duration> {
-        self.shares.as_ref()?.look_every(class)
+    fn look_every(&self, tenant: TenantIndex) -> Option<Duration> {
+        self.shares.as_ref()?.look_every(tenant)
     }
 
-    fn took(&self, class: Class, id: usize) {
+    fn took(&self, tenant: TenantIndex, id: usize) {
         if let Some(shares) = &self.shares {
-            shares.took(class, id);
+            shares.took(tenant, id);
         }
     }
 
@@ -142,7 +142,8 @@ impl UnlockedState {
     /// Notes where puts come from.
     fn note_putter(&self) {
         let here = cpu::current() as u32;
-        // Relaxed, here and below: a hint. Written only when it changes, for turns read its line.
+        // Relaxed, here and below: a hint. Written only when it changes, for turns read its
+        // cache line.
         if self.putter.load(Ordering::Relaxed) != here {
             self.putter.store(here, Ordering::Relaxed);
         }
@@ -196,7 +197,7 @@ pub(crate) struct Turns<S> {
     gate: CachePadded<UnlockedState>,
     /// Puts that found the gate closed since it last was opened.
     skipped: CachePadded<AtomicU32>,
-    line: CachePadded<Mutex<WaitQueue>>,
+    wait_queue: CachePadded<Mutex<WaitQueue>>,
 }
 
 impl<S: Store> Turns<S> {
@@ -225,7 +226,7 @@ impl<S: Store> Turns<S> {
                 putter: AtomicU32::new(u32::MAX),
             }),
             skipped: CachePadded::new(AtomicU32::new(0)),
-            line: CachePadded::new(Mutex::new(WaitQueue::new(serial))),
+            wait_queue: CachePadded::new(Mutex::new(WaitQueue::new(serial))),
         }
     }
 
@@ -233,7 +234,7 @@ impl<S: Store> Turns<S> {
         &self.store
     }
 
-    /// Classes that have gone idle leave more for the others, who are served then.
+    /// Tenants that have gone idle leave more for the others, who are served then.
     fn look_for_idle(&self, now: Instant) {
         let shares = self.rules.shares.as_ref();
         if shares.is_some_and(|shares| shares.look_for_idle(now)) {
@@ -334,43 +335,43 @@ impl<S: Store> Turns<S> {
                 return;
             }
         }
-        let mut line = self.line.lock();
+        let mut queue = self.wait_queue.lock();
         self.gate.note_putter();
         let mut chosen = WakeSet::default();
         // P5. Puts that have waited for the lock may find that others did it.
         if self.gate.is_closed() {
             if self.skipped.load(Ordering::Relaxed) >= self.rules.stall_limit {
-                line.give_up_tokens();
-                self.serve(&mut line, None, &mut chosen);
+                queue.give_up_tokens();
+                self.serve(&mut queue, None, &mut chosen);
             }
         } else if self.rules.shares.is_some() {
-            // Another class may be served by now, or its own was at its limit.
-            self.serve(&mut line, None, &mut chosen);
+            // Another tenant may be served by now, or its own was at its limit.
+            self.serve(&mut queue, None, &mut chosen);
         } else {
-            let wakeups = line.wakeups;
-            line.hand_out(n, &self.store, &self.gate, &self.rules, None, &mut chosen);
-            self.has_woken(&line, wakeups);
+            let wakeups = queue.wakeups;
+            queue.hand_out(n, &self.store, &self.gate, &self.rules, None, &mut chosen);
+            self.has_woken(&queue, wakeups);
         }
-        self.wake(line, chosen, Wakers::default());
+        self.wake(queue, chosen, Wakers::default());
     }
 
-    fn serve(&self, line: &mut WaitQueue, me: Option<NodeKey>, chosen: &mut WakeSet) {
-        let wakeups = line.wakeups;
-        line.serve(&self.store, &self.gate, &self.rules, me, chosen);
-        self.has_woken(line, wakeups);
+    fn serve(&self, queue: &mut WaitQueue, me: Option<NodeKey>, chosen: &mut WakeSet) {
+        let wakeups = queue.wakeups;
+        queue.serve(&self.store, &self.gate, &self.rules, me, chosen);
+        self.has_woken(queue, wakeups);
     }
 
     /// The stall limit begins anew with each token.
-    fn has_woken(&self, line: &WaitQueue, wakeups: u64) {
-        if line.wakeups != wakeups && self.gate.is_closed() {
+    fn has_woken(&self, queue: &WaitQueue, wakeups: u64) {
+        if queue.wakeups != wakeups && self.gate.is_closed() {
             // Relaxed: written by puts too, which at worst lose a step.
             self.skipped.store(0, Ordering::Relaxed);
         }
     }
 
-    fn serve_and_wake(&self, mut line: MutexGuard<'_, WaitQueue>, mut chosen: WakeSet) {
-        self.serve(&mut line, None, &mut chosen);
-        self.wake(line, chosen, Wakers::default());
+    fn serve_and_wake(&self, mut queue: MutexGuard<'_, WaitQueue>, mut chosen: WakeSet) {
+        self.serve(&mut queue, None, &mut chosen);
+        self.wake(queue, chosen, Wakers::default());
     }
 
     /// Tells those who are chosen, and serves until nobody more can be granted.
@@ -380,102 +381,102 @@ impl<S: Store> Turns<S> {
     /// With the first panic of a waker, after all are told.
     fn wake<'a>(
         &'a self,
-        mut line: MutexGuard<'a, WaitQueue>,
+        mut queue: MutexGuard<'a, WaitQueue>,
         mut chosen: WakeSet,
         mut wakers: Wakers,
     ) {
         loop {
             let again = chosen.is_full();
-            drop(line);
+            drop(queue);
             wakers.wake(chosen.drain());
             if !again {
                 break;
             }
-            line = self.line.lock();
-            self.serve(&mut line, None, &mut chosen);
+            queue = self.wait_queue.lock();
+            self.serve(&mut queue, None, &mut chosen);
         }
         wakers.finish();
     }
 
     pub(crate) fn resize(&self, depth: usize) -> Result<(), ResizeError> {
         self.store.resize(depth)?;
-        let mut line = self.line.lock();
+        let mut queue = self.wait_queue.lock();
         // Whoever joins after this sees the depth; whoever joined before is in the list.
-        let refused = line.refuse_above(self.store.depth());
+        let refused = queue.refuse_above(self.store.depth());
         let mut wakers = Wakers::default();
         if !refused.is_empty() {
-            drop(line);
+            drop(queue);
             wakers.wake(refused);
-            line = self.line.lock();
+            queue = self.wait_queue.lock();
         }
         let mut chosen = WakeSet::default();
-        self.serve(&mut line, None, &mut chosen);
-        self.wake(line, chosen, wakers);
+        self.serve(&mut queue, None, &mut chosen);
+        self.wake(queue, chosen, wakers);
         Ok(())
     }
 
     /// Nobody gets an id from now on, and all who wait are told so.
     ///
-    /// Gets find that somebody waits, for good: that refuses them, and keeps the store settled.
+    /// Gets find that somebody waits, for good: that refuses them, and keeps the store drained.
     pub(crate) fn close(&self) {
-        let mut line = self.line.lock();
-        if std::mem::replace(&mut line.closed, true) {
+        let mut queue = self.wait_queue.lock();
+        if std::mem::replace(&mut queue.closed, true) {
             return;
         }
-        line.end_turns(&self.gate, &self.rules);
-        let refused = line.refuse_all();
+        queue.end_turns(&self.gate, &self.rules);
+        let refused = queue.refuse_all();
         let mut chosen = WakeSet::default();
-        self.serve(&mut line, None, &mut chosen);
+        self.serve(&mut queue, None, &mut chosen);
         // Wakers run without the lock, and at the end: one may panic.
-        drop(line);
+        drop(queue);
         self.store.drain_percpu();
         let mut wakers = Wakers::default();
         wakers.wake(refused);
-        self.wake(self.line.lock(), chosen, wakers);
+        self.wake(self.wait_queue.lock(), chosen, wakers);
     }
 
     pub(crate) fn is_closed(&self) -> bool {
-        self.line.lock().closed
+        self.wait_queue.lock().closed
     }
 
     /// Makes every waiter look again, and counts no longer on woken threads that do not run. Nobody
     /// loses a place.
     pub(crate) fn wake_all(&self) {
-        let all = self.line.lock().list.notify_all();
+        let all = self.wait_queue.lock().list.notify_all();
         let mut wakers = Wakers::default();
         wakers.wake(all);
-        let mut line = self.line.lock();
-        line.give_up_tokens();
+        let mut queue = self.wait_queue.lock();
+        queue.give_up_tokens();
         let mut chosen = WakeSet::default();
-        self.serve(&mut line, None, &mut chosen);
-        self.wake(line, chosen, wakers);
+        self.serve(&mut queue, None, &mut chosen);
+        self.wake(queue, chosen, wakers);
     }
 
     /// In the terms of the wait queues: there is one, and a wake is one grant.
     pub(crate) fn state(&self) -> WakeState {
-        let line = self.line.lock();
-        let (granted, collected) = line.list.unfetched();
-        let waiting = line.list.len();
+        let queue = self.wait_queue.lock();
+        let (granted, collected) = queue.list.unfetched();
+        let waiting = queue.list.len();
         WakeState {
             wake_batch: 1,
             wake_index: 0,
             ws_active: waiting,
             completions: 0,
             // Wraps, as those of the batches do.
-            wakeups: line.wakeups as u32,
+            wakeups: queue.wakeups as u32,
             waiters: vec![waiting],
             granted,
             collected,
-            total_waits: line.waits,
-            total_wakeups: line.wakeups,
+            total_waits: queue.waits,
+            total_wakeups: queue.wakeups,
         }
     }
 
     pub(crate) fn stats(&self) -> QueueStats {
-        let line = self.line.lock();
+        let queue = self.wait_queue.lock();
         QueueStats {
-            waits: line.waits,
-            wakeups: line.wakeups,
+            waits: queue.waits,
+            wakeups: queue.wakeups,
         }
     }
 }

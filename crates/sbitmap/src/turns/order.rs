@@ -1,22 +1,22 @@
-//! Who is the next: classes go round, and within a class the two lanes take turns.
+//! Who is the next: tenants go round, and the two lists of a tenant take turns.
 //!
-//! A class is one tenant's waiters. Within it small requests and large ones have a lane each, and
-//! are served by turns, so that neither waits for all of the other; while the first of one has a
-//! part that its owner has not fetched, the other is (F2). A queue whose users do not ask for a
-//! class has one, with one lane: first come, first served.
+//! A tenant's small requests and its large ones have a list each, and are served by turns, so that
+//! neither waits for all of the other; while the first of one has a part that its owner has not
+//! fetched, the other is (F2). A queue whose users name no tenant has one, with one list: first
+//! come, first served.
 
 use super::list::{List, NIL, NodeKey};
-use crate::request::Class;
+use crate::request::TenantIndex;
 
-/// One of a class's two lines.
+/// Which of a tenant's two lists a request waits in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Lane {
+pub(super) enum RequestSize {
     #[default]
     Small,
     Large,
 }
 
-impl Lane {
+impl RequestSize {
     const fn other(self) -> Self {
         match self {
             Self::Small => Self::Large,
@@ -25,18 +25,18 @@ impl Lane {
     }
 }
 
-/// The first and the last of a lane, by slot.
+/// The first and the last of a list, by slot.
 #[derive(Debug)]
-pub(super) struct LaneEnds {
+pub(super) struct ListEnds {
     pub(super) head: u32,
     pub(super) tail: u32,
-    /// A request that has had some of its parts: nobody of its lane comes before its end.
+    /// A request that has had some of its parts: nobody of its list comes before its end.
     goes_on: Option<NodeKey>,
     /// The thread that looks now and then whether a token is lost.
     pub(super) watchdog: Option<NodeKey>,
 }
 
-impl LaneEnds {
+impl ListEnds {
     /// The slot of the next to be served.
     fn first(&self) -> u32 {
         self.goes_on.map_or(self.head, |key| key.index)
@@ -44,16 +44,16 @@ impl LaneEnds {
 }
 
 #[derive(Debug)]
-struct ClassQueues {
-    small: LaneEnds,
-    large: LaneEnds,
+struct TenantQueue {
+    small: ListEnds,
+    large: ListEnds,
     /// Which is served next.
-    next: Lane,
+    next: RequestSize,
 }
 
-impl ClassQueues {
+impl TenantQueue {
     const fn new() -> Self {
-        const NOBODY: LaneEnds = LaneEnds {
+        const NOBODY: ListEnds = ListEnds {
             head: NIL,
             tail: NIL,
             goes_on: None,
@@ -62,46 +62,46 @@ impl ClassQueues {
         Self {
             small: NOBODY,
             large: NOBODY,
-            next: Lane::Small,
+            next: RequestSize::Small,
         }
     }
 
-    const fn ends(&self, lane: Lane) -> &LaneEnds {
-        match lane {
-            Lane::Small => &self.small,
-            Lane::Large => &self.large,
+    const fn ends(&self, size: RequestSize) -> &ListEnds {
+        match size {
+            RequestSize::Small => &self.small,
+            RequestSize::Large => &self.large,
         }
     }
 
-    /// The slot of the next to be served: of the request that goes on, else of the lane whose turn
-    /// it is. F2: not of a lane whose first `is_full`.
+    /// The slot of the next to be served: of the request that goes on, else of the list whose turn
+    /// it is. F2: not of a list whose first `is_full`.
     fn first(&self, is_full: impl Fn(u32) -> bool) -> Option<u32> {
-        let lane = match (self.small.goes_on, self.large.goes_on) {
-            (_, Some(_)) => Lane::Large,
-            (Some(_), None) => Lane::Small,
+        let size = match (self.small.goes_on, self.large.goes_on) {
+            (_, Some(_)) => RequestSize::Large,
+            (Some(_), None) => RequestSize::Small,
             (None, None) => self.next,
         };
-        let lanes = [lane, lane.other()].map(|lane| self.ends(lane));
-        let first = lanes.into_iter().find(|ends| {
+        let lists = [size, size.other()].map(|size| self.ends(size));
+        let first = lists.into_iter().find(|ends| {
             let first = ends.first();
             // Only a request that goes on can have a part.
             first != NIL && (ends.goes_on.is_none() || !is_full(first))
         });
-        first.map(LaneEnds::first)
+        first.map(ListEnds::first)
     }
 }
 
-/// The ends of all lanes, and whose turn it is.
+/// The ends of all lists, and whose turn it is.
 #[derive(Debug)]
-pub(super) struct Classes {
-    all: Vec<ClassQueues>,
-    /// The class that is served next, if it can be.
+pub(super) struct TenantQueues {
+    all: Vec<TenantQueue>,
+    /// The tenant that is served next, if it can be.
     turn: usize,
     /// A waiter that has some ids and is to have more before anybody else is served.
     pub(super) collecting: Option<NodeKey>,
 }
 
-impl Classes {
+impl TenantQueues {
     pub(super) const fn new() -> Self {
         Self {
             all: Vec::new(),
@@ -110,25 +110,25 @@ impl Classes {
         }
     }
 
-    fn lanes(&mut self, class: Class) -> &mut ClassQueues {
-        let class = class as usize;
-        if class >= self.all.len() {
-            self.all.resize_with(class + 1, ClassQueues::new);
+    fn queue(&mut self, tenant: TenantIndex) -> &mut TenantQueue {
+        let tenant = tenant as usize;
+        if tenant >= self.all.len() {
+            self.all.resize_with(tenant + 1, TenantQueue::new);
         }
-        &mut self.all[class]
+        &mut self.all[tenant]
     }
 
-    pub(super) fn ends(&mut self, class: Class, lane: Lane) -> &mut LaneEnds {
-        let lanes = self.lanes(class);
-        match lane {
-            Lane::Small => &mut lanes.small,
-            Lane::Large => &mut lanes.large,
+    pub(super) fn ends(&mut self, tenant: TenantIndex, size: RequestSize) -> &mut ListEnds {
+        let queue = self.queue(tenant);
+        match size {
+            RequestSize::Small => &mut queue.small,
+            RequestSize::Large => &mut queue.large,
         }
     }
 
     /// Whatever was to go on with this waiter does not.
-    pub(super) fn left(&mut self, class: Class, lane: Lane, key: NodeKey) {
-        let ends = self.ends(class, lane);
+    pub(super) fn left(&mut self, tenant: TenantIndex, size: RequestSize, key: NodeKey) {
+        let ends = self.ends(tenant, size);
         if ends.goes_on == Some(key) {
             ends.goes_on = None;
         }
@@ -137,66 +137,66 @@ impl Classes {
         }
     }
 
-    /// Whether somebody of a class waits in this lane.
-    pub(super) fn has(&self, class: Class, lane: Lane) -> bool {
-        let lanes = self.all.get(class as usize);
-        lanes.is_some_and(|lanes| lanes.ends(lane).head != NIL)
+    /// Whether somebody of a tenant waits in this list.
+    pub(super) fn has(&self, tenant: TenantIndex, size: RequestSize) -> bool {
+        let queue = self.all.get(tenant as usize);
+        queue.is_some_and(|queue| queue.ends(size).head != NIL)
     }
 
-    /// Whether nobody waits but small requests of one class.
-    pub(super) fn has_one_lane(&self) -> bool {
-        self.all.len() <= 1 && self.all.first().is_none_or(|lanes| lanes.large.head == NIL)
+    /// Whether nobody waits but small requests of one tenant.
+    pub(super) fn has_one_list(&self) -> bool {
+        self.all.len() <= 1 && self.all.first().is_none_or(|queue| queue.large.head == NIL)
     }
 
     /// A waiter has been given all it wants.
-    pub(super) fn served(&mut self, class: Class, lane: Lane) {
-        self.lanes(class).next = lane.other();
-        self.pass(class);
+    pub(super) fn served(&mut self, tenant: TenantIndex, size: RequestSize) {
+        self.queue(tenant).next = size.other();
+        self.pass(tenant);
     }
 
-    /// A waiter has been given a part, and goes on when its owner has fetched it and its class's
+    /// A waiter has been given a part, and goes on when its owner has fetched it and its tenant's
     /// turn comes again.
-    pub(super) fn served_in_part(&mut self, class: Class, lane: Lane, key: NodeKey) {
-        self.ends(class, lane).goes_on = Some(key);
-        self.pass(class);
+    pub(super) fn served_in_part(&mut self, tenant: TenantIndex, size: RequestSize, key: NodeKey) {
+        self.ends(tenant, size).goes_on = Some(key);
+        self.pass(tenant);
     }
 
-    fn pass(&mut self, class: Class) {
+    fn pass(&mut self, tenant: TenantIndex) {
         self.collecting = None;
-        self.turn = class as usize + 1;
+        self.turn = tenant as usize + 1;
     }
 
     pub(super) fn heads_and_tails(&self) -> impl Iterator<Item = (u32, u32)> {
-        let of = |ends: &LaneEnds| (ends.head, ends.tail);
-        let both = move |lanes: &ClassQueues| [of(&lanes.small), of(&lanes.large)];
+        let of = |ends: &ListEnds| (ends.head, ends.tail);
+        let both = move |queue: &TenantQueue| [of(&queue.small), of(&queue.large)];
         self.all.iter().flat_map(both)
     }
 }
 
 impl List {
-    /// The waiter whose turn it is, among the classes that `may` be served. `None`: nobody can be.
+    /// The waiter whose turn it is, among the tenants that `may` be served. `None`: nobody can be.
     ///
-    /// One that collects is the next although its class may not be served any more.
-    pub(super) fn next(&self, may: impl Fn(Class) -> bool) -> Option<NodeKey> {
+    /// One that collects is the next although its tenant may not be served any more.
+    pub(super) fn next(&self, may: impl Fn(TenantIndex) -> bool) -> Option<NodeKey> {
         let index = self.next_slot(may)?;
         let serial = self.slots[index as usize].serial;
         Some(NodeKey { index, serial })
     }
 
-    /// Its slot, which is not touched: its line is cold.
-    pub(super) fn next_slot(&self, may: impl Fn(Class) -> bool) -> Option<u32> {
-        let classes = &self.classes;
-        if self.is_empty() || classes.collecting.is_some() {
-            return classes.collecting.map(|key| key.index);
+    /// Its slot, which is not touched: its cache line is cold.
+    pub(super) fn next_slot(&self, may: impl Fn(TenantIndex) -> bool) -> Option<u32> {
+        let tenants = &self.tenants;
+        if self.is_empty() || tenants.collecting.is_some() {
+            return tenants.collecting.map(|key| key.index);
         }
-        let n = classes.all.len();
+        let n = tenants.all.len();
         (0..n).find_map(|i| {
-            let class = match classes.turn + i {
-                class if class < n => class,
+            let tenant = match tenants.turn + i {
+                tenant if tenant < n => tenant,
                 wrapped => wrapped % n,
             };
-            let index = classes.all[class].first(|index| self.is_full(index))?;
-            may(class as Class).then_some(index)
+            let index = tenants.all[tenant].first(|index| self.is_full(index))?;
+            may(tenant as TenantIndex).then_some(index)
         })
     }
 

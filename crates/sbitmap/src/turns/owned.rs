@@ -1,18 +1,18 @@
-//! Stays that their owner keeps apart from the queue: of crates above.
+//! Waiters that their owner keeps apart from the queue: of crates above.
 
 use super::list::Ids;
-use super::order::Lane;
+use super::order::RequestSize;
 use super::wait::{TurnsWaiter, Wait};
 use super::{Turns, WakeSet};
 use crate::error::GetManyError;
-use crate::request::{Class, Request};
+use crate::request::{Request, TenantIndex};
 use crate::store::Store;
 use inflight_sync::atomic::{Ordering, fence};
 use inflight_sync::time::Instant;
 use std::task::{Context, Poll};
 
 impl<S: Store> Turns<S> {
-    /// Lends a stay to its wait. Should `f` panic, the stay has left the line.
+    /// Lends a waiter to its wait. Should `f` panic, the waiter has left the list.
     fn with<R>(&self, waiter: &mut TurnsWaiter, f: impl FnOnce(&mut Wait<'_, S>) -> R) -> R {
         let nowhere = || TurnsWaiter::new(Request::one(0));
         let mut wait = Wait::with(self, std::mem::replace(waiter, nowhere()));
@@ -30,7 +30,7 @@ impl<S: Store> Turns<S> {
         self.with(waiter, |wait| wait.poll(cx))
     }
 
-    /// As `poll_waiter` for a thread. If it does not come in time the line is left.
+    /// As `poll_waiter` for a thread. If it does not come in time the list is left.
     pub(crate) fn block_waiter(
         &self,
         waiter: &mut TurnsWaiter,
@@ -48,7 +48,7 @@ impl<S: Store> Turns<S> {
         self.with(waiter, |wait| wait.fetch())
     }
 
-    /// Leaves the line. What had been granted and not fetched goes back.
+    /// Leaves the list. What had been granted and not fetched goes back.
     pub(crate) fn leave_waiter(&self, waiter: &mut TurnsWaiter) {
         if waiter.is_in_list() {
             let nowhere = TurnsWaiter::new(Request::one(0));
@@ -59,33 +59,33 @@ impl<S: Store> Turns<S> {
     /// Serves whoever may be served by now.
     pub(crate) fn serve_all(&self) {
         // Ordering: M4, pairs with V2 in `WaitQueue::serve`: either this sees that somebody waits,
-        // or whoever has come to the line sees what lets it be served.
+        // or whoever has come to the list sees what lets it be served.
         fence(Ordering::SeqCst);
         if self.store.waiters() > 0 {
-            self.serve_and_wake(self.line.lock(), WakeSet::default());
+            self.serve_and_wake(self.wait_queue.lock(), WakeSet::default());
         }
     }
 
     /// Takes an id past those who wait, if it is not one of them whose it is: they are all of
-    /// classes that may not be served, or stand behind one that has not fetched its part (F2), and
+    /// tenants that may not be served, or stand behind one that has not fetched its part (F2), and
     /// none would be served before this one.
-    pub(crate) fn try_get_past(&self, class: Class, large: bool) -> Option<usize> {
-        let line = self.line.lock();
-        let waits = |lane| line.list.classes.has(class, lane);
-        let comes_later = waits(Lane::Small) || (large && waits(Lane::Large));
+    pub(crate) fn try_get_past(&self, tenant: TenantIndex, large: bool) -> Option<usize> {
+        let queue = self.wait_queue.lock();
+        let waits = |size| queue.list.tenants.has(tenant, size);
+        let comes_later = waits(RequestSize::Small) || (large && waits(RequestSize::Large));
         // Whoever may be served is about to be, by those the claim names.
-        let next = line.list.next(|class| self.rules.may_take(class));
-        let may = next.is_none() && !comes_later && !line.closed;
+        let next = queue.list.next(|tenant| self.rules.may_take(tenant));
+        let may = next.is_none() && !comes_later && !queue.closed;
         let id = may.then(|| self.store.take()).flatten();
-        drop(line);
+        drop(queue);
         self.store.set_owned(id?);
         id
     }
 
     /// `try_get_past` for a small request, if there was nobody to be served a moment ago.
-    pub(crate) fn try_get_held_up(&self, class: Class) -> Option<usize> {
+    pub(crate) fn try_get_held_up(&self, tenant: TenantIndex) -> Option<usize> {
         self.gate
             .is_held_up()
-            .then(|| self.try_get_past(class, false))?
+            .then(|| self.try_get_past(tenant, false))?
     }
 }

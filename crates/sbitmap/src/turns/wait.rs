@@ -1,7 +1,7 @@
-//! One waiter's stay, as a thread or as a task. Events G3 to G7 and A1 to A4.
+//! One wait, as a thread or as a task. Events G3 to G7 and A1 to A4.
 
 use super::list::{Ids, Kind, Node, NodeKey, WaiterState};
-use super::order::Lane;
+use super::order::RequestSize;
 use super::wait_queue::WaitQueue;
 use super::wake_set::WakeSet;
 use super::{Turns, credits};
@@ -20,7 +20,7 @@ use std::time::Duration;
 const WATCH: Duration = Duration::from_millis(10);
 const WATCH_LONGEST: u32 = 32;
 
-/// What is asked for, and the place in the line.
+/// What is asked for, and the place in the list.
 #[derive(Debug)]
 pub(crate) struct TurnsWaiter {
     /// What is still wanted of it.
@@ -44,7 +44,7 @@ impl TurnsWaiter {
     }
 }
 
-/// A stay in the line of one queue. Dropping it leaves the list and gives back whatever it had been
+/// A wait in the list of one queue. Dropping it leaves the list and gives back whatever it had been
 /// granted.
 #[derive(Debug)]
 pub(super) struct Wait<'a, S: Store> {
@@ -128,8 +128,8 @@ impl<'a, S: Store> Wait<'a, S> {
             n => Ids::for_many(n),
         };
         let mut chosen = WakeSet::default();
-        let mut line = turns.line.lock();
-        if line.closed {
+        let mut queue = turns.wait_queue.lock();
+        if queue.closed {
             return Some(Err(GetManyError::Closed));
         }
         if let Some(refused) = check() {
@@ -139,35 +139,35 @@ impl<'a, S: Store> Wait<'a, S> {
         let node = Node::new(notify, request, ids, credits);
         // G3. Whoever has its turn goes on with it.
         let front = turn.is_some();
-        // With several lanes the next may be another one now.
-        let one_lane = turns.rules.shares.is_none() && line.list.classes.has_one_lane();
-        let behind = !front && !line.list.is_empty() && one_lane && !request.large;
-        let key = line.list.push(node, front);
+        // With several lists the next may be another one now.
+        let one_list = turns.rules.shares.is_none() && queue.list.tenants.has_one_list();
+        let behind = !front && !queue.list.is_empty() && one_list && !request.large;
+        let key = queue.list.push(node, front);
         self.waiter.place = Some(key);
-        self.waiter.seen = line.serial;
+        self.waiter.seen = queue.serial;
         if thread {
-            line.set_watchdog(key, front);
+            queue.set_watchdog(key, front);
         }
         if behind && turns.store.is_drained() {
             // The head is who it was, and so is what puts know: whoever serves it serves me too.
-            line.waits += 1;
+            queue.waits += 1;
             return None;
         }
-        turns.serve(&mut line, Some(key), &mut chosen); // G5
-        let waits = !line.list.is_served(key);
-        line.waits += u64::from(waits);
-        // Also one that has its first part stays, and counts on puts that pass the line.
-        if line.list.is_waiting(key) && !turns.store.is_drained() {
-            drop(line);
+        turns.serve(&mut queue, Some(key), &mut chosen); // G5
+        let waits = !queue.list.is_served(key);
+        queue.waits += u64::from(waits);
+        // Also one that has its first part stays, and counts on puts that pass the list.
+        if queue.list.is_waiting(key) && !turns.store.is_drained() {
+            drop(queue);
             turns.store.drain_percpu(); // G4
-            line = turns.line.lock();
-            turns.serve(&mut line, Some(key), &mut chosen); // G5
+            queue = turns.wait_queue.lock();
+            turns.serve(&mut queue, Some(key), &mut chosen); // G5
         }
-        if !line.list.is_served(key) {
-            turns.wake(line, chosen, Wakers::default());
+        if !queue.list.is_served(key) {
+            turns.wake(queue, chosen, Wakers::default());
             return None;
         }
-        Some(self.arrive(key, line, chosen))
+        Some(self.arrive(key, queue, chosen))
     }
 
     /// A1 to A4: the wait is over. The next head is served, and whatever is foreign runs without
@@ -175,35 +175,35 @@ impl<'a, S: Store> Wait<'a, S> {
     fn arrive(
         &mut self,
         key: NodeKey,
-        mut line: MutexGuard<'_, WaitQueue>,
+        mut queue: MutexGuard<'_, WaitQueue>,
         mut chosen: WakeSet,
     ) -> Outcome {
         let turns = self.turns;
-        if let Some((ids, token)) = line.list.take_part(key) {
+        if let Some((ids, token)) = queue.list.take_part(key) {
             self.waiter.request.want -= ids.as_slice().len();
-            line.return_token(token);
-            turns.serve(&mut line, None, &mut chosen); // A2 A3: it goes on
+            queue.return_token(token);
+            turns.serve(&mut queue, None, &mut chosen); // A2 A3: it goes on
             let held = UnfetchedIds { turns, ids };
-            turns.wake(line, chosen, Wakers::default());
+            turns.wake(queue, chosen, Wakers::default());
             return Ok(held.take());
         }
         self.waiter.place = None;
-        let closed = line.closed;
-        let node = line.list.remove(key).expect("its owner fetches it once");
+        let closed = queue.closed;
+        let node = queue.list.remove(key).expect("its owner fetches it once");
         if let WaiterState::Granted { serial } = node.state {
-            let one = node.want == 1 && node.lane == Lane::Small;
+            let one = node.want == 1 && node.size == RequestSize::Small;
             if turns.rules.quantum > 1 && node.kind == Kind::Thread && one {
                 credits::set(turns.number, serial, node.credits);
             }
-            if line.return_token(node.token) {
-                turns.serve(&mut line, None, &mut chosen); // A2 A3
+            if queue.return_token(node.token) {
+                turns.serve(&mut queue, None, &mut chosen); // A2 A3
             }
         }
         let held = UnfetchedIds {
             turns,
             ids: node.ids,
         };
-        turns.wake(line, chosen, Wakers::default());
+        turns.wake(queue, chosen, Wakers::default());
         drop(node.notify);
         match node.state {
             WaiterState::Granted { .. } => {
@@ -221,26 +221,26 @@ impl<'a, S: Store> Wait<'a, S> {
 
     /// Whether a thread's wait is over.
     fn look(&mut self, key: NodeKey) -> Look {
-        let mut line = self.turns.line.lock();
-        if line.list.is_served(key) {
-            return Look::Over(self.arrive(key, line, WakeSet::default()));
+        let mut queue = self.turns.wait_queue.lock();
+        if queue.list.is_served(key) {
+            return Look::Over(self.arrive(key, queue, WakeSet::default()));
         }
-        let watches = line.is_watchdog(key);
+        let watches = queue.is_watchdog(key);
         Look::Waiting { watches }
     }
 
     /// Whether a task's wait is over; if not, it is told by `waker` from now on.
     fn look_as_task(&mut self, key: NodeKey, waker: &Waker) -> Option<Outcome> {
-        let line = self.turns.line.lock();
-        if line.list.is_served(key) {
-            return Some(self.arrive(key, line, WakeSet::default()));
+        let queue = self.turns.wait_queue.lock();
+        if queue.list.is_served(key) {
+            return Some(self.arrive(key, queue, WakeSet::default()));
         }
-        let notify = line.list.peek(key).and_then(|node| node.notify.as_ref());
+        let notify = queue.list.peek(key).and_then(|node| node.notify.as_ref());
         if matches!(notify, Some(Notify::Task(old)) if old.will_wake(waker)) {
             return None;
         }
         // A waker may run anything when it is cloned: not under the lock.
-        drop(line);
+        drop(queue);
         self.come_back(key, Notify::Task(waker.clone()))
     }
 
@@ -248,12 +248,12 @@ impl<'a, S: Store> Wait<'a, S> {
     /// whether a token is out that may have been for a shorter time.
     fn watch(&mut self) -> bool {
         let turns = self.turns;
-        let mut line = turns.line.lock();
+        let mut queue = turns.wait_queue.lock();
         let is_out = turns.gate.is_closed();
-        let stalled = is_out && line.serial == self.waiter.seen;
-        self.waiter.seen = line.serial;
-        if stalled && line.give_up_tokens() {
-            turns.serve_and_wake(line, WakeSet::default());
+        let stalled = is_out && queue.serial == self.waiter.seen;
+        self.waiter.seen = queue.serial;
+        if stalled && queue.give_up_tokens() {
+            turns.serve_and_wake(queue, WakeSet::default());
         }
         is_out && !stalled
     }
@@ -262,69 +262,70 @@ impl<'a, S: Store> Wait<'a, S> {
     /// part.
     fn leave(&mut self) -> Option<Outcome> {
         let key = self.waiter.place?;
-        let line = self.turns.line.lock();
-        if line.list.is_served(key) {
-            return Some(self.arrive(key, line, WakeSet::default()));
+        let queue = self.turns.wait_queue.lock();
+        if queue.list.is_served(key) {
+            return Some(self.arrive(key, queue, WakeSet::default()));
         }
-        self.abandon(key, line);
+        self.abandon(key, queue);
         None
     }
 
     /// Leaves the list. Whatever it has been given and nobody has fetched goes to others.
-    fn abandon(&mut self, key: NodeKey, mut line: MutexGuard<'_, WaitQueue>) {
+    fn abandon(&mut self, key: NodeKey, mut queue: MutexGuard<'_, WaitQueue>) {
         let turns = self.turns;
         self.waiter.place = None;
         let mut chosen = WakeSet::default();
-        let waits = line.list.is_waiting(key);
+        let waits = queue.list.is_waiting(key);
         if waits {
-            line.replace_watchdog(key)
+            queue
+                .replace_watchdog(key)
                 .into_iter()
                 .for_each(|watchdog| chosen.push(Some(watchdog)));
         }
-        let node = line.list.remove(key).expect("its owner leaves once");
-        if line.return_token(node.token) || waits {
-            turns.serve(&mut line, None, &mut chosen);
+        let node = queue.list.remove(key).expect("its owner leaves once");
+        if queue.return_token(node.token) || waits {
+            turns.serve(&mut queue, None, &mut chosen);
         }
         // This goes back when the next is served.
         let _unfetched = UnfetchedIds {
             turns,
             ids: node.ids,
         };
-        turns.wake(line, chosen, Wakers::default());
+        turns.wake(queue, chosen, Wakers::default());
         drop(node.notify);
     }
 
     /// What has been granted, if anything has. Keeps its place.
     pub(super) fn fetch(&mut self) -> Option<Outcome> {
         let key = self.waiter.place?;
-        let line = self.turns.line.lock();
-        let is_served = line.list.is_served(key);
-        is_served.then(|| self.arrive(key, line, WakeSet::default()))
+        let queue = self.turns.wait_queue.lock();
+        let is_served = queue.list.is_served(key);
+        is_served.then(|| self.arrive(key, queue, WakeSet::default()))
     }
 
     /// Somebody who has its place comes to wait in it: it is told by `notify` from now on.
     fn come_back(&mut self, key: NodeKey, notify: Notify) -> Option<Outcome> {
         let turns = self.turns;
-        let mut line = turns.line.lock();
-        if line.list.is_served(key) {
-            return Some(self.arrive(key, line, WakeSet::default()));
+        let mut queue = turns.wait_queue.lock();
+        if queue.list.is_served(key) {
+            return Some(self.arrive(key, queue, WakeSet::default()));
         }
         let kind = Kind::of(&notify);
-        let node = line.list.node(key)?;
+        let node = queue.list.node(key)?;
         // A waker may run anything when it is dropped: not under the lock.
         let outdated = node.notify.replace(notify);
         let changes = mem::replace(&mut node.kind, kind) != kind;
         let mut chosen = WakeSet::default();
         if changes {
-            self.waiter.seen = line.serial;
-            let watchdog = line.change_watchdog(key);
+            self.waiter.seen = queue.serial;
+            let watchdog = queue.change_watchdog(key);
             watchdog
                 .into_iter()
                 .for_each(|watchdog| chosen.push(Some(watchdog)));
             // K: a task needs no token.
-            turns.serve(&mut line, Some(key), &mut chosen);
+            turns.serve(&mut queue, Some(key), &mut chosen);
         }
-        turns.wake(line, chosen, Wakers::default());
+        turns.wake(queue, chosen, Wakers::default());
         drop(outdated);
         // Nobody tells me of what I have served myself.
         if changes { self.fetch() } else { None }
@@ -348,7 +349,7 @@ impl<'a, S: Store> Wait<'a, S> {
         let mut look_at = None;
         loop {
             // G7.
-            look_at = match self.turns.rules.look_every(self.waiter.request.class) {
+            look_at = match self.turns.rules.look_every(self.waiter.request.tenant) {
                 Some(every) => look_at.or_else(|| Some(clock.now() + every)),
                 None => None,
             };
@@ -406,7 +407,7 @@ impl<S: Store> Drop for Wait<'_, S> {
             return;
         }
         if let Some(key) = self.waiter.place {
-            self.abandon(key, self.turns.line.lock());
+            self.abandon(key, self.turns.wait_queue.lock());
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Who is served next: the state under the list's lock, and the service. Events V1 to V4.
 
 use super::list::{Kind, List, Node, NodeKey, WaiterState};
-use super::order::Lane;
+use super::order::RequestSize;
 use super::wake_set::WakeSet;
 use super::{Policy, UnlockedState};
 use crate::store::Store;
@@ -61,7 +61,7 @@ impl WaitQueue {
         std::mem::take(&mut self.tokens) > 0
     }
 
-    /// Makes a thread the watchdog of its lane: the newest of those who came to the back.
+    /// Makes a thread the watchdog of its list: the newest of those who came to the back.
     pub(super) fn set_watchdog(&mut self, key: NodeKey, front: bool) {
         let Some(watchdog) = self.watchdog(key) else {
             return;
@@ -72,16 +72,16 @@ impl WaitQueue {
         }
     }
 
-    /// Of the lane of this waiter.
+    /// Of the list of this waiter.
     fn watchdog(&mut self, of: NodeKey) -> Option<Option<NodeKey>> {
-        let (class, lane) = self.list.peek(of).map(|node| (node.class, node.lane))?;
-        Some(self.list.classes.ends(class, lane).watchdog)
+        let (tenant, size) = self.list.peek(of).map(|node| (node.tenant, node.size))?;
+        Some(self.list.tenants.ends(tenant, size).watchdog)
     }
 
     fn watchdog_mut(&mut self, of: NodeKey) -> &mut Option<NodeKey> {
         let node = self.list.peek(of).expect("it is here");
-        let (class, lane) = (node.class, node.lane);
-        &mut self.list.classes.ends(class, lane).watchdog
+        let (tenant, size) = (node.tenant, node.size);
+        &mut self.list.tenants.ends(tenant, size).watchdog
     }
 
     pub(super) fn is_watchdog(&mut self, key: NodeKey) -> bool {
@@ -91,7 +91,7 @@ impl WaitQueue {
     /// The watchdog leaves before its turn: another thread takes over, and must be told. Its node
     /// is still here.
     ///
-    /// One that leaves by its turn was behind all other threads of its lane but those at the front,
+    /// One that leaves by its turn was behind all other threads of its list but those at the front,
     /// of which none is left by then.
     pub(super) fn replace_watchdog(&mut self, leaves: NodeKey) -> Option<Notify> {
         if !self.is_watchdog(leaves) {
@@ -109,12 +109,12 @@ impl WaitQueue {
         notify.filter(|_| after != before && after != Some(changed))
     }
 
-    /// The newest thread of a waiter's lane that stays is its watchdog.
+    /// The newest thread of a waiter's list that stays is its watchdog.
     fn choose_watchdog(&mut self, of: NodeKey, leaves: Option<NodeKey>) -> Option<Notify> {
-        let (class, lane) = self.list.peek(of).map(|node| (node.class, node.lane))?;
+        let (tenant, size) = self.list.peek(of).map(|node| (node.tenant, node.size))?;
         let is_thread = |key: &NodeKey| {
             let node = self.list.peek(*key);
-            let here = |n: &Node| n.kind == Kind::Thread && (n.class, n.lane) == (class, lane);
+            let here = |n: &Node| n.kind == Kind::Thread && (n.tenant, n.size) == (tenant, size);
             Some(*key) != leaves && node.is_some_and(here)
         };
         let next = self.list.newest_first().find(is_thread);
@@ -133,7 +133,7 @@ impl WaitQueue {
             let Some(node) = self.list.node(key) else {
                 continue;
             };
-            if node.lane == Lane::Large {
+            if node.size == RequestSize::Large {
                 // It takes what there is, and goes on.
                 node.part = node.part.min(depth.max(1));
             } else if node.want > depth.max(1) {
@@ -176,7 +176,7 @@ impl WaitQueue {
             self.announced = somebody_waits;
             store.set_waiters(usize::from(somebody_waits));
         }
-        let next = self.list.next_slot(|class| rules.may_take(class));
+        let next = self.list.next_slot(|tenant| rules.may_take(tenant));
         // Tasks need no token.
         gate.close(next.is_some_and(|next| self.needs_token(next, rules)));
         let held_up = !self.list.is_empty() && next.is_none();
@@ -227,25 +227,25 @@ impl WaitQueue {
             if std::mem::take(&mut first) {
                 self.end_turns_for_collector(gate, rules);
             }
-            let Some(key) = self.list.next(|class| rules.may_take(class)) else {
+            let Some(key) = self.list.next(|tenant| rules.may_take(tenant)) else {
                 break;
             };
             if me != Some(key) && self.needs_token(key.index, rules) {
                 break;
             }
             let node = self.list.node(key).expect("it waits");
-            let class = node.class;
-            if !node.has_part() && rules.may_take(class) {
+            let tenant = node.tenant;
+            if !node.has_part() && rules.may_take(tenant) {
                 let Some(id) = store.take() else { break };
-                rules.took(class, id);
+                rules.took(tenant, id);
                 node.feed(id);
             }
-            // What it has it gets, should its class be at its limit.
-            if node.has_part() || (node.has_some() && !rules.may_take(class)) {
+            // What it has it gets, should its tenant be at its limit.
+            if node.has_part() || (node.has_some() && !rules.may_take(tenant)) {
                 self.grant(key, rules, me, gate, chosen);
                 self.end_turns_for_collector(gate, rules);
             } else if node.has_some() {
-                self.list.classes.collecting = Some(key);
+                self.list.tenants.collecting = Some(key);
             }
         }
         if let Some(next) = self.announce(store, gate, rules) {
@@ -258,7 +258,7 @@ impl WaitQueue {
         if self.list.all_want_one() {
             return;
         }
-        let next = self.list.next(|class| rules.may_take(class));
+        let next = self.list.next(|tenant| rules.may_take(tenant));
         let Some(next) = next.and_then(|next| self.list.node(next)) else {
             return;
         };
@@ -280,7 +280,7 @@ impl WaitQueue {
         gate.set_grants(self.serial);
         let (serial, wake_epoch) = (self.serial, self.wake_epoch);
         let node = self.list.node(key).expect("it waits");
-        let (class, lane) = (node.class, node.lane);
+        let (tenant, size) = (node.tenant, node.size);
         // Tokens without a limit need no counting.
         let limited = rules.tokens != u32::MAX;
         if limited && me != Some(key) && node.sleeps() {
@@ -288,13 +288,13 @@ impl WaitQueue {
             self.tokens += 1;
         }
         let node = if node.has_all() {
-            self.list.classes.served(class, lane);
+            self.list.tenants.served(tenant, size);
             let node = self.list.unlink(key);
             node.state = WaiterState::Granted { serial };
             node
         } else {
             node.full = true;
-            self.list.classes.served_in_part(class, lane, key);
+            self.list.tenants.served_in_part(tenant, size, key);
             self.list.node(key).expect("it stays")
         };
         if me != Some(key) {

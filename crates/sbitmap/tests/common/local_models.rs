@@ -1,7 +1,7 @@
 //! What models of the local engine share: the smallest wait list that keeps its contract.
 
 use inflight_sbitmap::BitMask;
-use inflight_sbitmap::model_support::{Geometry, LocalStore};
+use inflight_sbitmap::model_support::{LocalStore, ModelShape};
 use inflight_sync::atomic::{AtomicUsize, Ordering, fence};
 use inflight_sync::cell::UnsafeCell;
 use inflight_sync::percpu::Backend;
@@ -54,7 +54,7 @@ impl Queue {
     ) -> Arc<Self> {
         Self::over(
             depth,
-            LocalStore::new(Geometry {
+            LocalStore::new(ModelShape {
                 backend,
                 cpus,
                 depth,
@@ -75,7 +75,7 @@ impl Queue {
     ) -> Arc<Self> {
         Self::over(
             depth,
-            LocalStore::checked(Geometry {
+            LocalStore::checked(ModelShape {
                 backend,
                 cpus: 2,
                 depth,
@@ -86,14 +86,14 @@ impl Queue {
         )
     }
 
-    /// Guarded after a freeze, for so many puts of a CPU; one id of each word went through a stack.
+    /// Locked after a freeze, for so many puts of a CPU; one id of each word went through a stack.
     pub(crate) fn locked(
         depth: usize,
         shift: u32,
         thaw_after: u32,
         unlock_after: u32,
     ) -> Arc<Self> {
-        let geometry = Geometry {
+        let geometry = ModelShape {
             backend: Backend::BusyFlag,
             cpus: 2,
             depth,
@@ -107,10 +107,10 @@ impl Queue {
         queue
     }
 
-    /// Cold, one id in each word, and every word has a mark. CPU 1 begins at the last word, so to
-    /// the first it comes by its mark.
-    pub(crate) fn marked(backend: Backend, depth: usize) -> Arc<Self> {
-        let geometry = Geometry {
+    /// Cold, one id in each word, and every word has its summary bit. CPU 1 begins at the last
+    /// word, so to the first it comes by its summary bit.
+    pub(crate) fn with_summary(backend: Backend, depth: usize) -> Arc<Self> {
+        let geometry = ModelShape {
             backend,
             cpus: 2,
             depth,
@@ -118,14 +118,14 @@ impl Queue {
             cap: 2,
             thaw_after: NEVER,
         };
-        let queue = Self::over(depth, LocalStore::with_marks(geometry, 0));
+        let queue = Self::over(depth, LocalStore::with_summary(geometry, 0));
         queue.store.freeze();
         queue
     }
 
-    /// As `marked`, and the group of marks has a mark too.
-    pub(crate) fn topped(backend: Backend, depth: usize) -> Arc<Self> {
-        let geometry = Geometry {
+    /// As `with_summary`, and the summary word has a bit too.
+    pub(crate) fn with_two_summaries(backend: Backend, depth: usize) -> Arc<Self> {
+        let geometry = ModelShape {
             backend,
             cpus: 2,
             depth,
@@ -133,14 +133,14 @@ impl Queue {
             cap: 2,
             thaw_after: NEVER,
         };
-        let queue = Self::over(depth, LocalStore::with_tops(geometry));
+        let queue = Self::over(depth, LocalStore::with_two_summaries(geometry));
         queue.store.freeze();
         queue
     }
 
-    /// Takes both of two ids so that no getter has seen an empty word: the marks stay. The id of
+    /// Takes both of two ids so that no getter has seen an empty word: the summary bits stay. The id of
     /// the first word.
-    pub(crate) fn take_marked(&self) -> usize {
+    pub(crate) fn take_with_bit(&self) -> usize {
         on(1);
         let _kept = self.get();
         on(0);

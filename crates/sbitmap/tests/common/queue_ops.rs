@@ -1,4 +1,4 @@
-//! Operations on a queue, run against an oracle of two sets and a line of those who wait.
+//! Operations on a queue, run against an oracle of two sets and a list of those who wait.
 //!
 //! One interpreter for the property tests and for the fuzz target, which includes this file by
 //! path. One thread polls all tasks by hand, and the clock is manual.
@@ -137,7 +137,7 @@ struct Run<'a> {
 
 /// Runs the operations on a new queue, then gives everything back until nobody waits.
 pub(crate) fn run(setup: Setup, ops: &[Op]) {
-    // The order among tasks of all CPUs is that of one line only in `Fifo`.
+    // The order among tasks of all CPUs is that of one list only in `Fifo`.
     cpu::set_current_for_thread(Some(0));
     let clock = Clock::manual();
     let (fairness, engine) = match setup.mode {

@@ -8,7 +8,7 @@ pub(crate) use counts::{Others, TenantInner};
 pub(crate) use ids::{Taken, TenantIds};
 pub(crate) use shares::{ShareAccounts, Shares};
 
-use inflight_sbitmap::tenancy::Class;
+use inflight_sbitmap::tenancy::TenantIndex as Class;
 use inflight_steering::TenantId;
 
 /// How the tenants of a set share its tags, per hardware queue.

@@ -1,7 +1,7 @@
 //! One hardware queue's accounts. Event names as in PROTOCOL-shares.md.
 
 use super::SharePolicy;
-use inflight_sbitmap::tenancy::Class;
+use inflight_sbitmap::tenancy::TenantIndex as Class;
 use inflight_sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use inflight_sync::time::Instant;
 use inflight_sync::{Arc, CachePadded, Grown, Mutex};

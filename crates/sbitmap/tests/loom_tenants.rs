@@ -1,5 +1,5 @@
-//! Models of what crates above are given: lanes, parts and classes. Events as in
-//! `PROTOCOL-lanes.md`.
+//! Models of what crates above are given: lists, parts and tenants. Events as in
+//! `PROTOCOL-tenants.md`.
 //!
 //! Seen to fail, at the quick bound:
 //!
@@ -19,21 +19,21 @@
 //! | F1 does not return the token | `a_deadline_between_parts` |
 //! | F1 does not serve | `a_fetched_part_*`, `a_part_meets_its_owner`, `parts_*` |
 //! | who comes back for a part is not told | `a_part_meets_its_owner` |
-//! | F2, a full one keeps its whole class | `f2_an_unfetched_part_lets_small_ones_pass` |
+//! | F2, a full one keeps all of its tenant | `f2_an_unfetched_part_lets_small_ones_pass` |
 //! | who leaves leaves its part behind | `a_split_leaves_between_parts` |
 //! | what is left behind is not put, or stays on the account | `a_split_leaves_between_parts` |
-//! | a newcomer in a queue with classes does not serve | `h9_past_a_class_at_its_limit` |
+//! | a newcomer in a queue with tenants does not serve | `h9_past_a_tenant_at_its_limit` |
 //! | `try_get_past` past those who may | `h9_past_a_thread_that_has_no_token_yet` |
-//! | who goes on is not the first of its lane and before the other | `parts_come_in_sequence` |
+//! | who goes on is not the first of its list and before the other | `parts_come_in_sequence` |
 //!
 //! What no execution can lose, as somebody else serves, or what only order tells, fails on one
-//! thread, in `tests/tenancy.rs`: an id for a class above its limit, and a put with classes that
+//! thread, in `tests/tenancy.rs`: an id for a tenant above its limit, and a put with tenants that
 //! hands out its own number instead of serving (`f0_*`); `leave` that does not serve
 //! (`who_leaves_last_*`).
 #![cfg(loom)]
 
 use inflight_sbitmap::tenancy::{
-    BuildWithRules, Class, Request, Rules, ShareLimiter, Tenancy, Waiter,
+    BuildWithRules, Request, Rules, ShareLimiter, Tenancy, TenantIndex, Waiter,
 };
 use inflight_sbitmap::{Engine, Fairness, SbitmapQueue};
 use inflight_sync::atomic::{AtomicUsize, Ordering};
@@ -60,12 +60,12 @@ const THREE: Bound = Bound {
     deep: Some(4),
 };
 
-/// Class 0 may have `limit` ids, others as many as they like.
+/// Tenant 0 may have `limit` ids, others as many as they like.
 #[derive(Debug)]
 struct Limit {
     limit: AtomicUsize,
     active: [AtomicUsize; 2],
-    /// Class + 1.
+    /// Tenant + 1.
     owners: [AtomicUsize; 3],
 }
 
@@ -74,14 +74,14 @@ struct Accounts(Arc<Limit>);
 
 // Relaxed throughout: what is needed beyond it is the queue's business.
 impl ShareLimiter for Accounts {
-    fn may_take(&self, class: Class) -> bool {
+    fn may_take(&self, tenant: TenantIndex) -> bool {
         let limit = self.0.limit.load(Ordering::Relaxed);
-        class > 0 || self.0.active[0].load(Ordering::Relaxed) < limit
+        tenant > 0 || self.0.active[0].load(Ordering::Relaxed) < limit
     }
 
-    fn took(&self, class: Class, bit: usize) {
-        self.0.active[class as usize].fetch_add(1, Ordering::Relaxed);
-        self.0.owners[bit].store(class as usize + 1, Ordering::Relaxed);
+    fn took(&self, tenant: TenantIndex, bit: usize) {
+        self.0.active[tenant as usize].fetch_add(1, Ordering::Relaxed);
+        self.0.owners[bit].store(tenant as usize + 1, Ordering::Relaxed);
     }
 
     fn gives(&self, bit: usize) {
@@ -124,37 +124,37 @@ impl Model {
         Arc::new(Self { queue, limit })
     }
 
-    fn small(&self, class: Class) -> Waiter {
-        self.queue.waiter(Request::one(class))
+    fn small(&self, tenant: TenantIndex) -> Waiter {
+        self.queue.waiter(Request::one(tenant))
     }
 
-    fn large(&self, class: Class, want: usize, part: usize) -> Waiter {
+    fn large(&self, tenant: TenantIndex, want: usize, part: usize) -> Waiter {
         self.queue.waiter(Request {
             want,
             part,
             large: true,
-            ..Request::one(class)
+            ..Request::one(tenant)
         })
     }
 
-    fn poll(&self, stay: &mut Waiter) -> Vec<usize> {
+    fn poll(&self, waiter: &mut Waiter) -> Vec<usize> {
         let mut bits = Vec::new();
         let cx = Context::from_waker(Waker::noop());
-        let polled = self.queue.poll_part(stay, &cx, &mut bits);
+        let polled = self.queue.poll_part(waiter, &cx, &mut bits);
         assert_eq!(polled == Poll::Ready(Ok(())), !bits.is_empty());
         bits
     }
 
     /// Waits for a part.
-    fn block(&self, stay: &mut Waiter) -> Vec<usize> {
+    fn block(&self, waiter: &mut Waiter) -> Vec<usize> {
         let mut bits = Vec::new();
-        self.queue.block_part(stay, None, &mut bits).unwrap();
+        self.queue.block_part(waiter, None, &mut bits).unwrap();
         assert!(!bits.is_empty());
         bits
     }
 
-    fn one(&self, class: Class) -> usize {
-        self.block(&mut self.small(class))[0]
+    fn one(&self, tenant: TenantIndex) -> usize {
+        self.block(&mut self.small(tenant))[0]
     }
 
     fn put(&self, bits: &[usize]) {
@@ -202,10 +202,10 @@ fn parts_between_two_small_waiters() {
         let mut first = model.small(0);
         assert!(model.poll(&mut first).is_empty());
         let split = model.spawn(|model| {
-            let mut stay = model.large(0, 2, 1);
-            let mut bits = model.block(&mut stay);
-            bits.extend(model.block(&mut stay));
-            assert!(!stay.is_in_line());
+            let mut waiter = model.large(0, 2, 1);
+            let mut bits = model.block(&mut waiter);
+            bits.extend(model.block(&mut waiter));
+            assert!(!waiter.is_in_list());
             model.put(&bits);
         });
         let small = model.spawn(|model| {
@@ -223,7 +223,7 @@ fn parts_between_two_small_waiters() {
     });
 }
 
-/// F1: whoever has had a part keeps his lane waiting until he fetches it, and then serves. The
+/// F1: whoever has had a part keeps his list waiting until he fetches it, and then serves. The
 /// small one keeps its id.
 #[test]
 fn a_fetched_part_lets_others_be_served() {
@@ -241,8 +241,8 @@ fn a_fetched_part_lets_others_be_served() {
     });
 }
 
-/// F2: a part waits for its owner, who comes only when a small one of its class has had its id.
-/// Both come to the line while the ids come.
+/// F2: a part waits for its owner, who comes only when a small one of its tenant has had its id.
+/// Both come to the list while the ids come.
 #[test]
 fn f2_an_unfetched_part_lets_small_ones_pass() {
     check("f2_an_unfetched_part_lets_small_ones_pass", THREE, || {
@@ -257,7 +257,7 @@ fn f2_an_unfetched_part_lets_small_ones_pass() {
         assert_eq!(part, [1 - kept]);
         model.put(&[2]);
         assert_eq!(model.poll(&mut split), [2]);
-        assert!(!split.is_in_line());
+        assert!(!split.is_in_list());
         model.put(&[0, 1, 2]);
         model.assert_no_account();
         model.assert_quiet(3);
@@ -316,14 +316,16 @@ fn a_deadline_between_parts() {
         let model = Model::new(2, NO_LIMIT, clock.clone());
         let deadline = Instant::from_nanos(1);
         let split = model.spawn(move |model| {
-            let mut stay = model.large(0, 2, 1);
+            let mut waiter = model.large(0, 2, 1);
             let mut bits = Vec::new();
             let mut more = || {
-                let part = model.queue.block_part(&mut stay, Some(deadline), &mut bits);
+                let part = model
+                    .queue
+                    .block_part(&mut waiter, Some(deadline), &mut bits);
                 part.is_ok() && bits.len() < 2
             };
             while more() {}
-            assert!(!stay.is_in_line());
+            assert!(!waiter.is_in_list());
             model.put(&bits);
         });
         let small = model.spawn(|model| model.one(0));
@@ -355,7 +357,7 @@ fn a_part_meets_its_owner() {
     });
 }
 
-/// C3 against V2: a class at its limit waits beside a free id; what makes it eligible is a put of
+/// C3 against V2: a tenant at its limit waits beside a free id; what makes it eligible is a put of
 /// its own, which another newcomer's service meets.
 #[test]
 fn h9_eligible_by_its_own_put() {
@@ -388,7 +390,7 @@ fn h9_eligible_by_a_larger_share() {
 }
 
 /// The limit falls under a request that has one of the two ids of its part: it gets that one (F0),
-/// or both from somebody who reads the limit late. Who waits in the other class gets one.
+/// or both from somebody who reads the limit late. Who waits in the other tenant gets one.
 #[test]
 fn h9_a_share_falls_under_a_collector() {
     check("h9_a_share_falls_under_a_collector", THREE, || {
@@ -406,7 +408,7 @@ fn h9_a_share_falls_under_a_collector() {
             [0] => assert_eq!(model.poll(&mut split), [1 - kept]),
             _ => assert_eq!(bits.len(), 2),
         }
-        assert!(!split.is_in_line());
+        assert!(!split.is_in_list());
         model.put(&[kept]);
         if bits.len() == 1 {
             model.put(&[1 - kept]);
@@ -416,11 +418,11 @@ fn h9_a_share_falls_under_a_collector() {
     });
 }
 
-/// A class that may not be served waits. Whoever takes an id past it has served those who may
+/// A tenant that may not be served waits. Whoever takes an id past it has served those who may
 /// first, and told them.
 #[test]
-fn h9_past_a_class_at_its_limit() {
-    check("h9_past_a_class_at_its_limit", TWO, || {
+fn h9_past_a_tenant_at_its_limit() {
+    check("h9_past_a_tenant_at_its_limit", TWO, || {
         let model = Model::new(2, 0, Clock::system());
         let mut limited = model.small(0);
         assert!(model.poll(&mut limited).is_empty());
@@ -461,7 +463,7 @@ fn h9_past_a_thread_that_has_no_token_yet() {
     });
 }
 
-/// Whoever has had a part gets the one id that comes next, and keeps it: a small one of its class
+/// Whoever has had a part gets the one id that comes next, and keeps it: a small one of its tenant
 /// that waits, or comes, has to wait on.
 #[test]
 fn parts_come_in_sequence() {
