@@ -105,7 +105,7 @@ impl LocalStore {
         self.0.try_get()
     }
 
-    /// As `get`, on the short way only.
+    /// As `get`, on the fast path only.
     #[must_use]
     pub fn get_fast(&self) -> Option<usize> {
         self.0.get_fast(None).ok()

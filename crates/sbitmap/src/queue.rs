@@ -4,10 +4,10 @@ use crate::batched::Batched;
 use crate::engine::BackEnd;
 use crate::error::{PutError, ResizeError};
 use crate::fairness::Fairness;
-use crate::local::{PerCpuStore, Short};
+use crate::local::{FastPut, PerCpuStore};
 use crate::mask::BitMask;
 use crate::snapshot::{QueueSnapshot, QueueStats};
-use crate::store::{Shared, Store as _};
+use crate::store::{SharedStore, Store as _};
 use crate::turns::Turns;
 use inflight_sync::percpu::Backend;
 use inflight_sync::rseq::Rseq;
@@ -80,9 +80,9 @@ impl fmt::Debug for SbitmapQueue {
 #[repr(u8)]
 pub(crate) enum Inner {
     Batched(Batched),
-    Shared(Turns<Shared>),
+    Shared(Turns<SharedStore>),
     Local(Turns<PerCpuStore>),
-    /// `Local`, where [this](PerCpuStore::short_way) makes a get and a put short enough to inline.
+    /// `Local`, where [this](PerCpuStore::fast_path) makes a get and a put short enough to inline.
     Rseq(Turns<PerCpuStore>, Rseq),
 }
 
@@ -240,7 +240,7 @@ impl SbitmapQueue {
     #[inline]
     #[must_use = "a bit that is dropped is never given back"]
     pub fn try_get(&self) -> Option<usize> {
-        // One question on the short way: what else there may be is asked elsewhere.
+        // One question on the fast path: what else there may be is asked elsewhere.
         if let Inner::Rseq(queue, rseq) = &self.inner {
             match queue.store().get_fast(Some(*rseq)) {
                 Ok(bit) => Some(bit),
@@ -413,7 +413,7 @@ impl SbitmapQueue {
         // As in `try_get`.
         if let Inner::Rseq(queue, rseq) = &self.inner {
             return match queue.store().give_back_fast(Some(*rseq), bit) {
-                Short::Done => Ok(()),
+                FastPut::Done => Ok(()),
                 left => self.put_slow(bit, left),
             };
         }
@@ -424,7 +424,7 @@ impl SbitmapQueue {
     fn put_shared(&self, bit: usize) -> Result<(), PutError> {
         match &self.inner {
             Inner::Shared(queue) => queue.put(bit),
-            _ => self.put_slow(bit, Short::Untried),
+            _ => self.put_slow(bit, FastPut::Untried),
         }
     }
 
@@ -433,9 +433,9 @@ impl SbitmapQueue {
     pub(crate) fn put_fast(&self, bit: usize) -> bool {
         match &self.inner {
             Inner::Rseq(queue, rseq) => match queue.store().give_back_fast(Some(*rseq), bit) {
-                Short::Done => true,
-                Short::Untried => false,
-                Short::Ended => {
+                FastPut::Done => true,
+                FastPut::Untried => false,
+                FastPut::Ended => {
                     queue.store().undo_ended(bit);
                     false
                 }
@@ -450,15 +450,15 @@ impl SbitmapQueue {
             return self.put_shared(bit);
         };
         match queue.store().give_back_fast(None, bit) {
-            Short::Done => Ok(()),
+            FastPut::Done => Ok(()),
             left => self.put_slow(bit, left),
         }
     }
 
-    /// Goes on where a short way ended.
+    /// Goes on where a fast path ended.
     #[inline(never)]
-    fn put_slow(&self, bit: usize, left: Short) -> Result<(), PutError> {
-        if let (Short::Ended, Inner::Local(queue) | Inner::Rseq(queue, _)) = (left, &self.inner) {
+    fn put_slow(&self, bit: usize, left: FastPut) -> Result<(), PutError> {
+        if let (FastPut::Ended, Inner::Local(queue) | Inner::Rseq(queue, _)) = (left, &self.inner) {
             return queue.finish_put(queue.store().give_back_ended(bit));
         }
         on!(self, queue => queue.put(bit))

@@ -9,7 +9,7 @@ use crate::fairness::{BatchedOptions, Fairness};
 use crate::local::PerCpuStore;
 use crate::queue::{Inner, SbitmapQueue};
 use crate::request::Rules;
-use crate::store::Shared;
+use crate::store::SharedStore;
 use crate::turns::{ModeRules, Turns};
 use inflight_sync::time::Clock;
 
@@ -196,7 +196,7 @@ impl SbitmapQueue {
                 Inner::Batched(Batched::new(map, options, rules.newcomers, rules.shares))
             }
             Some(mode) => {
-                let store = Shared::new(map);
+                let store = SharedStore::new(map);
                 Inner::Shared(Turns::new(store, mode, of.clock.clone(), rules.shares))
             }
         };
@@ -207,9 +207,9 @@ impl SbitmapQueue {
     pub(crate) fn on_local(ids: PerCpuStore, of: SbitmapQueueBuilder, rules: Rules) -> Self {
         let bits_per_word = ids.bits_per_word();
         let mode = of.mode_rules().expect("the local engine serves no batches");
-        let short_way = ids.short_way();
+        let fast_path = ids.fast_path();
         let queue = Turns::new(ids, mode, of.clock.clone(), rules.shares);
-        let inner = match short_way {
+        let inner = match fast_path {
             Some(rseq) => Inner::Rseq(queue, rseq),
             None => Inner::Local(queue),
         };

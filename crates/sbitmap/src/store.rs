@@ -2,7 +2,7 @@
 
 mod shared;
 
-pub(crate) use shared::Shared;
+pub(crate) use shared::SharedStore;
 
 use crate::error::{PutError, ResizeError};
 use crate::mask::BitMask;
@@ -26,7 +26,8 @@ pub(crate) trait Store: Debug + Send + Sync + 'static {
     /// As `try_get`, if fewer than `limit` of the ids open to this limit are taken.
     fn try_get_shallow(&self, limit: usize) -> Option<usize>;
 
-    /// Takes an id whoever waits: for holders of a turn, and for the service. Sees all ids once the store is drained.
+    /// Takes an id whoever waits: for holders of a turn, and for the service. Sees all ids once the
+    /// store is drained.
     ///
     /// Nobody owns the id until `set_owned`, and giving it back is an error where the store
     /// can tell.

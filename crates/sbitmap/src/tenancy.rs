@@ -79,9 +79,9 @@ pub trait Tenancy: sealed::Sealed {
         bits: &mut Vec<usize>,
     ) -> Result<(), GetError>;
 
-    /// What a waiter in the list can have without waiting, which is pushed to `bits`: the part that it
-    /// has been granted; with `Batched` any free bit. It keeps its place; with `Batched` one that
-    /// gets a bit leaves, and is told to ask anew.
+    /// What a waiter in the list can have without waiting, which is pushed to `bits`: the part that
+    /// it has been granted; with `Batched` any free bit. It keeps its place; with `Batched` one
+    /// that gets a bit leaves, and is told to ask anew.
     ///
     /// # Errors
     ///
@@ -106,11 +106,11 @@ pub trait Tenancy: sealed::Sealed {
     #[must_use]
     fn admits_newcomer(&self) -> bool;
 
-    /// `try_get` for a tenant that may take one, also while others wait that cannot be served: their
-    /// tenants may not, or the one before them has not fetched its part.
+    /// `try_get` for a tenant that may take one, also while others wait that cannot be served:
+    /// their tenants may not, or the one before them has not fetched its part.
     ///
-    /// A large request does not pass one of its tenant. The caller tells the [`ShareLimiter`] of the
-    /// bit.
+    /// A large request does not pass one of its tenant. The caller tells the [`ShareLimiter`] of
+    /// the bit.
     #[must_use = "a bit that is dropped is never given back"]
     fn try_get_past(&self, tenant: TenantIndex, large: bool) -> Option<usize>;
 

@@ -237,8 +237,8 @@ models! {
         queue.assert_free(2);
     };
 
-    /// A getter that finds nothing clears the summary bit while the id comes back (P1 P2 PM against X1 to
-    /// X4). It is not free and unseen afterwards.
+    /// A getter that finds nothing clears the summary bit while the id comes back (P1 P2 PM against
+    /// X1 to X4). It is not free and unseen afterwards.
     h1_summary_put / h1_summary_put_locked (TWO, TWO) |backend| {
         let queue = Queue::with_summary(backend, 2);
         let id = queue.take_with_bit();
@@ -250,8 +250,8 @@ models! {
         assert!(early.is_some() != late.is_some(), "one id, {early:?} and {late:?}");
     };
 
-    /// A put into a word that has lost its summary bit (P1 P2 PM P3) against a getter that goes to sleep
-    /// and looks at words with a bit only.
+    /// A put into a word that has lost its summary bit (P1 P2 PM P3) against a getter that goes to
+    /// sleep and looks at words with a bit only.
     h4_summary_put_sleep / h4_summary_put_sleep_locked (TWO, ONE) |backend| {
         let queue = Queue::with_summary(backend, 2);
         let (id, _kept) = (queue.get(), queue.get());
@@ -505,8 +505,8 @@ fn h4_three() {
     });
 }
 
-/// Two getters clear the same summary bit while the id comes back: the slower one must not clear what the
-/// other has seen set again.
+/// Two getters clear the same summary bit while the id comes back: the slower one must not clear
+/// what the other has seen set again.
 #[test]
 fn h1_summary_two_clearers() {
     check("h1_summary_two_clearers", TWO, || {

@@ -45,19 +45,19 @@ proptest! {
 
     /// Waiters are served in order and told, none is overtaken, no bit is lost.
     #[test]
-    fn any_calls_agree_with_a_line_fair(setup in setup(Mode::Fair), ops in vec(op(), 0..120)) {
+    fn any_calls_agree_with_a_list_fair(setup in setup(Mode::Fair), ops in vec(op(), 0..120)) {
         queue_ops::run(setup, &ops);
     }
 
     /// The same for strict order.
     #[test]
-    fn any_calls_agree_with_a_line_fifo(setup in setup(Mode::Fifo), ops in vec(op(), 0..120)) {
+    fn any_calls_agree_with_a_list_fifo(setup in setup(Mode::Fifo), ops in vec(op(), 0..120)) {
         queue_ops::run(setup, &ops);
     }
 
     /// The same on the local engine.
     #[test]
-    fn any_calls_agree_with_a_line_fair_local(
+    fn any_calls_agree_with_a_list_fair_local(
         setup in setup(Mode::FairLocal),
         ops in vec(op(), 0..120),
     ) {
@@ -66,7 +66,7 @@ proptest! {
 
     /// The same for strict order on the local engine.
     #[test]
-    fn any_calls_agree_with_a_line_fifo_local(
+    fn any_calls_agree_with_a_list_fifo_local(
         setup in setup(Mode::FifoLocal),
         ops in vec(op(), 0..120),
     ) {

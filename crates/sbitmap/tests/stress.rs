@@ -20,7 +20,7 @@ impl Owned {
         Self { map, owners }
     }
 
-    // Relaxed: the map alone must order one owner's marks before the next owner's.
+    // Relaxed: the map alone must order one owner's writes before the next owner's.
     fn claim(&self, bit: usize, me: usize) {
         let claim =
             self.owners[bit].compare_exchange(FREE, me, Ordering::Relaxed, Ordering::Relaxed);

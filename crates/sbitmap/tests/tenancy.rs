@@ -473,7 +473,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 400 }))]
 
     #[test]
-    fn the_line_serves_as_a_naive_one_does(
+    fn the_lists_serve_as_a_naive_one_does(
         limit in 1..=DEPTH, ops in proptest::collection::vec(op(), 0..80),
     ) {
         let limits = Arc::new(Limits {

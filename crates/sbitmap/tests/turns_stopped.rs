@@ -6,7 +6,7 @@ mod turn_rig;
 
 use inflight_sbitmap::{Engine, Fairness};
 use inflight_sync::atomic::{AtomicBool, Ordering};
-use inflight_sync::observer::{BlockObserver, install};
+use inflight_sync::block_hook::{BlockHook, install};
 use inflight_sync::time::Clock;
 use inflight_sync::{Arc, thread};
 use std::pin::pin;
@@ -22,9 +22,9 @@ struct Stop {
     go: AtomicBool,
 }
 
-struct Observer(Arc<Stop>);
+struct StopBeforeSleep(Arc<Stop>);
 
-impl BlockObserver for Observer {
+impl BlockHook for StopBeforeSleep {
     fn blocking(&self) {}
 
     fn unblocked(&self) {
@@ -51,7 +51,7 @@ fn l4_a_granted_thread_that_does_not_run_stops_nobody() {
             let stopped = thread::spawn({
                 let (queue, stop) = (queue.clone(), stop.clone());
                 move || {
-                    let _installed = install(Rc::new(Observer(stop)));
+                    let _installed = install(Rc::new(StopBeforeSleep(stop)));
                     queue.get_blocking().unwrap()
                 }
             });
@@ -90,7 +90,7 @@ fn a_task_needs_no_token() {
         let stopped = thread::spawn({
             let (queue, stop) = (queue.clone(), stop.clone());
             move || {
-                let _installed = install(Rc::new(Observer(stop)));
+                let _installed = install(Rc::new(StopBeforeSleep(stop)));
                 queue.get_blocking().unwrap()
             }
         });
@@ -100,7 +100,7 @@ fn a_task_needs_no_token() {
         queue.put(bits[0]).unwrap();
         queue.put(bits[1]).unwrap();
         assert_eq!(poll(task.as_mut()), Poll::Ready(Ok(bits[1])), "{engine:?}");
-        // Ordering: Release pairs with the Acquire in `Observer`.
+        // Ordering: Release pairs with the Acquire in `StopBeforeSleep`.
         stop.go.store(true, Ordering::Release);
         assert_eq!(stopped.join().unwrap(), bits[0]);
     }
@@ -119,7 +119,7 @@ fn a_head_that_leaves_lets_the_next_one_be_served() {
         let stopped = thread::spawn({
             let (queue, stop) = (queue.clone(), stop.clone());
             move || {
-                let _installed = install(Rc::new(Observer(stop)));
+                let _installed = install(Rc::new(StopBeforeSleep(stop)));
                 queue.get_blocking().unwrap()
             }
         });
@@ -140,7 +140,7 @@ fn a_head_that_leaves_lets_the_next_one_be_served() {
         let Poll::Ready(Ok(bit)) = poll(task.as_mut()) else {
             panic!("{engine:?}: a bit is free, and nobody is before the task")
         };
-        // Ordering: Release pairs with the Acquire in `Observer`.
+        // Ordering: Release pairs with the Acquire in `StopBeforeSleep`.
         stop.go.store(true, Ordering::Release);
         assert_ne!(bit, stopped.join().unwrap());
     }

@@ -29,15 +29,15 @@ impl Owned {
         Self::new(builder.build().unwrap())
     }
 
-    // Relaxed: the queue alone must order one owner's mark before the next owner's.
+    // Relaxed: the queue alone must order one owner's write before the next owner's.
     fn use_and_put(&self, bit: usize) {
-        let mark = |from, to| {
+        let set_owner = |from, to| {
             let owner = &self.owners[bit];
             owner.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed)
         };
-        assert_eq!(mark(0, 1), Ok(0), "bit {bit} has two owners");
+        assert_eq!(set_owner(0, 1), Ok(0), "bit {bit} has two owners");
         thread::yield_now();
-        assert_eq!(mark(1, 0), Ok(1));
+        assert_eq!(set_owner(1, 0), Ok(1));
         self.queue.put(bit).unwrap();
     }
 

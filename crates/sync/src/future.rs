@@ -7,17 +7,17 @@ use std::future::Future;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Wake, Waker};
 
-/// The news is kept here and the thread's token is only the bell: the future may itself block on
-/// this thread and take the token away.
-struct Bell {
-    rung: AtomicBool,
+/// The wake is kept here, and the thread's token only ends its sleep: the future may itself block
+/// on this thread and take the token away.
+struct ThreadWaker {
+    notified: AtomicBool,
     unparker: Unparker,
 }
 
-impl Wake for Bell {
+impl Wake for ThreadWaker {
     fn wake(self: Arc<Self>) {
-        // Ordering: Release pairs with the Acquire in `block_on`.
-        self.rung.swap(true, Ordering::Release);
+        // Ordering: Release pairs with the Acquire in `poll_on`.
+        self.notified.swap(true, Ordering::Release);
         self.unparker.unpark();
     }
 }
@@ -30,23 +30,11 @@ impl Wake for Bell {
 /// assert_eq!(inflight_sync::block_on(async { 6 * 7 }), 42);
 /// ```
 pub fn block_on<F: Future>(future: F) -> F::Output {
-    let parker = Parker::current();
-    let bell = Arc::new(Bell {
-        rung: AtomicBool::new(false),
-        unparker: parker.unparker(),
-    });
-    let waker = Waker::from(bell.clone());
-    let mut cx = Context::from_waker(&waker);
-    let mut future = pin!(future);
-    loop {
-        if let Poll::Ready(value) = future.as_mut().poll(&mut cx) {
-            return value;
-        }
-        // Ordering: Acquire pairs with the Release in `Bell::wake`.
-        while !bell.rung.swap(false, Ordering::Acquire) {
-            parker.park();
-        }
-    }
+    let forever = |parker: &Parker| {
+        parker.park();
+        true
+    };
+    poll_on(pin!(future), forever).expect("it sleeps until the future is ready")
 }
 
 /// As [`block_on`], at most until a deadline on a clock. `None`: it has passed.
@@ -61,31 +49,37 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
 pub fn poll_until<T>(
     clock: &Clock,
     deadline: Option<Instant>,
-    mut future: Pin<&mut (dyn Future<Output = T> + '_)>,
+    future: Pin<&mut (dyn Future<Output = T> + '_)>,
 ) -> Option<T> {
-    let Some(deadline) = deadline else {
-        return Some(block_on(future));
-    };
+    match deadline {
+        Some(deadline) => poll_on(future, |parker| parker.park_until(clock, deadline)),
+        None => Some(block_on(future)),
+    }
+}
+
+/// Polls until the future is ready, or `sleep` says that the time is up: then once more, so that
+/// what came just in time is not thrown away.
+fn poll_on<F: Future + ?Sized>(
+    mut future: Pin<&mut F>,
+    sleep: impl Fn(&Parker) -> bool,
+) -> Option<F::Output> {
     let parker = Parker::current();
-    let bell = Arc::new(Bell {
-        rung: AtomicBool::new(false),
+    let wakeup = Arc::new(ThreadWaker {
+        notified: AtomicBool::new(false),
         unparker: parker.unparker(),
     });
-    let waker = Waker::from(bell.clone());
+    let waker = Waker::from(wakeup.clone());
     let mut cx = Context::from_waker(&waker);
+    let mut in_time = true;
     loop {
-        if let Poll::Ready(value) = future.as_mut().poll(&mut cx) {
-            return Some(value);
+        match future.as_mut().poll(&mut cx) {
+            Poll::Ready(value) => return Some(value),
+            Poll::Pending if !in_time => return None,
+            Poll::Pending => {}
         }
-        // Ordering: Acquire pairs with the Release in `Bell::wake`.
-        while !bell.rung.swap(false, Ordering::Acquire) {
-            if !parker.park_until(clock, deadline) {
-                // What came just in time is not thrown away.
-                return match future.as_mut().poll(&mut cx) {
-                    Poll::Ready(value) => Some(value),
-                    Poll::Pending => None,
-                };
-            }
+        // Ordering: Acquire pairs with the Release in `ThreadWaker::wake`.
+        while in_time && !wakeup.notified.swap(false, Ordering::Acquire) {
+            in_time = sleep(&parker);
         }
     }
 }

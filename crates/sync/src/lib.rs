@@ -16,7 +16,7 @@
 //!
 //! Besides the primitives, the things that make concurrent code testable live here: a
 //! [`time::Clock`] that a test drives by hand, [`fault::Faults`] that refuse threads, a [`cpu`]
-//! number that a test may set, and an [`observer`] that is told when a thread is about to sleep.
+//! number that a test may set, and a [`block_hook`] that is told when a thread is about to sleep.
 //! And [`blocks`] of memory that go from thread to thread.
 //!
 //! # Example
@@ -50,13 +50,12 @@ mod sequence;
 mod versions;
 
 pub mod asym;
+pub mod block_hook;
 pub mod blocks;
 pub mod cpu;
 pub mod fault;
 pub mod model;
-pub mod observer;
 pub mod percpu;
-
 pub mod registry;
 pub mod rseq;
 pub mod thread;

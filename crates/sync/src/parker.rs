@@ -7,7 +7,7 @@
 use self::checked as imp;
 #[cfg(not(any(loom, shuttle)))]
 use self::native as imp;
-use crate::observer;
+use crate::block_hook;
 use crate::time::{Clock, Instant};
 use std::fmt;
 
@@ -50,7 +50,7 @@ impl Parker {
 
     /// Sleeps until the token is there, and takes it.
     ///
-    /// The thread's [block observer](crate::observer) is told before and after.
+    /// The thread's [block hook](crate::block_hook) is told before and after.
     ///
     /// ```
     /// let parker = inflight_sync::Parker::current();
@@ -58,7 +58,7 @@ impl Parker {
     /// parker.park();
     /// ```
     pub fn park(&self) {
-        observer::around(|| self.0.park());
+        block_hook::around(|| self.0.park());
     }
 
     /// Sleeps until the token is there or `deadline` has come on `clock`.
@@ -89,7 +89,7 @@ impl Parker {
             };
             self.park();
         } else {
-            observer::around(|| self.0.park_until(deadline));
+            block_hook::around(|| self.0.park_until(deadline));
         }
         clock.now() < deadline
     }

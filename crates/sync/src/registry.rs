@@ -24,10 +24,10 @@ use std::sync::{Arc, OnceLock, PoisonError, Weak};
 /// ```
 pub struct Registry<T> {
     bits: u32,
-    table: OnceLock<ShardedLock<Table<T>>>,
+    table: OnceLock<ShardedLock<RegistryTable<T>>>,
 }
 
-struct Table<T> {
+struct RegistryTable<T> {
     values: Vec<Weak<T>>,
     free: Vec<u32>,
 }
@@ -49,16 +49,16 @@ impl<T> Registry<T> {
         }
     }
 
-    fn table(&self) -> &ShardedLock<Table<T>> {
+    fn table(&self) -> &ShardedLock<RegistryTable<T>> {
         self.table.get_or_init(|| {
-            ShardedLock::new(Table {
+            ShardedLock::new(RegistryTable {
                 values: Vec::new(),
                 free: Vec::new(),
             })
         })
     }
 
-    fn change<R>(&self, f: impl FnOnce(&mut Table<T>) -> R) -> R {
+    fn change<R>(&self, f: impl FnOnce(&mut RegistryTable<T>) -> R) -> R {
         let table = self.table().write();
         f(&mut table.unwrap_or_else(PoisonError::into_inner))
     }

@@ -15,7 +15,7 @@ use crate::worker_pool::{WorkerPool, WorkerShared};
 use crate::workqueue_inner::{Count, WorkqueueInner};
 use inflight_sync::Arc;
 use inflight_sync::atomic::Ordering;
-use inflight_sync::observer::{self, ObserverGuard};
+use inflight_sync::block_hook::{self, BlockHookGuard};
 use std::cell::{Cell, RefCell};
 use std::ptr::NonNull;
 use std::rc::Rc;
@@ -261,15 +261,15 @@ pub(crate) const FOUND_INTENSIVE: u8 = 2;
 /// The thread is what its context says until this is dropped.
 pub(crate) struct Installed {
     before: Option<Rc<Context>>,
-    _observer: ObserverGuard,
+    _hook: BlockHookGuard,
 }
 
 pub(crate) fn install(context: Rc<Context>) -> Installed {
-    let observer = observer::install(context.clone());
+    let hook = block_hook::install(context.clone());
     let before = CURRENT.with(|current| current.replace(Some(context)));
     Installed {
         before,
-        _observer: observer,
+        _hook: hook,
     }
 }
 

@@ -168,7 +168,7 @@ impl Batched {
 
     /// E2: the same for a newcomer that is in a list by now. Only those who sleep count, and
     /// unless as many bits are in use as make a batch, nobody might come to wake it.
-    fn admits_in_line(&self) -> bool {
+    fn admits_waiter(&self) -> bool {
         let others = || self.waits.sleepers().saturating_sub(1);
         self.waits.gate.admits(others) || self.map.weight() < self.waits.batch() as usize
     }

@@ -113,7 +113,7 @@ impl WaitGuard<'_> {
             return Some(Err(GetError::Closed));
         }
         // S3: a bit that was freed before the registration was seen is seen here.
-        if !self.is_privileged() && !self.queue.admits_in_line() {
+        if !self.is_privileged() && !self.queue.admits_waiter() {
             return None;
         }
         let held = BitGuard {

@@ -95,7 +95,7 @@ impl WakeQueues {
         let next = || self.wait_index.fetch_add(1, Ordering::Relaxed) % WAIT_QUEUES;
         let queue = kept.unwrap_or_else(next);
         let mut waiters = self.queues[queue].list.lock();
-        let key = waiters.list.push_back_marked(notify, wake_info);
+        let key = waiters.list.push_back_with(notify, wake_info);
         waiters.waits += 1;
         self.queues[queue]
             .len

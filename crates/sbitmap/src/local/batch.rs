@@ -109,7 +109,7 @@ impl PerCpuStore {
     /// if there is none.
     pub(super) fn get_mask(&self, n: usize) -> BitMask {
         let n = n.min(1 << super::words::SHIFT_MAX) as u32;
-        if n == 0 || self.control.glance().waiters() != 0 {
+        if n == 0 || self.control.load_relaxed().waiters() != 0 {
             return BitMask::EMPTY;
         }
         if let Ok(Group { word, mask }) = self.words.take(&self.reach(), self.hint(), n) {
@@ -168,8 +168,8 @@ impl PerCpuStore {
                     self.states.begin(id);
                     return Some(id);
                 }
-                Err(sight) if seen.is_drained() => {
-                    if self.words.are_still_empty(&reach, sight) && self.control.is_still(seen) {
+                Err(scan) if seen.is_drained() => {
+                    if self.words.are_still_empty(&reach, scan) && self.control.is_still(seen) {
                         self.note_none();
                         return None;
                     }

@@ -19,9 +19,9 @@ const EPOCH: u64 = 1 << 32;
 
 /// One reading of the control word.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Seen(u64);
+pub(super) struct ControlWord(u64);
 
-impl Seen {
+impl ControlWord {
     pub(super) const fn is_warm(self) -> bool {
         self.0 & COLD == 0
     }
@@ -58,24 +58,24 @@ impl Control {
     }
 
     #[inline]
-    pub(super) fn load(&self) -> Seen {
+    pub(super) fn load(&self) -> ControlWord {
         // Ordering: A0, Acquire pairs with the Release in `set_drained` (Z): who sees the stacks
         // drained sees in the words what was in them.
-        Seen(self.0.load(Ordering::Acquire))
+        ControlWord(self.0.load(Ordering::Acquire))
     }
 
     /// For a look that a fence of the caller orders, or that is a guess.
     #[inline]
-    pub(super) fn glance(&self) -> Seen {
+    pub(super) fn load_relaxed(&self) -> ControlWord {
         // Relaxed: see above.
-        Seen(self.0.load(Ordering::Relaxed))
+        ControlWord(self.0.load(Ordering::Relaxed))
     }
 
     /// A3.
-    pub(super) fn is_still(&self, seen: Seen) -> bool {
+    pub(super) fn is_still(&self, seen: ControlWord) -> bool {
         // The second readings of the words were Acquire loads, so this load comes after them.
         // Relaxed: only the value counts.
-        seen.same_time(self.glance())
+        seen.same_time(self.load_relaxed())
     }
 
     /// F1. For the holder of the mode lock.
@@ -87,7 +87,7 @@ impl Control {
 
     /// Z. For the holder of the mode lock, after everything is in the words.
     pub(super) fn set_drained(&self, locked: bool) {
-        let before = self.glance().0 & LOCKED;
+        let before = self.load_relaxed().0 & LOCKED;
         let after = if locked { LOCKED } else { 0 };
         // One addition, which may take a bit away: the holder of the lock alone changes these.
         let change = (EPOCH + DRAINED + after).wrapping_sub(before);
@@ -97,7 +97,7 @@ impl Control {
 
     /// T. For the holder of the mode lock: warm again, unless somebody waits.
     pub(super) fn thaw(&self) -> bool {
-        let mut now = self.glance();
+        let mut now = self.load_relaxed();
         while now.is_drained() && now.waiters() == 0 {
             let warm = (now.0 & !(COLD | DRAINED)).wrapping_add(EPOCH);
             // Relaxed: the stacks stay closed; each is opened under its refill lock, whose last
@@ -107,7 +107,7 @@ impl Control {
                 .compare_exchange(now.0, warm, Ordering::Relaxed, Ordering::Relaxed)
             {
                 Ok(_) => return true,
-                Err(other) => now = Seen(other),
+                Err(other) => now = ControlWord(other),
             }
         }
         false
@@ -115,7 +115,7 @@ impl Control {
 
     /// R1. For the holder of the list's lock, who alone changes this field.
     pub(super) fn set_waiters(&self, n: usize) {
-        let old = self.glance().waiters() as u64;
+        let old = self.load_relaxed().waiters() as u64;
         let new = (n as u64).min(WAITERS / WAITER);
         // Relaxed: the caller's fence (R2) orders it. RMWs, because the mode changes meanwhile.
         if new > old {

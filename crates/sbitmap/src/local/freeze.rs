@@ -17,7 +17,7 @@ impl PerCpuStore {
     pub(crate) fn freeze(&self) {
         let mode_lock = self.slow.mode_lock.lock();
         // Relaxed is enough under E, which every change of mode holds.
-        if !self.control.glance().is_drained() {
+        if !self.control.load_relaxed().is_drained() {
             self.drain_all(&mode_lock, self.unlock_after.is_some());
         }
     }
@@ -26,7 +26,7 @@ impl PerCpuStore {
     /// are.
     pub(super) fn frozen(&self) -> MutexGuard<'_, Modes> {
         let mode_lock = self.slow.mode_lock.lock();
-        let seen = self.control.glance();
+        let seen = self.control.load_relaxed();
         if !seen.is_drained() {
             self.drain_all(&mode_lock, seen.is_locked());
         }
@@ -35,9 +35,9 @@ impl PerCpuStore {
 
     /// F1 to Z.
     fn drain_all(&self, mode_lock: &Modes, locked_next: bool) {
-        let locked = self.control.glance().is_locked();
-        // Relaxed: see `short`.
-        self.short.store(0, Ordering::Relaxed);
+        let locked = self.control.load_relaxed().is_locked();
+        // Relaxed: see `fast_depth`.
+        self.fast_depth.store(0, Ordering::Relaxed);
         self.control.set_cold(); // F1
         // Ordering: F2, pairs with O2 in `activate`: an activator that is not seen in `opened` sees
         // COLD.
@@ -104,7 +104,7 @@ impl PerCpuStore {
         let Some(mode_lock) = self.slow.mode_lock.try_lock() else {
             return; // somebody freezes
         };
-        let seen = self.control.glance();
+        let seen = self.control.load_relaxed();
         if seen.is_warm() && seen.is_locked() {
             self.drain_all(&mode_lock, false);
             self.thaw_by(&mode_lock);
@@ -113,10 +113,10 @@ impl PerCpuStore {
 
     /// T. The caller holds E.
     fn thaw_by(&self, _: &Modes) {
-        if self.control.thaw() && !self.control.glance().is_locked() {
-            // Relaxed, both: see `short`.
+        if self.control.thaw() && !self.control.load_relaxed().is_locked() {
+            // Relaxed, both: see `fast_depth`.
             let depth = self.depth.load(Ordering::Relaxed);
-            self.short.store(depth, Ordering::Relaxed);
+            self.fast_depth.store(depth, Ordering::Relaxed);
         }
     }
 
@@ -143,7 +143,7 @@ impl PerCpuStore {
     pub(super) fn activate(&self, i: usize) -> bool {
         // The refill lock came here from a freezer after F1, if there was one since; and if none
         // was, the freezer to come waits for the lock.
-        if !self.control.glance().is_warm() {
+        if !self.control.load_relaxed().is_warm() {
             return false;
         }
         // O1. Relaxed: see O2.
@@ -151,7 +151,7 @@ impl PerCpuStore {
         // Ordering: O2, pairs with F2 in `drain_all`: a freezer whose COLD is not seen sees that
         // this stack may be open.
         fence(Ordering::SeqCst);
-        let seen = self.control.glance(); // O3
+        let seen = self.control.load_relaxed(); // O3
         if !seen.is_warm() {
             return false;
         }
@@ -192,7 +192,7 @@ impl PerCpuStore {
         let now = self.slow.ticks.fetch_add(1, Ordering::Relaxed);
         let none = self.slow.last_none.load(Ordering::Relaxed);
         let after = match self.thaw_after {
-            Some(ticks) if !self.control.glance().is_locked() => ticks,
+            Some(ticks) if !self.control.load_relaxed().is_locked() => ticks,
             _ => self.slow.closed.load(Ordering::Relaxed) / STACKS_A_TICK,
         };
         if now.wrapping_sub(none) >= after {

@@ -128,9 +128,9 @@ impl Share {
     }
 }
 
-/// How far a short way of giving back has come.
+/// How far the fast path of a put has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Short {
+pub(crate) enum FastPut {
     /// The id is in a stack.
     Done,
     /// Nothing has happened.
@@ -149,9 +149,9 @@ pub(crate) struct PerCpuStore {
     full: Layout,
     /// How many ids there are to hand out now.
     depth: AtomicUsize,
-    /// The mode, for the short ways: the depth while stacks are for sections, else 0. Changed with
+    /// The mode, for the fast paths: the depth while stacks are for sections, else 0. Changed with
     /// E. It may be late: then a stack refuses, or is not asked.
-    short: AtomicUsize,
+    fast_depth: AtomicUsize,
     /// How many ids a stack may hold. Changed with E, while all stacks are closed.
     cap: AtomicU32,
     thaw_after: Option<u32>,
@@ -216,7 +216,7 @@ impl PerCpuStore {
             words,
             full,
             depth: AtomicUsize::new(depth),
-            short: AtomicUsize::new(if is_warm { depth } else { 0 }),
+            fast_depth: AtomicUsize::new(if is_warm { depth } else { 0 }),
             cap: AtomicU32::new(shape.share.cap),
             thaw_after: shape.thaw_after,
             unlock_after: shape.unlock_after,
@@ -272,19 +272,19 @@ impl PerCpuStore {
         Reach::all(self.layout())
     }
 
-    /// What the short ways below can be told, so that they need not look: that the stacks are used
+    /// What the fast paths below can be told, so that they need not look: that the stacks are used
     /// by restartable sequences, and that the check takes no exchange.
-    pub(crate) fn short_way(&self) -> Option<Rseq> {
+    pub(crate) fn fast_path(&self) -> Option<Rseq> {
         self.stacks.rseq().filter(|_| !self.states.exchanges())
     }
 
-    /// The short way of `get`: this CPU's stack once, and nothing else that could take time.
+    /// The fast path of `get`: this CPU's stack once, and nothing else that could take time.
     ///
     /// Else an id that is to be given to `put_above_depth`, if any.
     #[inline(always)]
     pub(crate) fn get_fast(&self, rseq: Option<Rseq>) -> Result<usize, Option<u32>> {
-        // Relaxed: see `short`.
-        let depth = self.short.load(Ordering::Relaxed);
+        // Relaxed: see `fast_depth`.
+        let depth = self.fast_depth.load(Ordering::Relaxed);
         if depth == 0 {
             return Err(None);
         }
@@ -296,32 +296,36 @@ impl PerCpuStore {
         Ok(id)
     }
 
-    /// The short way of `give_back`.
+    /// The fast path of `give_back`.
     #[inline(always)]
-    pub(crate) fn give_back_fast(&self, rseq: Option<Rseq>, id: usize) -> Short {
-        // Relaxed: see `short`.
-        let below = id < self.short.load(Ordering::Relaxed);
+    pub(crate) fn give_back_fast(&self, rseq: Option<Rseq>, id: usize) -> FastPut {
+        // Relaxed: see `fast_depth`.
+        let below = id < self.fast_depth.load(Ordering::Relaxed);
         let ended = below
             && match rseq {
                 Some(_) => self.states.end_alone(id),
                 None => self.states.end(id),
             };
         if !ended {
-            return Short::Untried;
+            return FastPut::Untried;
         }
         let pushed = match rseq {
             Some(rseq) => self.stacks.push_once_by(rseq, id as u32),
             None => self.stacks.push_once(id as u32),
         };
-        if pushed { Short::Done } else { Short::Ended }
+        if pushed {
+            FastPut::Done
+        } else {
+            FastPut::Ended
+        }
     }
 
-    /// Goes on after a short way: the id is nobody's, and in no stack. As `give_back`.
+    /// Goes on after a fast path: the id is nobody's, and in no stack. As `give_back`.
     pub(crate) fn give_back_ended(&self, id: usize) -> Result<bool, PutError> {
         self.put_slow(id, true)
     }
 
-    /// As it was before a short way.
+    /// As it was before a fast path.
     pub(crate) fn undo_ended(&self, id: usize) {
         self.states.begin(id);
     }
@@ -332,7 +336,7 @@ impl PerCpuStore {
         // Relaxed: as in `layout`.
         let depth = self.depth.load(Ordering::Relaxed);
         // Closed stacks need not be asked.
-        let seen = self.control.glance();
+        let seen = self.control.load_relaxed();
         let popped = if !seen.is_warm() {
             Err(None)
         } else if seen.is_locked() {
@@ -360,7 +364,7 @@ impl PerCpuStore {
         if !self.states.end(id) {
             return Err(PutError::NotAllocated { bit: id });
         }
-        let seen = self.control.glance();
+        let seen = self.control.load_relaxed();
         if below && seen.is_warm() {
             if seen.is_locked() {
                 if self.stacks.push_locked(id as u32) {

@@ -65,7 +65,7 @@ impl Store for PerCpuStore {
     }
 
     fn waiters(&self) -> usize {
-        self.control.glance().waiters()
+        self.control.load_relaxed().waiters()
     }
 
     fn set_waiters(&self, n: usize) {

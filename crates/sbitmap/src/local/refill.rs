@@ -56,9 +56,8 @@ impl PerCpuStore {
                         return Some(id);
                     }
                     // A2 and A3.
-                    Err(sight) => {
-                        if self.words.are_still_empty(&reach, sight) && self.control.is_still(seen)
-                        {
+                    Err(scan) => {
+                        if self.words.are_still_empty(&reach, scan) && self.control.is_still(seen) {
                             self.note_none();
                             return None;
                         }
@@ -130,7 +129,7 @@ impl PerCpuStore {
 
     fn refill(&self) -> Option<usize> {
         let (group, n) = self.refilled()?;
-        if self.control.glance().is_locked() {
+        if self.control.load_relaxed().is_locked() {
             self.count_locked(n);
         }
         Some(self.only(group))
@@ -140,7 +139,7 @@ impl PerCpuStore {
     #[cold]
     #[inline(never)]
     pub(super) fn put_slow(&self, id: usize, below: bool) -> Result<bool, PutError> {
-        if below && self.control.glance().is_warm() {
+        if below && self.control.load_relaxed().is_warm() {
             if let Some((here, _refill)) = self.refill_here() {
                 if self.stacks.push(id as u32) {
                     return Ok(false);
@@ -190,7 +189,7 @@ impl PerCpuStore {
 
     /// P3, after P1, P2 and PM: whether somebody may wait. Thaws if ids have been plenty.
     pub(super) fn look(&self, ticked: bool) -> bool {
-        let seen = self.control.glance();
+        let seen = self.control.load_relaxed();
         if seen.waiters() != 0 {
             return true;
         }

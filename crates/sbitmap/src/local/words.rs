@@ -5,8 +5,8 @@
 //! ```
 //!
 //! Gets only clear bits of the mask; puts set bits **and** add to the count. So when a word shows
-//! the same count twice and no bit, nothing was put into it in between. In a large map a summary tells
-//! which words are worth a look.
+//! the same count twice and no bit, nothing was put into it in between. In a large map a summary
+//! tells which words are worth a look.
 
 use super::summary::{self, Summary};
 use crate::layout::{Layout, Shallow, low_mask};
@@ -83,7 +83,7 @@ pub(crate) struct Flat {
 
 /// What a pass found that took nothing. After two equal ones every word was empty in between.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Sight {
+pub(super) struct Scan {
     /// No summary bit of a group was set, and nothing else was looked at.
     no_group: bool,
     /// How much was ever put into the words looked at, and how often a summary bit was set.
@@ -92,7 +92,7 @@ pub(super) struct Sight {
     summary: u64,
 }
 
-impl Sight {
+impl Scan {
     #[inline]
     fn add(&mut self, count: u64) {
         self.counts = self.counts.wrapping_add(count);
@@ -129,44 +129,44 @@ impl Words {
     /// Takes up to `n` ids, all of the first word from `from` on that has any.
     ///
     /// If every word was seen empty (A1), what was seen.
-    pub(super) fn take(&self, reach: &Reach, from: usize, n: u32) -> Result<Group, Sight> {
+    pub(super) fn take(&self, reach: &Reach, from: usize, n: u32) -> Result<Group, Scan> {
         let words = reach.layout.words();
         let from = if from < words { from } else { 0 };
         if !self.summary.is_empty() {
             return self.take_by_summary(reach, from, n);
         }
-        let mut sight = Sight::default();
+        let mut scan = Scan::default();
         for range in [from..words, 0..from] {
             for word in range {
                 match self.take_from(word, reach.mask(word), n) {
                     Ok(mask) => return Ok(Group { word, mask }),
-                    Err(now) => sight.add(now >> COUNT),
+                    Err(now) => scan.add(now >> COUNT),
                 }
             }
         }
-        Err(sight)
+        Err(scan)
     }
 
-    fn take_by_summary(&self, reach: &Reach, from: usize, n: u32) -> Result<Group, Sight> {
-        if let Some(sight) = self.no_group() {
-            return Err(sight);
+    fn take_by_summary(&self, reach: &Reach, from: usize, n: u32) -> Result<Group, Scan> {
+        if let Some(scan) = self.no_group() {
+            return Err(scan);
         }
         // Where the last ids came from there mostly are more.
         if let Ok(mask) = self.take_from(from, reach.mask(from), n) {
             return Ok(Group { word: from, mask });
         }
         let (first, groups) = (from / summary::WORDS, reach.groups());
-        let mut sight = Sight::default();
+        let mut scan = Scan::default();
         for range in [first..groups, 0..first] {
             for group in range {
-                let mut rest = self.read_summary(group, &mut sight);
+                let mut rest = self.read_summary(group, &mut scan);
                 while rest != 0 {
                     let word = group * summary::WORDS + rest.trailing_zeros() as usize;
                     rest &= rest - 1;
                     match self.take_from(word, reach.mask(word), n) {
                         Ok(mask) => return Ok(Group { word, mask }),
                         Err(now) => {
-                            sight.add(now >> COUNT);
+                            scan.add(now >> COUNT);
                             if mask_of(now) == 0 {
                                 self.clear_summary_bit(word);
                             }
@@ -176,14 +176,14 @@ impl Words {
                 self.clear_top_bit(group);
             }
         }
-        Err(sight)
+        Err(scan)
     }
 
     /// A1 and A2 where no group has a bit: one look for 16 groups.
-    fn no_group(&self) -> Option<Sight> {
-        let mut sight = Sight {
+    fn no_group(&self) -> Option<Scan> {
+        let mut scan = Scan {
             no_group: true,
-            ..Sight::default()
+            ..Scan::default()
         };
         if self.top_summary.is_empty() {
             return None;
@@ -193,9 +193,9 @@ impl Words {
             if seen.words() != 0 {
                 return None;
             }
-            sight.add(seen.count());
+            scan.add(seen.count());
         }
-        Some(sight)
+        Some(scan)
     }
 
     /// `group` may be without a bit: the next getters need not look.
@@ -216,10 +216,10 @@ impl Words {
 
     /// The words of a group that may have ids.
     #[inline]
-    fn read_summary(&self, group: usize, sight: &mut Sight) -> u64 {
+    fn read_summary(&self, group: usize, scan: &mut Scan) -> u64 {
         let seen = self.summary.read(group);
-        sight.add(seen.count());
-        sight.summary = sight.summary.wrapping_add(seen.states());
+        scan.add(seen.count());
+        scan.summary = scan.summary.wrapping_add(seen.states());
         seen.words()
     }
 
@@ -260,34 +260,34 @@ impl Words {
     }
 
     /// A2. Whether the words are as a pass of `take` left them: empty, and nothing put since.
-    pub(super) fn are_still_empty(&self, reach: &Reach, before: Sight) -> bool {
+    pub(super) fn are_still_empty(&self, reach: &Reach, before: Scan) -> bool {
         if before.no_group {
             return self.no_group() == Some(before);
         }
-        let mut sight = Sight::default();
+        let mut scan = Scan::default();
         if self.summary.is_empty() {
             let mut words = 0..reach.layout.words();
-            return words.all(|word| self.is_empty(word, reach, &mut sight)) && sight == before;
+            return words.all(|word| self.is_empty(word, reach, &mut scan)) && scan == before;
         }
         for group in 0..reach.groups() {
-            let mut rest = self.read_summary(group, &mut sight);
+            let mut rest = self.read_summary(group, &mut scan);
             while rest != 0 {
                 let word = group * summary::WORDS + rest.trailing_zeros() as usize;
                 rest &= rest - 1;
-                if !self.is_empty(word, reach, &mut sight) {
+                if !self.is_empty(word, reach, &mut scan) {
                     return false;
                 }
             }
         }
-        sight == before
+        scan == before
     }
 
     #[inline]
-    fn is_empty(&self, word: usize, reach: &Reach, sight: &mut Sight) -> bool {
+    fn is_empty(&self, word: usize, reach: &Reach, scan: &mut Scan) -> bool {
         // Ordering: Acquire pairs with the Release in `give`; and it keeps the look at the control
         // word (A3) after it.
         let now = self.words[word].load(Ordering::Acquire);
-        sight.add(now >> COUNT);
+        scan.add(now >> COUNT);
         mask_of(now) & reach.mask(word) == 0
     }
 
@@ -314,8 +314,9 @@ impl Words {
                     fence_after_rmw();
                     self.summary.set(group.word);
                     if !self.top_summary.is_empty() {
-                        // Ordering: PT, pairs with X2 in `clear_top_bit`. Where it is no instruction
-                        // (x86-64) loads are not reordered, and a bit that was read all have.
+                        // Ordering: PT, pairs with X2 in `clear_top_bit`. Where it is no
+                        // instruction (x86-64) loads are not reordered, and a bit that was read all
+                        // have.
                         fence_after_rmw();
                         self.top_summary.set(group.word / summary::WORDS);
                     }

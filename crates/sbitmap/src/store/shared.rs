@@ -9,13 +9,13 @@ use inflight_sync::CachePadded;
 use inflight_sync::atomic::{AtomicUsize, Ordering, fence};
 
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct SharedStore {
     map: Sbitmap,
     /// Read by every get and put, written when somebody begins or ends to wait.
     waiters: CachePadded<AtomicUsize>,
 }
 
-impl Shared {
+impl SharedStore {
     pub(crate) fn new(map: Sbitmap) -> Self {
         Self {
             map,
@@ -32,7 +32,7 @@ impl Shared {
     }
 }
 
-impl Store for Shared {
+impl Store for SharedStore {
     #[inline]
     fn try_get(&self) -> Option<usize> {
         if self.waiters() == 0 {

@@ -138,8 +138,8 @@ impl Queue {
         queue
     }
 
-    /// Takes both of two ids so that no getter has seen an empty word: the summary bits stay. The id of
-    /// the first word.
+    /// Takes both of two ids so that no getter has seen an empty word: the summary bits stay. The
+    /// id of the first word.
     pub(crate) fn take_with_bit(&self) -> usize {
         on(1);
         let _kept = self.get();

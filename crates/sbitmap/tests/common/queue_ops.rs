@@ -64,9 +64,9 @@ pub(crate) enum Op {
 
 /// Counts how often it was woken.
 #[derive(Default)]
-struct Bell(AtomicUsize);
+struct WakeCount(AtomicUsize);
 
-impl Wake for Bell {
+impl Wake for WakeCount {
     fn wake(self: Arc<Self>) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
@@ -81,8 +81,8 @@ enum Wait<'a> {
 /// A task that has been polled and was not ready.
 struct Task<'a> {
     wait: Wait<'a>,
-    bell: Arc<Bell>,
-    rung: usize,
+    wakes: Arc<WakeCount>,
+    woken: usize,
     want: usize,
     /// How many it has been granted, says the oracle.
     granted: usize,
@@ -98,8 +98,8 @@ enum Got {
 
 impl Task<'_> {
     fn poll(&mut self) -> Got {
-        let waker = Waker::from(self.bell.clone());
-        self.rung = self.bell.0.load(Ordering::Relaxed);
+        let waker = Waker::from(self.wakes.clone());
+        self.woken = self.wakes.0.load(Ordering::Relaxed);
         let mut cx = Context::from_waker(&waker);
         match &mut self.wait {
             Wait::One(get) => match get.as_mut().poll(&mut cx) {
@@ -119,8 +119,8 @@ impl Task<'_> {
         self.granted == self.want || self.refused
     }
 
-    fn was_rung(&self) -> bool {
-        self.bell.0.load(Ordering::Relaxed) > self.rung
+    fn was_woken(&self) -> bool {
+        self.wakes.0.load(Ordering::Relaxed) > self.woken
     }
 }
 
@@ -262,8 +262,8 @@ impl<'a> Run<'a> {
     fn begin(&mut self, wait: Wait<'a>, want: usize) {
         let mut task = Task {
             wait,
-            bell: Arc::default(),
-            rung: 0,
+            wakes: Arc::default(),
+            woken: 0,
             want,
             granted: 0,
             refused: false,
@@ -290,7 +290,7 @@ impl<'a> Run<'a> {
         let before = self.free();
         let mut task = self.tasks.remove(i).unwrap();
         let (served, refused) = (task.is_served(), task.refused);
-        let rung = task.was_rung();
+        let woken = task.was_woken();
         let got = task.poll();
         let by_turns = self.mode != Mode::Batched;
         match got {
@@ -303,7 +303,7 @@ impl<'a> Run<'a> {
             Got::Pending => {
                 assert!(!served, "granted, and still pending");
                 assert!(
-                    by_turns || !rung || before == 0,
+                    by_turns || !woken || before == 0,
                     "woken, and a bit was free"
                 );
                 self.tasks.insert(i, task);
@@ -379,7 +379,7 @@ impl<'a> Run<'a> {
         if self.mode != Mode::Batched {
             let served = self.tasks.iter().filter(|task| task.is_served());
             assert!(
-                served.into_iter().all(Task::was_rung),
+                served.into_iter().all(Task::was_woken),
                 "served and not told, after {op:?}"
             );
         }

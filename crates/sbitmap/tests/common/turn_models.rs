@@ -5,7 +5,7 @@
 use inflight_sbitmap::tenancy::{Request, Tenancy};
 use inflight_sbitmap::{Fairness, GetManyError, SbitmapQueue};
 use inflight_sync::atomic::{AtomicBool, Ordering};
-use inflight_sync::observer::{BlockObserver, install};
+use inflight_sync::block_hook::{BlockHook, install};
 use inflight_sync::time::{Clock, Instant};
 use inflight_sync::{Arc, block_on, cpu, thread};
 use std::future::Future;
@@ -319,7 +319,7 @@ pub(crate) fn wake_all_against_task(new: New) {
 /// Holds its thread up when it is to run again.
 struct Stop(Arc<AtomicBool>);
 
-impl BlockObserver for Stop {
+impl BlockHook for Stop {
     fn blocking(&self) {}
 
     fn unblocked(&self) {

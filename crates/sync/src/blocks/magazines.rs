@@ -64,14 +64,14 @@ impl Magazine {
 }
 
 /// What a thread has of one size. It belongs to one depot.
-pub(super) struct Local {
+pub(super) struct ThreadCache {
     loaded: Option<Box<Magazine>>,
     /// Full or empty, so that a thread that allocates and frees by turns does not come to the depot
     /// each time.
     spare: Option<Box<Magazine>>,
 }
 
-impl Local {
+impl ThreadCache {
     pub(super) const EMPTY: Self = Self {
         loaded: None,
         spare: None,
@@ -117,18 +117,18 @@ impl Depot {
     }
 
     #[inline]
-    pub(super) fn allocate(&self, local: &mut Local) -> NonNull<u8> {
-        let block = local.loaded.as_mut().and_then(|loaded| loaded.pop());
-        block.unwrap_or_else(|| self.allocate_slow(local))
+    pub(super) fn allocate(&self, cache: &mut ThreadCache) -> NonNull<u8> {
+        let block = cache.loaded.as_mut().and_then(|loaded| loaded.pop());
+        block.unwrap_or_else(|| self.allocate_slow(cache))
     }
 
     #[cold]
-    fn allocate_slow(&self, local: &mut Local) -> NonNull<u8> {
-        local.swap();
-        if let Some(block) = local.loaded.as_mut().and_then(|loaded| loaded.pop()) {
+    fn allocate_slow(&self, cache: &mut ThreadCache) -> NonNull<u8> {
+        cache.swap();
+        if let Some(block) = cache.loaded.as_mut().and_then(|loaded| loaded.pop()) {
             return block;
         }
-        let loaded = local.loaded.take().unwrap_or_else(Magazine::empty);
+        let loaded = cache.loaded.take().unwrap_or_else(Magazine::empty);
         let full = {
             let stock = &mut *self.stock.lock();
             let full = stock.full.pop();
@@ -141,14 +141,14 @@ impl Depot {
                 None => Err(loaded),
             }
         };
-        let loaded = local.loaded.insert(match full {
+        let loaded = cache.loaded.insert(match full {
             Ok(full) => full,
             Err(mut empty) => {
                 // The first is used at once, the others fit.
                 let mut blocks = slab::cut(self.class);
                 let first = blocks.next().expect("a slab has blocks");
                 blocks.for_each(|block| empty.push(block).expect("it was empty"));
-                local.loaded = Some(empty);
+                cache.loaded = Some(empty);
                 return first;
             }
         });
@@ -159,27 +159,27 @@ impl Depot {
     ///
     /// The block is from this depot, and not used any more.
     #[inline]
-    pub(super) unsafe fn free(&self, local: &mut Local, block: NonNull<u8>) {
-        let pushed = match &mut local.loaded {
+    pub(super) unsafe fn free(&self, cache: &mut ThreadCache, block: NonNull<u8>) {
+        let pushed = match &mut cache.loaded {
             Some(loaded) => loaded.push(block),
             None => Err(block),
         };
         if let Err(block) = pushed {
-            self.free_slow(local, block);
+            self.free_slow(cache, block);
         }
     }
 
     /// The block is free.
     #[cold]
-    fn free_slow(&self, local: &mut Local, block: NonNull<u8>) {
-        local.swap();
-        let mut empty = match local.loaded.take() {
+    fn free_slow(&self, cache: &mut ThreadCache, block: NonNull<u8>) {
+        cache.swap();
+        let mut empty = match cache.loaded.take() {
             Some(loaded) if loaded.len == ROUNDS => self.exchange(loaded),
             loaded => loaded,
         }
         .unwrap_or_else(Magazine::empty);
         empty.push(block).expect("it has room");
-        local.loaded = Some(empty);
+        cache.loaded = Some(empty);
     }
 
     /// Takes a magazine with blocks; an empty one, if there is one, for it.
@@ -199,8 +199,8 @@ impl Depot {
     }
 
     /// Its thread ends.
-    pub(super) fn clear(&self, local: &mut Local) {
-        for magazine in [local.loaded.take(), local.spare.take()] {
+    pub(super) fn clear(&self, cache: &mut ThreadCache) {
+        for magazine in [cache.loaded.take(), cache.spare.take()] {
             drop(magazine.and_then(|magazine| self.exchange(magazine)));
         }
     }

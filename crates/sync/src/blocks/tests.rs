@@ -1,4 +1,4 @@
-use super::magazines::{Depot, Local, ROUNDS, class_of};
+use super::magazines::{Depot, ROUNDS, ThreadCache, class_of};
 use super::slab::blocks_in_slab;
 use super::{allocate, free};
 use std::alloc::Layout;
@@ -10,10 +10,10 @@ use std::thread;
 const MANY: usize = if cfg!(miri) { 150 } else { 20_000 };
 
 /// A pointer that crosses threads.
-struct Sent(NonNull<u64>);
+struct SendPtr(NonNull<u64>);
 
 // SAFETY: each is used by one thread at a time.
-unsafe impl Send for Sent {}
+unsafe impl Send for SendPtr {}
 
 #[test]
 fn classes_hold_their_layouts() {
@@ -58,7 +58,7 @@ fn threads_free_what_others_allocated() {
         let (senders, receivers): (Vec<_>, Vec<_>) = (0..2).map(|_| mpsc::channel()).unzip();
         for receiver in receivers {
             scope.spawn(move || {
-                for (n, Sent(block)) in (0..).zip(receiver) {
+                for (n, SendPtr(block)) in (0..).zip(receiver) {
                     // SAFETY: it was written by the thread that sent it.
                     assert_eq!(unsafe { block.read() }, n);
                     // SAFETY: nobody else has it now.
@@ -72,7 +72,7 @@ fn threads_free_what_others_allocated() {
                     let block = allocate(layout).cast();
                     // SAFETY: it is ours.
                     unsafe { block.write(n) };
-                    sender.send(Sent(block)).unwrap();
+                    sender.send(SendPtr(block)).unwrap();
                 }
             });
         }
@@ -85,21 +85,21 @@ fn a_depot_keeps_so_much_and_no_more() {
     for class in 0..4 {
         let two_magazines = 2 * ROUNDS * 64 * (class + 1);
         let depot = Depot::new(class, two_magazines);
-        let mut local = Local::EMPTY;
+        let mut cache = ThreadCache::EMPTY;
         let blocks: Vec<_> = (0..6 * ROUNDS)
-            .map(|_| depot.allocate(&mut local))
+            .map(|_| depot.allocate(&mut cache))
             .collect();
         let apart: HashSet<_> = blocks.iter().collect();
         assert_eq!(apart.len(), blocks.len());
         for block in blocks {
             // SAFETY: from this depot, freed once.
-            unsafe { depot.free(&mut local, block) };
+            unsafe { depot.free(&mut cache, block) };
         }
         assert_eq!(depot.full(), 2);
-        let again = depot.allocate(&mut local);
+        let again = depot.allocate(&mut cache);
         // SAFETY: as above.
-        unsafe { depot.free(&mut local, again) };
-        depot.clear(&mut local);
+        unsafe { depot.free(&mut cache, again) };
+        depot.clear(&mut cache);
         assert_eq!(depot.full(), 2);
     }
 }
@@ -113,24 +113,24 @@ fn threads_exchange_magazines_at_a_depot() {
     thread::scope(|scope| {
         let depot = &depot;
         scope.spawn(move || {
-            let mut local = Local::EMPTY;
-            for (n, Sent(block)) in (0..).zip(received) {
+            let mut cache = ThreadCache::EMPTY;
+            for (n, SendPtr(block)) in (0..).zip(received) {
                 // SAFETY: it was written by the thread that sent it.
                 assert_eq!(unsafe { block.read() }, n);
                 // SAFETY: from this depot, freed once.
-                unsafe { depot.free(&mut local, block.cast()) };
+                unsafe { depot.free(&mut cache, block.cast()) };
             }
-            depot.clear(&mut local);
+            depot.clear(&mut cache);
         });
         scope.spawn(move || {
-            let mut local = Local::EMPTY;
+            let mut cache = ThreadCache::EMPTY;
             for n in 0..MANY.max(6 * ROUNDS) as u64 {
-                let block = depot.allocate(&mut local).cast();
+                let block = depot.allocate(&mut cache).cast();
                 // SAFETY: it is ours.
                 unsafe { block.write(n) };
-                send.send(Sent(block)).unwrap();
+                send.send(SendPtr(block)).unwrap();
             }
-            depot.clear(&mut local);
+            depot.clear(&mut cache);
         });
     });
     assert!(depot.full() <= 2);
@@ -140,7 +140,7 @@ fn threads_exchange_magazines_at_a_depot() {
 #[test]
 fn what_is_freed_is_used_again() {
     let depot = Depot::new(0, 1 << 16);
-    let (mut makes, mut frees) = (Local::EMPTY, Local::EMPTY);
+    let (mut makes, mut frees) = (ThreadCache::EMPTY, ThreadCache::EMPTY);
     let mut seen = HashSet::new();
     for _ in 0..20 * blocks_in_slab(0) {
         let block = depot.allocate(&mut makes);

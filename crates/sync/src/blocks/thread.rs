@@ -1,7 +1,7 @@
 //! The magazines of the calling thread.
 
 use super::CACHED;
-use super::magazines::{CLASSES, Depot, Local};
+use super::magazines::{CLASSES, Depot, ThreadCache};
 use std::cell::RefCell;
 use std::ptr::NonNull;
 
@@ -12,39 +12,44 @@ static DEPOTS: [Depot; CLASSES] = [
     Depot::new(3, CACHED),
 ];
 
-struct Locals([Local; CLASSES]);
+struct ThreadCaches([ThreadCache; CLASSES]);
 
-impl Locals {
-    const NEW: Self = Self([Local::EMPTY, Local::EMPTY, Local::EMPTY, Local::EMPTY]);
+impl ThreadCaches {
+    const NEW: Self = Self([
+        ThreadCache::EMPTY,
+        ThreadCache::EMPTY,
+        ThreadCache::EMPTY,
+        ThreadCache::EMPTY,
+    ]);
 }
 
-impl Drop for Locals {
+impl Drop for ThreadCaches {
     fn drop(&mut self) {
-        for (local, depot) in self.0.iter_mut().zip(&DEPOTS) {
-            depot.clear(local);
+        for (cache, depot) in self.0.iter_mut().zip(&DEPOTS) {
+            depot.clear(cache);
         }
     }
 }
 
 thread_local! {
-    static LOCALS: RefCell<Locals> = const { RefCell::new(Locals::NEW) };
+    static CACHES: RefCell<ThreadCaches> = const { RefCell::new(ThreadCaches::NEW) };
 }
 
 /// `None` while the thread's locals are destroyed, and for an allocator that has values of its own
 /// here.
 #[inline]
-fn with<R>(f: impl FnOnce(&mut Locals) -> R) -> Option<R> {
-    let here = LOCALS.try_with(|locals| Some(f(&mut *locals.try_borrow_mut().ok()?)));
+fn with<R>(f: impl FnOnce(&mut ThreadCaches) -> R) -> Option<R> {
+    let here = CACHES.try_with(|caches| Some(f(&mut *caches.try_borrow_mut().ok()?)));
     here.ok().flatten()
 }
 
 #[inline]
 pub(super) fn allocate(class: usize) -> NonNull<u8> {
-    let block = with(|locals| DEPOTS[class].allocate(&mut locals.0[class]));
+    let block = with(|caches| DEPOTS[class].allocate(&mut caches.0[class]));
     block.unwrap_or_else(|| {
-        let mut local = Local::EMPTY;
-        let block = DEPOTS[class].allocate(&mut local);
-        DEPOTS[class].clear(&mut local);
+        let mut cache = ThreadCache::EMPTY;
+        let block = DEPOTS[class].allocate(&mut cache);
+        DEPOTS[class].clear(&mut cache);
         block
     })
 }
@@ -55,7 +60,7 @@ pub(super) fn allocate(class: usize) -> NonNull<u8> {
 #[inline]
 pub(super) unsafe fn free(class: usize, block: NonNull<u8>) {
     // SAFETY: what has a class is from its depot; the rest is the caller's promise.
-    let freed = with(|locals| unsafe { DEPOTS[class].free(&mut locals.0[class], block) });
+    let freed = with(|caches| unsafe { DEPOTS[class].free(&mut caches.0[class], block) });
     if freed.is_none() {
         // SAFETY: as above.
         unsafe { DEPOTS[class].release(block) };

@@ -30,8 +30,8 @@ const CLOSED: u64 = 1 << 63;
 /// the users of something that is about to end.
 ///
 /// An addition is a plain one on the caller's CPU where the system has restartable sequences, and
-/// one read-modify-write on a line few others use where not. [`close`](PerCpuCounter::close) draws
-/// a line: each addition is in the sum that it returns, or is refused.
+/// one read-modify-write on a line few others use where not. [`close`](PerCpuCounter::close) is
+/// one moment for all: each addition is in the sum that it returns, or is refused.
 ///
 /// The idea is the per-CPU reference count of the Linux kernel.
 ///
@@ -242,7 +242,7 @@ mod tests {
 
     /// Threads add until they are refused: each addition is in the sum of the close, or refused.
     #[test]
-    fn a_close_draws_a_line() {
+    fn a_close_is_one_moment() {
         for round in 0..if cfg!(miri) { 4 } else { 12 } {
             both(|counter| {
                 let counter = Arc::new(counter);

@@ -230,11 +230,11 @@ impl Stack {
 
     /// Waits for a user that is under way, then empties the stack.
     pub(super) fn wait_and_empty(&self, exclusion: Exclusion, each: impl FnMut(u32)) {
-        let mut wait = Wait::default();
+        let mut backoff = Backoff::default();
         match exclusion {
             Exclusion::TryLock => {
                 while !self.try_lock() {
-                    wait.turn();
+                    backoff.snooze();
                 }
                 self.empty(each);
                 // Ordering: Release pairs with the Acquire in `try_lock`.
@@ -244,7 +244,7 @@ impl Stack {
             Exclusion::BusyFlag => {
                 // Ordering: Acquire pairs with the Release in `leave`.
                 while self.flag.load(Ordering::Acquire) != 0 {
-                    wait.turn();
+                    backoff.snooze();
                 }
                 self.empty(each);
             }
@@ -267,10 +267,10 @@ impl Stack {
 
 /// Waits for a user, who is inside for a few instructions unless it has lost its CPU.
 #[derive(Default)]
-struct Wait(u32);
+struct Backoff(u32);
 
-impl Wait {
-    fn turn(&mut self) {
+impl Backoff {
+    fn snooze(&mut self) {
         self.0 += 1;
         #[cfg(not(any(loom, shuttle)))]
         if self.0 > 64 {

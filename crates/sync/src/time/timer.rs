@@ -251,12 +251,12 @@ mod tests {
 
     /// Counts wakes; and panics, if it is to.
     #[derive(Default)]
-    struct Told {
+    struct WakeCount {
         times: AtomicUsize,
         panics: bool,
     }
 
-    impl Wake for Told {
+    impl Wake for WakeCount {
         fn wake(self: Arc<Self>) {
             // Relaxed: a counter.
             self.times.fetch_add(1, Ordering::Relaxed);
@@ -264,11 +264,11 @@ mod tests {
         }
     }
 
-    fn poll(sleep: &mut Sleep, told: &Arc<Told>) -> Poll<()> {
+    fn poll(sleep: &mut Sleep, told: &Arc<WakeCount>) -> Poll<()> {
         Pin::new(sleep).poll(&mut Context::from_waker(&told.clone().into()))
     }
 
-    fn wait_for(told: &Told) {
+    fn wait_for(told: &WakeCount) {
         while told.times.load(Ordering::Relaxed) == 0 {
             thread::yield_now();
         }
@@ -284,7 +284,7 @@ mod tests {
         let clock = Clock::manual();
         let timer = Timer::new(clock.clone());
         let start = clock.now();
-        let tasks: Vec<Arc<Told>> = (0..5).map(|_| Arc::default()).collect();
+        let tasks: Vec<Arc<WakeCount>> = (0..5).map(|_| Arc::default()).collect();
         let mut sleeps: Vec<Sleep> = (1..6)
             .map(|i| timer.sleep_until(start + SECOND * (6 - i)))
             .collect();
@@ -316,9 +316,9 @@ mod tests {
     fn a_waker_that_panics_keeps_nobody_from_waking() {
         let timer = Timer::new(Clock::manual());
         let until = timer.clock().now() + SECOND;
-        let bad = Arc::new(Told {
+        let bad = Arc::new(WakeCount {
             panics: true,
-            ..Told::default()
+            ..WakeCount::default()
         });
         let good = Arc::default();
         let (mut first, mut second) = (timer.sleep_until(until), timer.sleep_until(until));

@@ -126,12 +126,12 @@ impl Event {
             return true;
         }
         let parker = Parker::current();
-        let mut stay = Stay {
+        let mut waiter = EventWaiter {
             event: self,
             key: None,
         };
         loop {
-            stay.enter(Notify::Thread(parker.unparker()));
+            waiter.enter(Notify::Thread(parker.unparker()));
             if !condition() {
                 return true;
             }
@@ -149,7 +149,7 @@ impl Event {
     /// ```
     pub fn listen_while<F: FnMut() -> bool + Unpin>(&self, condition: F) -> WaitWhile<'_, F> {
         WaitWhile {
-            stay: Stay {
+            waiter: EventWaiter {
                 event: self,
                 key: None,
             },
@@ -219,20 +219,20 @@ impl Event {
     }
 }
 
-/// One waiter's stay in the list; leaves when dropped.
+/// One waiter; leaves the list when dropped.
 #[derive(Debug)]
-struct Stay<'a> {
+struct EventWaiter<'a> {
     event: &'a Event,
     key: Option<WaiterKey>,
 }
 
-impl Stay<'_> {
+impl EventWaiter<'_> {
     fn enter(&mut self, notify: Notify) {
         self.event.enter(&mut self.key, notify);
     }
 }
 
-impl Drop for Stay<'_> {
+impl Drop for EventWaiter<'_> {
     fn drop(&mut self) {
         self.event.leave(&mut self.key);
     }
@@ -247,14 +247,14 @@ impl Drop for Stay<'_> {
 /// ```
 #[must_use = "futures do nothing unless polled"]
 pub struct WaitWhile<'a, F> {
-    stay: Stay<'a>,
+    waiter: EventWaiter<'a>,
     condition: F,
 }
 
 impl<F> fmt::Debug for WaitWhile<'_, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WaitWhile")
-            .field("stay", &self.stay)
+            .field("waiter", &self.waiter)
             .finish_non_exhaustive()
     }
 }
@@ -264,8 +264,9 @@ impl<F: FnMut() -> bool + Unpin> Future for WaitWhile<'_, F> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = self.get_mut();
-        let stay = &mut this.stay;
-        stay.event
-            .poll_while(&mut stay.key, cx, &mut this.condition)
+        let waiter = &mut this.waiter;
+        waiter
+            .event
+            .poll_while(&mut waiter.key, cx, &mut this.condition)
     }
 }

@@ -7,7 +7,7 @@
 use super::Notify;
 const NIL: u32 = u32::MAX;
 
-/// Names one stay of one waiter in a [`WaitList`]. A key of a waiter that has left matches
+/// Names one wait of one waiter in a [`WaitList`]. A key of a waiter that has left matches
 /// nothing.
 ///
 /// ```
@@ -25,12 +25,12 @@ pub struct WaiterKey {
 }
 
 #[derive(Debug)]
-struct Slot {
+struct WaitEntry {
     /// `None` while the slot is free.
     notify: Option<Notify>,
     /// What the caller wants to know of the waiter when it chooses.
-    mark: u64,
-    /// Of the stay the slot holds or held last.
+    data: u64,
+    /// Of the wait the slot holds or held last.
     serial: u64,
     prev: u32,
     /// Next waiter, or next free slot.
@@ -52,7 +52,7 @@ struct Slot {
 /// ```
 #[derive(Debug)]
 pub struct WaitList {
-    slots: Vec<Slot>,
+    slots: Vec<WaitEntry>,
     head: u32,
     tail: u32,
     free: u32,
@@ -113,24 +113,24 @@ impl WaitList {
     /// assert_eq!(list.len(), 1);
     /// ```
     pub fn push_back(&mut self, notify: Notify) -> WaiterKey {
-        self.push_back_marked(notify, 0)
+        self.push_back_with(notify, 0)
     }
 
-    /// Adds a waiter behind all others, with a mark by which [`pop_first`](WaitList::pop_first)
+    /// Adds a waiter behind all others, with data by which [`pop_first`](WaitList::pop_first)
     /// chooses.
     ///
     /// ```
     /// # use inflight_sync::{Parker, wait::{Notify, WaitList}};
     /// let mut list = WaitList::new();
-    /// let _ = list.push_back_marked(Notify::Thread(Parker::current().unparker()), 7);
-    /// assert_eq!(list.pop_first(|mark| mark > 0).map(|(_, mark)| mark), Some(7));
+    /// let _ = list.push_back_with(Notify::Thread(Parker::current().unparker()), 7);
+    /// assert_eq!(list.pop_first(|data| data > 0).map(|(_, data)| data), Some(7));
     /// ```
-    pub fn push_back_marked(&mut self, notify: Notify, mark: u64) -> WaiterKey {
+    pub fn push_back_with(&mut self, notify: Notify, data: u64) -> WaiterKey {
         let serial = self.next_serial;
         self.next_serial += 1;
-        let slot = Slot {
+        let slot = WaitEntry {
             notify: Some(notify),
-            mark,
+            data,
             serial,
             prev: self.tail,
             next: NIL,
@@ -229,7 +229,7 @@ impl WaitList {
         }
     }
 
-    /// Takes the first waiter whose mark is `wanted`, with its mark. One that was pushed without
+    /// Takes the first waiter whose data is `wanted`, with it. One that was pushed without
     /// has 0. Passes over those before it.
     ///
     /// ```
@@ -237,17 +237,17 @@ impl WaitList {
     /// let me = || Notify::Thread(Parker::current().unparker());
     /// let mut list = WaitList::new();
     /// let first = list.push_back(me());
-    /// let second = list.push_back_marked(me(), 3);
-    /// assert!(list.pop_first(|mark| mark == 3).is_some());
+    /// let second = list.push_back_with(me(), 3);
+    /// assert!(list.pop_first(|data| data == 3).is_some());
     /// assert!(list.contains(first) && !list.contains(second));
     /// ```
     #[must_use = "it is to be woken"]
     pub fn pop_first(&mut self, mut wanted: impl FnMut(u64) -> bool) -> Option<(Notify, u64)> {
         let mut at = self.head;
         while let Some(slot) = self.slots.get(at as usize) {
-            let mark = slot.mark;
-            if wanted(mark) {
-                return self.unlink(at).map(|notify| (notify, mark));
+            let data = slot.data;
+            if wanted(data) {
+                return self.unlink(at).map(|notify| (notify, data));
             }
             at = slot.next;
         }

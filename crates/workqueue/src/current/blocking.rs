@@ -6,7 +6,7 @@ use crate::pool_core::{BLOCKED, WorkerId};
 use crate::worker_pool::{PoolState, WorkerPool};
 use crate::workqueue_inner::Count;
 use inflight_sync::MutexGuard;
-use inflight_sync::observer::BlockObserver;
+use inflight_sync::block_hook::BlockHook;
 
 /// Runs `f`, which may sleep or wait for something outside: meanwhile another worker may run.
 ///
@@ -92,7 +92,7 @@ impl Context {
     }
 }
 
-impl BlockObserver for Context {
+impl BlockHook for Context {
     fn blocking(&self) {
         refuse_sleep();
         self.enter();

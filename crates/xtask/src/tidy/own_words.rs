@@ -5,15 +5,18 @@ use super::Finding;
 use super::file::File;
 use crate::scan::Kind;
 
+/// A word, and what to say instead.
+type Entry = (&'static str, &'static str);
+
 /// What is no word of its own in a crate, a folder below `crates/`: there it is plain English, or
 /// the field says so.
 const FREE: [(&str, &[&str]); 8] = [
     ("flush", &["gate", "gated", "hand", "visit"]),
     ("inflight", &["gate", "hand"]),
-    ("sbitmap", &["bell", "crowd", "gate", "hand", "visit"]),
+    ("sbitmap", &["crowd", "gate", "hand", "visit"]),
     ("sim", &["hand"]),
     ("steering", &["hand"]),
-    ("sync", &["bell", "hand"]),
+    ("sync", &["hand"]),
     ("tags", &["bell", "gate", "hand", "lent", "visit"]),
     ("topology", &["gate", "hand", "letter"]),
 ];
@@ -70,6 +73,26 @@ const IN_BITMAP_NAMES: [(&str, &str); 11] = [
 /// Whose names are looked at so.
 const BITMAP_CRATES: [&str; 4] = ["sbitmap", "steering", "sync", "tags"];
 
+/// What is written nowhere in the crates of [`WAITING_CRATES`] either, in the singular.
+const WAITING_WORDS: [(&str, &str); 6] = [
+    ("glance", "load"),
+    ("lane", "list"),
+    ("marked", "set"),
+    ("observer", "block hook"),
+    ("settle", "drain"),
+    ("settled", "drained"),
+];
+
+/// What no shipped name of theirs has in it. In prose they are plain English.
+const IN_WAITING_NAMES: [(&str, &str); 3] = [
+    ("mark", "summary bit, or data"),
+    ("marks", "summary, or data"),
+    ("sight", "scan"),
+];
+
+/// Those that keep ids and those who wait for them.
+const WAITING_CRATES: [&str; 2] = ["sbitmap", "sync"];
+
 /// Names of other crates.
 const FOREIGN: [&str; 1] = ["Visit"];
 
@@ -85,9 +108,15 @@ pub(crate) fn check(file: &File) -> Vec<Finding> {
     let free = FREE.iter().find(|(name, _)| *name == package);
     let free = free.map_or(&[][..], |(_, free)| free);
     let mut findings = Vec::new();
+    let more: &[_] = if WAITING_CRATES.contains(&package) {
+        &WAITING_WORDS
+    } else {
+        &[]
+    };
     let mut look = |line, text: &str| {
         let words = words(text);
-        let mut own = words.iter().filter_map(|word| own(word));
+        let own = |word: &String| own(&WORDS, word).or_else(|| own(more, word));
+        let mut own = words.iter().filter_map(own);
         let own = own.find(|(word, _)| !free.contains(word));
         if let Some((word, instead)) = own {
             let message = format!("\"{word}\": say {instead}, or what the glossary says");
@@ -109,7 +138,9 @@ pub(crate) fn check(file: &File) -> Vec<Finding> {
         }
         let words = words(name);
         if shipped && BITMAP_CRATES.contains(&package) {
-            let mut own = IN_BITMAP_NAMES.iter();
+            let waiting = WAITING_CRATES.contains(&package);
+            let more = IN_WAITING_NAMES.iter().filter(|_| waiting);
+            let mut own = IN_BITMAP_NAMES.iter().chain(more);
             if let Some((word, instead)) = own.find(|(own, _)| words.iter().any(|w| w == own)) {
                 let message = format!("{name}: for \"{word}\" say {instead}");
                 findings.push(file.finding(source.line(i), "own-word", message));
@@ -145,20 +176,23 @@ fn words(text: &str) -> Vec<String> {
     words
 }
 
-/// The entry of [`WORDS`] that this is, in the singular or the plural.
-fn own(word: &str) -> Option<(&'static str, &'static str)> {
+/// The entry of a list of words that this is, in the singular or the plural.
+fn own(list: &[Entry], word: &str) -> Option<Entry> {
     let is = |own: &str| {
         let rest = word.strip_prefix(own);
         let plural = own.strip_suffix('y').map(|stem| format!("{stem}ies"));
         matches!(rest, Some("" | "s" | "es")) || plural.is_some_and(|p| p == word)
     };
-    WORDS.into_iter().find(|(own, _)| is(own))
+    list.iter().copied().find(|(own, _)| is(own))
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::tests::{lines, said};
-    use super::{BITMAP_CRATES, IN_BITMAP_NAMES, WORDS, check};
+    use super::{
+        BITMAP_CRATES, IN_BITMAP_NAMES, IN_WAITING_NAMES, WAITING_CRATES, WAITING_WORDS, WORDS,
+        check,
+    };
 
     const LIB: &str = "crates/workqueue/src/lib.rs";
 
@@ -218,6 +252,28 @@ mod tests {
             }
         }
         assert!(said(check, "crates/flush/src/a.rs", "fn guarded() {}").is_empty());
+    }
+
+    #[test]
+    fn words_of_the_crates_that_wait() {
+        for package in WAITING_CRATES {
+            let source = format!("crates/{package}/src/a.rs");
+            let page = format!("crates/{package}/PROTOCOL.md");
+            for (word, instead) in WAITING_WORDS {
+                let message = format!("2: \"{word}\": say {instead}, or what the glossary says");
+                for (path, text) in [(&source, "\n// a "), (&page, "\nA ")] {
+                    let text = format!("{text}{word} of it");
+                    assert_eq!(said(check, path, &text).concat(), message, "{path}");
+                    assert!(said(check, "crates/tags/src/a.rs", &text).is_empty());
+                }
+            }
+            for (word, instead) in IN_WAITING_NAMES {
+                let text = format!("// A {word}.\nfn the_{word}() {{}}");
+                let message = format!("2: the_{word}: for \"{word}\" say {instead}");
+                assert_eq!(said(check, &source, &text), [message]);
+                assert!(said(check, "crates/tags/src/a.rs", &text).is_empty());
+            }
+        }
     }
 
     #[test]

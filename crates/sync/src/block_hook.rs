@@ -1,7 +1,7 @@
 //! Who is told when a thread is about to sleep.
 //!
-//! A worker of a pool installs an observer. When the worker then waits for a bit, a tag or a flush,
-//! [`Parker`](crate::Parker) tells the observer, and the pool can let another worker run. The
+//! A worker of a pool installs a hook. When the worker then waits for a bit, a tag or a flush,
+//! [`Parker`](crate::Parker) tells the hook, and the pool can let another worker run. The
 //! waiting code knows nothing of pools.
 
 use std::cell::{Cell, RefCell};
@@ -12,30 +12,30 @@ use std::rc::Rc;
 /// Told by [`Parker`](crate::Parker) around each sleep of the thread it is installed on.
 ///
 /// A method that itself parks is not told of that: there is no recursion. If
-/// [`blocking`](BlockObserver::blocking) parks, it may have taken the token that the thread was
+/// [`blocking`](BlockHook::blocking) parks, it may have taken the token that the thread was
 /// about to wait for, so the sleep is left out and the park returns spuriously.
 ///
 /// ```
-/// use inflight_sync::observer::{self, BlockObserver};
+/// use inflight_sync::block_hook::{self, BlockHook};
 /// use inflight_sync::Parker;
 /// use std::{cell::Cell, rc::Rc};
 ///
 /// #[derive(Default)]
 /// struct Count(Cell<u32>);
-/// impl BlockObserver for Count {
+/// impl BlockHook for Count {
 ///     fn blocking(&self) { self.0.set(self.0.get() + 1); }
 ///     fn unblocked(&self) {}
 /// }
 ///
 /// let count = Rc::new(Count::default());
-/// let guard = observer::install(count.clone());
+/// let guard = block_hook::install(count.clone());
 /// let parker = Parker::current();
 /// parker.unparker().unpark();
 /// parker.park();
 /// assert_eq!(count.0.get(), 1);
 /// drop(guard);
 /// ```
-pub trait BlockObserver {
+pub trait BlockHook {
     /// The thread is about to sleep.
     fn blocking(&self);
     /// The thread runs again.
@@ -43,101 +43,101 @@ pub trait BlockObserver {
 }
 
 #[derive(Default)]
-struct Slot {
-    observer: RefCell<Option<Rc<dyn BlockObserver>>>,
-    /// A method of the observer runs.
-    telling: Cell<bool>,
+struct ThreadHook {
+    hook: RefCell<Option<Rc<dyn BlockHook>>>,
+    /// A method of the hook runs.
+    calling: Cell<bool>,
     /// It has parked.
     parked: Cell<bool>,
 }
 
 crate::thread_local! {
-    static SLOT: Slot = Slot::default();
+    static HOOK: ThreadHook = ThreadHook::default();
 }
 
-/// Keeps the observer installed; the previous one comes back when it is dropped.
+/// Keeps the hook installed; the previous one comes back when it is dropped.
 ///
 /// ```
-/// # use inflight_sync::observer::{self, BlockObserver};
+/// # use inflight_sync::block_hook::{self, BlockHook};
 /// # struct Quiet;
-/// # impl BlockObserver for Quiet { fn blocking(&self) {} fn unblocked(&self) {} }
-/// let guard = observer::install(std::rc::Rc::new(Quiet));
+/// # impl BlockHook for Quiet { fn blocking(&self) {} fn unblocked(&self) {} }
+/// let guard = block_hook::install(std::rc::Rc::new(Quiet));
 /// drop(guard);
 /// ```
 #[must_use]
-pub struct ObserverGuard {
-    previous: Option<Rc<dyn BlockObserver>>,
+pub struct BlockHookGuard {
+    previous: Option<Rc<dyn BlockHook>>,
     // The guard belongs to the thread it was made on.
     _not_send: PhantomData<Rc<()>>,
 }
 
-impl fmt::Debug for ObserverGuard {
+impl fmt::Debug for BlockHookGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ObserverGuard").finish_non_exhaustive()
+        f.debug_struct("BlockHookGuard").finish_non_exhaustive()
     }
 }
 
-/// Installs an observer for the calling thread.
+/// Installs a hook for the calling thread.
 ///
 /// ```
-/// # use inflight_sync::observer::{self, BlockObserver};
+/// # use inflight_sync::block_hook::{self, BlockHook};
 /// # struct Quiet;
-/// # impl BlockObserver for Quiet { fn blocking(&self) {} fn unblocked(&self) {} }
-/// let _guard = observer::install(std::rc::Rc::new(Quiet));
+/// # impl BlockHook for Quiet { fn blocking(&self) {} fn unblocked(&self) {} }
+/// let _guard = block_hook::install(std::rc::Rc::new(Quiet));
 /// ```
-pub fn install(observer: Rc<dyn BlockObserver>) -> ObserverGuard {
-    let previous = SLOT.with(|slot| slot.observer.replace(Some(observer)));
-    ObserverGuard {
+pub fn install(hook: Rc<dyn BlockHook>) -> BlockHookGuard {
+    let previous = HOOK.with(|this| this.hook.replace(Some(hook)));
+    BlockHookGuard {
         previous,
         _not_send: PhantomData,
     }
 }
 
-impl Drop for ObserverGuard {
+impl Drop for BlockHookGuard {
     fn drop(&mut self) {
         let previous = self.previous.take();
         // While the thread's locals are being destroyed there is nothing left to restore.
-        let _ = SLOT.try_with(|slot| slot.observer.replace(previous));
+        let _ = HOOK.try_with(|this| this.hook.replace(previous));
     }
 }
 
-/// Runs `sleep` with the observer told before and after, also if one of them panics.
+/// Runs `sleep` with the hook told before and after, also if one of them panics.
 pub(crate) fn around(sleep: impl FnOnce()) {
-    let observer = SLOT.try_with(|slot| {
-        if slot.telling.get() {
-            slot.parked.set(true);
+    let hook = HOOK.try_with(|this| {
+        if this.calling.get() {
+            this.parked.set(true);
             return None;
         }
-        slot.parked.set(false);
-        slot.observer.borrow().clone()
+        this.parked.set(false);
+        this.hook.borrow().clone()
     });
-    let Some(observer) = observer.ok().flatten() else {
+    let Some(hook) = hook.ok().flatten() else {
         return sleep();
     };
-    tell(|| observer.blocking());
-    let _afterwards = Unblocked(observer);
-    if !SLOT.with(|slot| slot.parked.get()) {
+    call(|| hook.blocking());
+    let _afterwards = Unblocked(hook);
+    if !HOOK.with(|this| this.parked.get()) {
         sleep();
     }
 }
 
-fn tell(method: impl FnOnce()) {
-    struct Told;
-    impl Drop for Told {
+fn call(method: impl FnOnce()) {
+    struct EndOfCall;
+    impl Drop for EndOfCall {
         fn drop(&mut self) {
-            SLOT.with(|slot| slot.telling.set(false));
+            HOOK.with(|this| this.calling.set(false));
         }
     }
-    SLOT.with(|slot| slot.telling.set(true));
-    let _told = Told;
+    HOOK.with(|this| this.calling.set(true));
+    let _end = EndOfCall;
     method();
 }
 
-struct Unblocked(Rc<dyn BlockObserver>);
+struct Unblocked(Rc<dyn BlockHook>);
 
 impl Drop for Unblocked {
     fn drop(&mut self) {
-        tell(|| self.0.unblocked());
+        call(|| self.0.unblocked());
     }
 }
 
@@ -149,7 +149,7 @@ mod tests {
     #[derive(Default)]
     struct Log(RefCell<Vec<&'static str>>, Cell<bool>);
 
-    impl BlockObserver for Log {
+    impl BlockHook for Log {
         fn blocking(&self) {
             self.0.borrow_mut().push("blocking");
             if self.1.get() {
@@ -184,11 +184,11 @@ mod tests {
     }
 
     #[test]
-    fn an_observer_that_parks_takes_no_token_away() {
+    fn a_hook_that_parks_takes_no_token_away() {
         let log = Rc::new(Log::default());
         log.1.set(true);
         let _guard = install(log.clone());
-        // The observer's own park takes this token; the outer park must return all the same.
+        // The hook's own park takes this token; the outer park must return all the same.
         park_once();
         assert_eq!(
             *log.0.borrow(),
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn the_observer_survives_a_panic() {
+    fn the_hook_survives_a_panic() {
         let log = Rc::new(Log::default());
         let _guard = install(log.clone());
         let caught = std::panic::catch_unwind(|| around(|| panic!("in the sleep")));
