@@ -6,4 +6,4 @@ mod ops;
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|case: (ops::Geometry, Vec<ops::Op>)| ops::run(&case.0, &case.1));
+fuzz_target!(|case: (ops::MapShape, Vec<ops::Op>)| ops::run(&case.0, &case.1));

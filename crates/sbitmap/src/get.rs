@@ -3,8 +3,8 @@
 use crate::error::{GetError, GetManyError};
 use crate::id::{IdGuard, OwnedIdGuard};
 use crate::queue::{Inner, SbitmapQueue};
-use crate::request::Request;
-use crate::waiter::Waiter;
+use crate::request::{Ids, Request};
+use crate::waiter::{self, Waiter};
 use inflight_sync::time::Instant;
 use inflight_sync::{Arc, poll_until};
 use std::fmt;
@@ -83,7 +83,7 @@ impl SbitmapQueue {
         if let Some(bit) = bit {
             return Ok(bit);
         }
-        Waiter::new(self, Request::one(0)).block_one(self, deadline)
+        waiter::one(Waiter::new(self, Request::one(0)).block(self, deadline))
     }
 
     /// As [`try_get`](SbitmapQueue::try_get), with a guard that puts the bit back. `None` once the
@@ -284,7 +284,10 @@ impl SbitmapQueue {
                 let many = poll_until(&self.clock, deadline, pin!(queue.get_many(n)));
                 many.unwrap_or(Err(GetManyError::TimedOut))
             }
-            _ => Waiter::new(self, Request::together(n)).block_all(self, deadline),
+            _ => {
+                let bits = Waiter::new(self, Request::together(n)).block(self, deadline);
+                bits.map(Ids::into_vec)
+            }
         }
     }
 }
@@ -481,7 +484,9 @@ impl Future for GetMany<'_> {
         match &mut self.0 {
             Many::Nothing => Poll::Ready(Ok(Vec::new())),
             Many::Batched(many) => many.as_mut().poll(cx),
-            Many::InTurns(queue, waiter) => waiter.poll_all(queue, cx),
+            Many::InTurns(queue, waiter) => {
+                waiter.poll(queue, cx).map(|bits| bits.map(Ids::into_vec))
+            }
         }
     }
 }

@@ -584,11 +584,8 @@ impl SbitmapQueue {
     #[must_use]
     pub fn snapshot(&self) -> QueueSnapshot {
         let map = on_ids!(self, ids => ids.snapshot());
-        let state = on!(self, queue => queue.state());
-        let mut snapshot = QueueSnapshot::new(map, state, self.fairness, self.back_end());
-        if let Inner::Batched(queue) = &self.inner {
-            snapshot.least_share = queue.least_share();
-        }
+        let mut snapshot = QueueSnapshot::idle(map, self.fairness, self.back_end());
+        on!(self, queue => queue.look_at(&mut snapshot));
         snapshot
     }
 }

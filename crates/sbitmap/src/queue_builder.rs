@@ -193,7 +193,13 @@ impl SbitmapQueue {
                     Fairness::Batched(options) => options,
                     _ => BatchedOptions::new(),
                 };
-                Inner::Batched(Batched::new(map, options, rules.newcomers, rules.shares))
+                Inner::Batched(Batched::new(
+                    map,
+                    options,
+                    rules.newcomers,
+                    rules.shares,
+                    of.clock.clone(),
+                ))
             }
             Some(mode) => {
                 let store = SharedStore::new(map);

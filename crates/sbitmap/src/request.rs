@@ -1,5 +1,6 @@
 //! What a crate above asks of a queue, and the rules that it gives it: plain data, and one trait.
 
+use crate::error::GetManyError;
 use inflight_sync::cpu;
 use inflight_sync::time::Instant;
 use std::fmt::Debug;
@@ -44,6 +45,38 @@ pub trait ShareLimiter: Debug + Send + Sync {
     }
 }
 
+/// `None`: nobody is kept to a share.
+impl ShareLimiter for Option<Box<dyn ShareLimiter>> {
+    fn may_take(&self, tenant: TenantIndex) -> bool {
+        self.as_ref().is_none_or(|shares| shares.may_take(tenant))
+    }
+
+    fn took(&self, tenant: TenantIndex, bit: usize) {
+        if let Some(shares) = self {
+            shares.took(tenant, bit);
+        }
+    }
+
+    fn gives(&self, bit: usize) {
+        if let Some(shares) = self {
+            shares.gives(bit);
+        }
+    }
+
+    fn least_share(&self) -> Option<usize> {
+        self.as_ref()?.least_share()
+    }
+
+    fn look_every(&self, tenant: TenantIndex) -> Option<Duration> {
+        self.as_ref()?.look_every(tenant)
+    }
+
+    fn look_for_idle(&self, now: Instant) -> bool {
+        self.as_ref()
+            .is_some_and(|shares| shares.look_for_idle(now))
+    }
+}
+
 /// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
@@ -75,15 +108,60 @@ impl Request {
             weight: 1,
         }
     }
-}
 
-impl Request {
     /// Several bits that come together.
     pub(crate) const fn together(n: usize) -> Self {
         Self {
             want: n,
             part: n,
             ..Self::one(0)
+        }
+    }
+}
+
+/// What a wait ends with.
+pub(crate) type Outcome = Result<Ids, GetManyError>;
+
+/// The ids of a waiter: one, without an allocation, or several in the caller's buffer.
+#[derive(Debug)]
+pub(crate) enum Ids {
+    One(Option<usize>),
+    Many(Vec<usize>),
+}
+
+impl Ids {
+    /// Room for `n` ids.
+    pub(crate) fn for_many(n: usize) -> Self {
+        Self::Many(Vec::with_capacity(n))
+    }
+
+    pub(crate) fn push(&mut self, id: usize) {
+        match self {
+            Self::One(one) => *one = Some(id),
+            Self::Many(ids) => ids.push(id),
+        }
+    }
+
+    pub(crate) const fn one(id: usize) -> Self {
+        Self::One(Some(id))
+    }
+
+    /// Of a wait for one.
+    pub(crate) fn only(self) -> usize {
+        self.as_slice()[0]
+    }
+
+    pub(crate) fn into_vec(self) -> Vec<usize> {
+        match self {
+            Self::One(one) => one.into_iter().collect(),
+            Self::Many(ids) => ids,
+        }
+    }
+
+    pub(crate) fn as_slice(&self) -> &[usize] {
+        match self {
+            Self::One(one) => one.as_slice(),
+            Self::Many(ids) => ids,
         }
     }
 }

@@ -155,24 +155,20 @@ pub struct QueueSnapshot {
 }
 
 impl QueueSnapshot {
-    pub(crate) fn new(
-        map: Snapshot,
-        state: WakeState,
-        fairness: Fairness,
-        back_end: BackEnd,
-    ) -> Self {
+    /// Nobody waits.
+    pub(crate) fn idle(map: Snapshot, fairness: Fairness, back_end: BackEnd) -> Self {
         Self {
             map,
             fairness,
             back_end,
-            wake_batch: state.wake_batch,
-            wake_index: state.wake_index,
-            ws_active: state.ws_active,
-            completions: state.completions,
-            wakeups: state.wakeups,
-            waiters: state.waiters,
-            granted: state.granted,
-            collected: state.collected,
+            wake_batch: 1,
+            wake_index: 0,
+            ws_active: 0,
+            completions: 0,
+            wakeups: 0,
+            waiters: Vec::new(),
+            granted: 0,
+            collected: 0,
             least_share: None,
         }
     }
@@ -219,21 +215,4 @@ pub struct QueueStats {
     pub waits: u64,
     /// How many waiters were woken.
     pub wakeups: u64,
-}
-
-/// What a look at who waits has seen.
-#[derive(Clone, Debug)]
-pub(crate) struct WakeState {
-    pub(crate) wake_batch: u32,
-    pub(crate) wake_index: usize,
-    pub(crate) ws_active: usize,
-    pub(crate) completions: u32,
-    pub(crate) wakeups: u32,
-    pub(crate) waiters: Vec<usize>,
-    /// Bits of waiters that have all they want and have not fetched it.
-    pub(crate) granted: usize,
-    /// Bits of waiters that have not yet all they want.
-    pub(crate) collected: usize,
-    pub(crate) total_waits: u64,
-    pub(crate) total_wakeups: u64,
 }

@@ -11,6 +11,7 @@ use crate::error::{BuildError, GetError};
 use crate::queue::{Inner, SbitmapQueue};
 use crate::queue_builder::SbitmapQueueBuilder;
 use crate::store::Store as _;
+use crate::waiter;
 use inflight_sync::time::Instant;
 use std::task::{Context, Poll};
 
@@ -134,11 +135,11 @@ impl Tenancy for SbitmapQueue {
     }
 
     fn poll_one(&self, waiter: &mut Waiter, cx: &Context<'_>) -> Poll<Result<usize, GetError>> {
-        waiter.poll_one(self, cx)
+        waiter.poll(self, cx).map(waiter::one)
     }
 
     fn block_one(&self, waiter: &mut Waiter, deadline: Option<Instant>) -> Result<usize, GetError> {
-        waiter.block_one(self, deadline)
+        waiter::one(waiter.block(self, deadline))
     }
 
     fn poll_part(
@@ -147,7 +148,9 @@ impl Tenancy for SbitmapQueue {
         cx: &Context<'_>,
         bits: &mut Vec<usize>,
     ) -> Poll<Result<(), GetError>> {
-        waiter.poll_part(self, cx, bits)
+        waiter
+            .poll(self, cx)
+            .map(|outcome| waiter::part(outcome, bits))
     }
 
     fn block_part(
@@ -156,11 +159,12 @@ impl Tenancy for SbitmapQueue {
         deadline: Option<Instant>,
         bits: &mut Vec<usize>,
     ) -> Result<(), GetError> {
-        waiter.block_part(self, deadline, bits)
+        waiter::part(waiter.block(self, deadline), bits)
     }
 
     fn fetch_part(&self, waiter: &mut Waiter, bits: &mut Vec<usize>) -> Result<(), GetError> {
-        waiter.fetch_part(self, bits)
+        let outcome = waiter.fetch(self);
+        outcome.map_or(Ok(()), |outcome| waiter::part(outcome, bits))
     }
 
     fn leave(&self, waiter: &mut Waiter) {

@@ -5,22 +5,22 @@
 mod ops;
 
 use inflight_sbitmap::Sbitmap;
-use ops::{Check, ModelShape, Op, Pick};
+use ops::{Check, MapShape, Op, Pick};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 
-fn geometry() -> impl Strategy<Value = ModelShape> {
+fn geometry() -> impl Strategy<Value = MapShape> {
     // Small maps more often: that is where words are short, single or missing.
-    let depth = prop_oneof![1..4_u16, 4..40_u16, 1..=ModelShape::MAX_DEPTH as u16];
+    let depth = prop_oneof![1..4_u16, 4..40_u16, 1..=MapShape::MAX_DEPTH as u16];
     let check = prop_oneof![
         Just(Check::Default),
         Just(Check::Checked),
         Just(Check::Trusted)
     ];
-    let growth = prop_oneof![Just(0_u16), 0..40_u16, 0..=ModelShape::MAX_DEPTH as u16];
+    let growth = prop_oneof![Just(0_u16), 0..40_u16, 0..=MapShape::MAX_DEPTH as u16];
     (depth, growth, option::of(0..=6_u8), any::<bool>(), check).prop_map(
-        |(depth, growth, shift, round_robin, check)| ModelShape {
+        |(depth, growth, shift, round_robin, check)| MapShape {
             depth,
             growth,
             shift,

@@ -2,9 +2,8 @@
 //! other.
 
 use super::Batched;
-use crate::batched::wait::BatchedWaiter;
-use crate::error::ResizeError;
-use crate::error::{GetError, GetManyError};
+use super::wait::{BatchedWaiter, WaitGuard};
+use crate::error::{GetManyError, ResizeError};
 use crate::request::Request;
 use inflight_sync::atomic::{AtomicBool, Ordering};
 use inflight_sync::wait::Event;
@@ -118,27 +117,18 @@ impl Batched {
     pub(crate) async fn get_many(&self, n: usize) -> Result<Vec<usize>, GetManyError> {
         let mut collecting = Collecting::begin(self, n).await?;
         while collecting.bits.len() < n {
-            let mut wait = Leaving(self, BatchedWaiter::new(Request::one(0)));
+            let mut wait = WaitGuard {
+                queue: self,
+                waiter: &mut BatchedWaiter::new(Request::one(0)),
+            };
             // A resize makes all waiters look again.
-            let bit = poll_fn(|cx| {
-                if let Err(why) = self.can_have(n) {
-                    return Poll::Ready(Err(why));
-                }
-                let bit = self.poll_waiter(&mut wait.1, cx);
-                bit.map(|bit| bit.map_err(|_: GetError| GetManyError::Closed))
+            let bit = poll_fn(|cx| match self.can_have(n) {
+                Ok(()) => wait.poll(cx),
+                Err(why) => Poll::Ready(Err(why)),
             });
             let bit = bit.await?;
             collecting.keep(bit);
         }
         Ok(collecting.take_owned())
-    }
-}
-
-/// A wait that leaves the queue when it is dropped.
-struct Leaving<'a>(&'a Batched, BatchedWaiter);
-
-impl Drop for Leaving<'_> {
-    fn drop(&mut self) {
-        self.0.leave_waiter(&mut self.1);
     }
 }

@@ -13,8 +13,9 @@ use crate::error::{PutError, ResizeError};
 use crate::fairness::BatchedOptions;
 use crate::mask::BitMask;
 use crate::request::{NewcomerPolicy, ShareLimiter};
-use crate::snapshot::{QueueStats, WakeState};
+use crate::snapshot::{QueueSnapshot, QueueStats};
 use inflight_sync::Mutex;
+use inflight_sync::time::Clock;
 use newcomer_gate::NewcomerGate;
 use std::panic::{self, AssertUnwindSafe};
 use wake::{WakeQueues, wake_batch};
@@ -26,6 +27,7 @@ pub(crate) struct Batched {
     /// What the wake batch is made from. Its lock makes a change and the new batch one step.
     sizing: Mutex<Sizing>,
     collector: many::CollectorLock,
+    clock: Clock,
 }
 
 /// The least number of bits that any waiter sees in use before it sleeps decides the wake batch.
@@ -55,6 +57,7 @@ impl Batched {
         options: BatchedOptions,
         newcomers: Option<NewcomerPolicy>,
         shares: Option<Box<dyn ShareLimiter>>,
+        clock: Clock,
     ) -> Self {
         let gate = NewcomerGate::new(newcomers, shares);
         let sizing = Sizing {
@@ -67,6 +70,7 @@ impl Batched {
             waits: WakeQueues::new(sizing.wake_batch(), options.wake_policy, gate),
             sizing: Mutex::new(sizing),
             collector: many::CollectorLock::default(),
+            clock,
         }
     }
 
@@ -106,13 +110,7 @@ impl Batched {
 
     /// As `set_least_share`, to what the shares say.
     pub(crate) fn shares_changed(&self) {
-        self.set_least_share(|| self.waits.gate.least_share());
-    }
-
-    /// `None` if nobody is kept to a share.
-    pub(crate) fn least_share(&self) -> Option<usize> {
-        let least = self.sizing.lock().least_share;
-        (least != Sizing::NO_LIMIT).then_some(least)
+        self.set_least_share(|| self.waits.gate.shares.least_share());
     }
 
     #[inline]
@@ -207,14 +205,12 @@ impl Batched {
     }
 
     pub(crate) fn stats(&self) -> QueueStats {
-        let state = self.waits.state();
-        QueueStats {
-            waits: state.total_waits,
-            wakeups: state.total_wakeups,
-        }
+        self.waits.stats()
     }
 
-    pub(crate) fn state(&self) -> WakeState {
-        self.waits.state()
+    pub(crate) fn look_at(&self, snapshot: &mut QueueSnapshot) {
+        self.waits.look_at(snapshot);
+        let least = self.sizing.lock().least_share;
+        snapshot.least_share = (least != Sizing::NO_LIMIT).then_some(least);
     }
 }

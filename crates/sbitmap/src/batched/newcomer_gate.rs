@@ -3,14 +3,12 @@
 
 use crate::request::{Force, NewcomerPolicy, Request, ShareLimiter, TenantIndex};
 use inflight_sync::atomic::{AtomicBool, Ordering};
-use inflight_sync::time::Instant;
-use std::time::Duration;
 
 /// The rules, and whether newcomers are let past at the moment.
 #[derive(Debug)]
 pub(super) struct NewcomerGate {
     newcomers: Option<NewcomerPolicy>,
-    shares: Option<Box<dyn ShareLimiter>>,
+    pub(super) shares: Option<Box<dyn ShareLimiter>>,
     /// Bits were plenty at the last batch.
     forced: AtomicBool,
     /// Nobody gets a bit any more.
@@ -82,36 +80,6 @@ impl NewcomerGate {
         }
     }
 
-    pub(super) fn may_take(&self, tenant: TenantIndex) -> bool {
-        let shares = self.shares.as_ref();
-        shares.is_none_or(|shares| shares.may_take(tenant))
-    }
-
-    pub(super) fn took(&self, tenant: TenantIndex, bit: usize) {
-        if let Some(shares) = &self.shares {
-            shares.took(tenant, bit);
-        }
-    }
-
-    pub(super) fn gives(&self, bit: usize) {
-        if let Some(shares) = &self.shares {
-            shares.gives(bit);
-        }
-    }
-
-    pub(super) fn least_share(&self) -> Option<usize> {
-        self.shares.as_ref()?.least_share()
-    }
-
-    pub(super) fn look_every(&self, tenant: TenantIndex) -> Option<Duration> {
-        self.shares.as_ref()?.look_every(tenant)
-    }
-
-    pub(super) fn look_for_idle(&self, now: Instant) -> bool {
-        let shares = self.shares.as_ref();
-        shares.is_some_and(|shares| shares.look_for_idle(now))
-    }
-
     /// What is written beside a waiter in its list.
     pub(super) fn wake_info(&self, request: Request, depth: usize) -> u64 {
         let most = u32::try_from(depth).unwrap_or(u32::MAX).max(1);
@@ -120,7 +88,7 @@ impl NewcomerGate {
 
     /// Whether a waiter with this can use a wake.
     pub(super) fn may_wake(&self, wake_info: u64) -> bool {
-        self.may_take((wake_info >> 32) as TenantIndex)
+        self.shares.may_take((wake_info >> 32) as TenantIndex)
     }
 
     /// Whether a wake may be worth more than one bit.

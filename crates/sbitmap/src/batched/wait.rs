@@ -2,20 +2,21 @@
 
 use super::Batched;
 use super::wake::WaiterPos;
-use crate::error::GetError;
-use crate::request::Request;
+use crate::error::GetManyError;
+use crate::request::{Ids, Outcome, Request, ShareLimiter as _};
 use inflight_sync::Parker;
-use inflight_sync::time::{Clock, Instant};
+use inflight_sync::time::Instant;
 use inflight_sync::wait::Notify;
+use std::mem;
 use std::task::{Context, Poll, Waker};
 
 /// The common core of all waiting: a waiter that is in a queue, or not.
 ///
 /// Dropping it leaves the queue; a wake that it had received is passed on.
 #[derive(Debug)]
-struct WaitGuard<'a> {
-    queue: &'a Batched,
-    waiter: BatchedWaiter,
+pub(super) struct WaitGuard<'a> {
+    pub(super) queue: &'a Batched,
+    pub(super) waiter: &'a mut BatchedWaiter,
 }
 
 /// What is asked for, and the place in a queue.
@@ -50,14 +51,14 @@ struct BitGuard<'a> {
 impl BitGuard<'_> {
     fn take(self) -> usize {
         let bit = self.bit;
-        std::mem::forget(self);
+        mem::forget(self);
         bit
     }
 }
 
 impl Drop for BitGuard<'_> {
     fn drop(&mut self) {
-        self.queue.waits.gate.gives(self.bit);
+        self.queue.waits.gate.shares.gives(self.bit);
         let returned = self.queue.put(self.bit);
         debug_assert!(returned.is_ok(), "the bit was ours");
     }
@@ -73,7 +74,7 @@ impl WaitGuard<'_> {
     /// Looks for a bit if it is this waiter's turn to look; registers it if there is none.
     ///
     /// `None`: the waiter is in a queue and may sleep.
-    fn look(&mut self, who: &Who<'_>) -> Option<Result<usize, GetError>> {
+    fn look(&mut self, who: &Who<'_>) -> Option<Result<usize, GetManyError>> {
         let waits = &self.queue.waits;
         if let Some(place) = self.waiter.place {
             let waits_on = match who {
@@ -90,7 +91,7 @@ impl WaitGuard<'_> {
             waits.leave(place);
         }
         if waits.gate.is_closed() {
-            return Some(Err(GetError::Closed));
+            return Some(Err(GetManyError::Closed));
         }
         if self.is_privileged() || self.queue.admits() {
             if let Some(bit) = self.try_get() {
@@ -110,7 +111,7 @@ impl WaitGuard<'_> {
         if self.queue.waits.gate.is_closed() {
             // Seen with the list's lock, if whoever closes has told all of that list before.
             self.give_up();
-            return Some(Err(GetError::Closed));
+            return Some(Err(GetManyError::Closed));
         }
         // S3: a bit that was freed before the registration was seen is seen here.
         if !self.is_privileged() && !self.queue.admits_waiter() {
@@ -130,11 +131,11 @@ impl WaitGuard<'_> {
 
     fn try_get(&self) -> Option<usize> {
         let (gate, tenant) = (&self.queue.waits.gate, self.waiter.request.tenant);
-        if !gate.may_take(tenant) {
+        if !gate.shares.may_take(tenant) {
             return None;
         }
         let bit = self.queue.map.try_get()?;
-        gate.took(tenant, bit);
+        gate.shares.took(tenant, bit);
         Some(bit)
     }
 
@@ -161,9 +162,7 @@ impl WaitGuard<'_> {
         }
         self.try_get()
     }
-}
 
-impl WaitGuard<'_> {
     /// Takes a bit without waiting, whoever waits. If it is in a queue it leaves it: the wake that
     /// it has had is used, and the task that waited is told to ask anew.
     fn take_now(&mut self) -> Option<usize> {
@@ -188,9 +187,15 @@ impl Drop for WaitGuard<'_> {
 }
 
 impl WaitGuard<'_> {
+    /// Waits as a task.
+    pub(super) fn poll(&mut self, cx: &Context<'_>) -> Poll<Result<usize, GetManyError>> {
+        let outcome = self.look(&Who::Task(cx.waker()));
+        outcome.map_or(Poll::Pending, Poll::Ready)
+    }
+
     /// Waits as a thread.
-    fn block(&mut self, clock: &Clock, deadline: Option<Instant>) -> Result<usize, GetError> {
-        let parker = Parker::current();
+    fn block(&mut self, deadline: Option<Instant>) -> Result<usize, GetManyError> {
+        let (parker, clock) = (Parker::current(), &self.queue.clock);
         if let Some(place) = self.waiter.place {
             // It may have waited as a task until now. If it was chosen, the look finds out.
             self.queue
@@ -203,7 +208,7 @@ impl WaitGuard<'_> {
                 return outcome;
             }
             let gate = &self.queue.waits.gate;
-            look_at = match gate.look_every(self.waiter.request.tenant) {
+            look_at = match gate.shares.look_every(self.waiter.request.tenant) {
                 Some(every) => look_at.or_else(|| Some(clock.now() + every)),
                 None => None,
             };
@@ -215,10 +220,10 @@ impl WaitGuard<'_> {
                 continue;
             }
             if deadline.is_some_and(|deadline| clock.now() >= deadline) {
-                return self.last_look().ok_or(GetError::TimedOut);
+                return self.last_look().ok_or(GetManyError::TimedOut);
             }
             look_at = None;
-            if gate.look_for_idle(clock.now()) {
+            if gate.shares.look_for_idle(clock.now()) {
                 self.queue.shares_changed();
             }
         }
@@ -229,13 +234,12 @@ impl WaitGuard<'_> {
 impl Batched {
     /// Lends a waiter to its guard. Should `f` panic, the queue has been left.
     fn with<R>(&self, waiter: &mut BatchedWaiter, f: impl FnOnce(&mut WaitGuard<'_>) -> R) -> R {
-        let nowhere = || BatchedWaiter::new(Request::one(0));
         let mut guard = WaitGuard {
             queue: self,
-            waiter: std::mem::replace(waiter, nowhere()),
+            waiter,
         };
         let result = f(&mut guard);
-        *waiter = std::mem::replace(&mut guard.waiter, nowhere());
+        mem::forget(guard); // it keeps its place
         result
     }
 
@@ -243,25 +247,29 @@ impl Batched {
         &self,
         waiter: &mut BatchedWaiter,
         cx: &Context<'_>,
-    ) -> Poll<Result<usize, GetError>> {
-        let outcome = self.with(waiter, |guard| guard.look(&Who::Task(cx.waker())));
-        outcome.map_or(Poll::Pending, Poll::Ready)
+    ) -> Poll<Outcome> {
+        let bit = self.with(waiter, |guard| guard.poll(cx));
+        bit.map(|bit| bit.map(Ids::one))
     }
 
     pub(crate) fn block_waiter(
         &self,
         waiter: &mut BatchedWaiter,
-        clock: &Clock,
         deadline: Option<Instant>,
-    ) -> Result<usize, GetError> {
-        self.with(waiter, |guard| guard.block(clock, deadline))
+    ) -> Outcome {
+        self.with(waiter, |guard| guard.block(deadline))
+            .map(Ids::one)
     }
 
-    pub(crate) fn fetch_waiter(&self, waiter: &mut BatchedWaiter) -> Option<usize> {
+    pub(crate) fn fetch_waiter(&self, waiter: &mut BatchedWaiter) -> Option<Outcome> {
         self.with(waiter, |guard| guard.take_now())
+            .map(|bit| Ok(Ids::one(bit)))
     }
 
     pub(crate) fn leave_waiter(&self, waiter: &mut BatchedWaiter) {
-        self.with(waiter, |guard| guard.give_up());
+        drop(WaitGuard {
+            queue: self,
+            waiter,
+        });
     }
 }

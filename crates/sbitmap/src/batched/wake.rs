@@ -8,7 +8,7 @@
 
 use super::newcomer_gate::NewcomerGate;
 use super::policy::{QueueOrder, WAIT_QUEUES};
-use crate::snapshot::WakeState;
+use crate::snapshot::{QueueSnapshot, QueueStats};
 use crate::wake_policy::WakePolicy;
 use inflight_sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
 use inflight_sync::wait::{Notify, WaitList, WaiterKey, Wakers};
@@ -262,26 +262,25 @@ impl WakeQueues {
         wakers.finish();
     }
 
-    pub(crate) fn state(&self) -> WakeState {
-        let mut state = WakeState {
-            wake_batch: self.batch.load(Ordering::Relaxed),
-            wake_index: self.wake_index.load(Ordering::Relaxed) % WAIT_QUEUES,
-            ws_active: self.active.load(Ordering::Relaxed),
-            completions: self.completions.load(Ordering::Relaxed),
-            wakeups: self.wakeups.load(Ordering::Relaxed),
-            waiters: Vec::with_capacity(WAIT_QUEUES),
-            granted: 0,
-            collected: 0,
-            total_waits: 0,
-            total_wakeups: 0,
-        };
+    /// Counts go on meanwhile.
+    pub(crate) fn look_at(&self, snapshot: &mut QueueSnapshot) {
+        snapshot.wake_batch = self.batch();
+        snapshot.wake_index = self.wake_index.load(Ordering::Relaxed) % WAIT_QUEUES;
+        snapshot.ws_active = self.active();
+        snapshot.completions = self.completions.load(Ordering::Relaxed);
+        snapshot.wakeups = self.wakeups.load(Ordering::Relaxed);
+        let len = |queue: &CachePadded<Queue>| queue.list.lock().list.len();
+        snapshot.waiters = self.queues.iter().map(len).collect();
+    }
+
+    pub(crate) fn stats(&self) -> QueueStats {
+        let mut stats = QueueStats::default();
         for queue in &self.queues {
             let waiters = queue.list.lock();
-            state.waiters.push(waiters.list.len());
-            state.total_waits += waiters.waits;
-            state.total_wakeups += waiters.wakeups;
+            stats.waits += waiters.waits;
+            stats.wakeups += waiters.wakeups;
         }
-        state
+        stats
     }
 }
 

@@ -6,7 +6,7 @@
 //! its owner fetches it.
 
 use super::order::{RequestSize, TenantQueues};
-use crate::request::{Request, TenantIndex};
+use crate::request::{Ids, Request, TenantIndex};
 use inflight_sync::prefetch_to_write;
 use inflight_sync::wait::Notify;
 
@@ -45,46 +45,6 @@ pub(super) enum WaiterState {
     },
     /// Will never have as many ids as it wants.
     Refused,
-}
-
-/// The ids of a waiter: one, without an allocation, or several in the caller's buffer.
-#[derive(Debug)]
-pub(crate) enum Ids {
-    One(Option<usize>),
-    Many(Vec<usize>),
-}
-
-impl Ids {
-    /// Room for `n` ids.
-    pub(super) fn for_many(n: usize) -> Self {
-        Self::Many(Vec::with_capacity(n))
-    }
-
-    fn push(&mut self, id: usize) {
-        match self {
-            Self::One(one) => *one = Some(id),
-            Self::Many(ids) => ids.push(id),
-        }
-    }
-
-    /// Of a wait for one.
-    pub(crate) fn only(self) -> usize {
-        self.as_slice()[0]
-    }
-
-    pub(crate) fn into_vec(self) -> Vec<usize> {
-        match self {
-            Self::One(one) => one.into_iter().collect(),
-            Self::Many(ids) => ids,
-        }
-    }
-
-    pub(super) fn as_slice(&self) -> &[usize] {
-        match self {
-            Self::One(one) => one.as_slice(),
-            Self::Many(ids) => ids,
-        }
-    }
 }
 
 /// One waiter.

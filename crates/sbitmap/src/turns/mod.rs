@@ -14,13 +14,12 @@ mod wait;
 mod wait_queue;
 mod wake_set;
 
-pub(crate) use list::Ids;
 pub(crate) use wait::TurnsWaiter;
 
 use crate::error::{PutError, ResizeError};
 use crate::mask::BitMask;
-use crate::request::{ShareLimiter, TenantIndex};
-use crate::snapshot::{QueueStats, WakeState};
+use crate::request::ShareLimiter;
+use crate::snapshot::{QueueSnapshot, QueueStats};
 use crate::store::Store;
 use inflight_sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use inflight_sync::time::{Clock, Instant};
@@ -28,7 +27,6 @@ use inflight_sync::wait::Wakers;
 use inflight_sync::{CachePadded, Mutex, MutexGuard, cpu};
 use list::NodeKey;
 use std::ops::Deref;
-use std::time::Duration;
 use wait_queue::WaitQueue;
 use wake_set::WakeSet;
 
@@ -90,7 +88,6 @@ impl ModeRules {
 #[derive(Debug)]
 pub(crate) struct Policy {
     rules: ModeRules,
-    /// `None`: one tenant, which may.
     shares: Option<Box<dyn ShareLimiter>>,
 }
 
@@ -99,29 +96,6 @@ impl Deref for Policy {
 
     fn deref(&self) -> &ModeRules {
         &self.rules
-    }
-}
-
-impl Policy {
-    fn may_take(&self, tenant: TenantIndex) -> bool {
-        let shares = self.shares.as_ref();
-        shares.is_none_or(|shares| shares.may_take(tenant))
-    }
-
-    fn look_every(&self, tenant: TenantIndex) -> Option<Duration> {
-        self.shares.as_ref()?.look_every(tenant)
-    }
-
-    fn took(&self, tenant: TenantIndex, id: usize) {
-        if let Some(shares) = &self.shares {
-            shares.took(tenant, id);
-        }
-    }
-
-    fn gives(&self, ids: &[usize]) {
-        if let Some(shares) = &self.shares {
-            ids.iter().for_each(|&id| shares.gives(id));
-        }
     }
 }
 
@@ -236,15 +210,9 @@ impl<S: Store> Turns<S> {
 
     /// Tenants that have gone idle leave more for the others, who are served then.
     fn look_for_idle(&self, now: Instant) {
-        let shares = self.rules.shares.as_ref();
-        if shares.is_some_and(|shares| shares.look_for_idle(now)) {
+        if self.rules.shares.look_for_idle(now) {
             self.serve_all();
         }
-    }
-
-    /// G1, for those who take no turns.
-    pub(crate) fn try_get_newcomer(&self) -> Option<usize> {
-        self.store.try_get()
     }
 
     /// G1 and G2.
@@ -453,23 +421,13 @@ impl<S: Store> Turns<S> {
     }
 
     /// In the terms of the wait queues: there is one, and a wake is one grant.
-    pub(crate) fn state(&self) -> WakeState {
+    pub(crate) fn look_at(&self, snapshot: &mut QueueSnapshot) {
         let queue = self.wait_queue.lock();
-        let (granted, collected) = queue.list.unfetched();
-        let waiting = queue.list.len();
-        WakeState {
-            wake_batch: 1,
-            wake_index: 0,
-            ws_active: waiting,
-            completions: 0,
-            // Wraps, as those of the batches do.
-            wakeups: queue.wakeups as u32,
-            waiters: vec![waiting],
-            granted,
-            collected,
-            total_waits: queue.waits,
-            total_wakeups: queue.wakeups,
-        }
+        (snapshot.granted, snapshot.collected) = queue.list.unfetched();
+        snapshot.ws_active = queue.list.len();
+        // Wraps, as those of the batches do.
+        snapshot.wakeups = queue.wakeups as u32;
+        snapshot.waiters = vec![queue.list.len()];
     }
 
     pub(crate) fn stats(&self) -> QueueStats {

@@ -1,32 +1,30 @@
 //! Waiters that their owner keeps apart from the queue: of crates above.
 
-use super::list::Ids;
 use super::order::RequestSize;
 use super::wait::{TurnsWaiter, Wait};
 use super::{Turns, WakeSet};
 use crate::error::GetManyError;
-use crate::request::{Request, TenantIndex};
+use crate::request::{Outcome, ShareLimiter as _, TenantIndex};
 use crate::store::Store;
 use inflight_sync::atomic::{Ordering, fence};
 use inflight_sync::time::Instant;
+use std::mem;
 use std::task::{Context, Poll};
 
 impl<S: Store> Turns<S> {
     /// Lends a waiter to its wait. Should `f` panic, the waiter has left the list.
     fn with<R>(&self, waiter: &mut TurnsWaiter, f: impl FnOnce(&mut Wait<'_, S>) -> R) -> R {
-        let nowhere = || TurnsWaiter::new(Request::one(0));
-        let mut wait = Wait::with(self, std::mem::replace(waiter, nowhere()));
+        let mut wait = Wait {
+            turns: self,
+            waiter,
+        };
         let result = f(&mut wait);
-        *waiter = std::mem::replace(&mut wait.waiter, nowhere());
+        mem::forget(wait); // it keeps its place
         result
     }
 
     /// Waits as a task: for all it wants, or for the next part.
-    pub(crate) fn poll_waiter(
-        &self,
-        waiter: &mut TurnsWaiter,
-        cx: &Context<'_>,
-    ) -> Poll<Result<Ids, GetManyError>> {
+    pub(crate) fn poll_waiter(&self, waiter: &mut TurnsWaiter, cx: &Context<'_>) -> Poll<Outcome> {
         self.with(waiter, |wait| wait.poll(cx))
     }
 
@@ -35,25 +33,22 @@ impl<S: Store> Turns<S> {
         &self,
         waiter: &mut TurnsWaiter,
         deadline: Option<Instant>,
-    ) -> Result<Ids, GetManyError> {
+    ) -> Outcome {
         let outcome = self.with(waiter, |wait| wait.block(deadline));
         outcome.unwrap_or(Err(GetManyError::TimedOut))
     }
 
     /// What has been granted, if anything has, without a wait. It keeps its place.
-    pub(crate) fn fetch_waiter(
-        &self,
-        waiter: &mut TurnsWaiter,
-    ) -> Option<Result<Ids, GetManyError>> {
+    pub(crate) fn fetch_waiter(&self, waiter: &mut TurnsWaiter) -> Option<Outcome> {
         self.with(waiter, |wait| wait.fetch())
     }
 
     /// Leaves the list. What had been granted and not fetched goes back.
     pub(crate) fn leave_waiter(&self, waiter: &mut TurnsWaiter) {
-        if waiter.is_in_list() {
-            let nowhere = TurnsWaiter::new(Request::one(0));
-            drop(Wait::with(self, std::mem::replace(waiter, nowhere)));
-        }
+        drop(Wait {
+            turns: self,
+            waiter,
+        });
     }
 
     /// Serves whoever may be served by now.
@@ -74,7 +69,7 @@ impl<S: Store> Turns<S> {
         let waits = |size| queue.list.tenants.has(tenant, size);
         let comes_later = waits(RequestSize::Small) || (large && waits(RequestSize::Large));
         // Whoever may be served is about to be, by those the claim names.
-        let next = queue.list.next(|tenant| self.rules.may_take(tenant));
+        let next = queue.list.next(|tenant| self.rules.shares.may_take(tenant));
         let may = next.is_none() && !comes_later && !queue.closed;
         let id = may.then(|| self.store.take()).flatten();
         drop(queue);

@@ -1,12 +1,12 @@
 //! One wait, as a thread or as a task. Events G3 to G7 and A1 to A4.
 
-use super::list::{Ids, Kind, Node, NodeKey, WaiterState};
+use super::list::{Kind, Node, NodeKey, WaiterState};
 use super::order::RequestSize;
 use super::wait_queue::WaitQueue;
 use super::wake_set::WakeSet;
 use super::{Turns, credits};
 use crate::error::GetManyError;
-use crate::request::Request;
+use crate::request::{Ids, Outcome, Request, ShareLimiter as _};
 use crate::store::Store;
 use inflight_sync::time::Instant;
 use inflight_sync::wait::{Notify, Wakers};
@@ -48,8 +48,8 @@ impl TurnsWaiter {
 /// granted.
 #[derive(Debug)]
 pub(super) struct Wait<'a, S: Store> {
-    turns: &'a Turns<S>,
-    pub(super) waiter: TurnsWaiter,
+    pub(super) turns: &'a Turns<S>,
+    pub(super) waiter: &'a mut TurnsWaiter,
 }
 
 /// Ids from a node, which go back unless they are taken out: telling others may panic.
@@ -76,16 +76,14 @@ impl<S: Store> Drop for UnfetchedIds<'_, S> {
         self.set_owned();
         let ids = self.ids.as_slice();
         if !ids.is_empty() {
-            self.turns.rules.gives(ids);
+            let shares = &self.turns.rules.shares;
+            ids.iter().for_each(|&id| shares.gives(id));
             // An error: a user has put one of them a second time, and that put was not told from
             // a good one. What is back is back.
             let _ = self.turns.put_batch(ids);
         }
     }
 }
-
-/// How a wait ended.
-pub(super) type Outcome = Result<Ids, GetManyError>;
 
 enum Look {
     Over(Outcome),
@@ -95,11 +93,7 @@ enum Look {
     },
 }
 
-impl<'a, S: Store> Wait<'a, S> {
-    pub(super) const fn with(turns: &'a Turns<S>, waiter: TurnsWaiter) -> Self {
-        Self { turns, waiter }
-    }
-
+impl<S: Store> Wait<'_, S> {
     /// G3 to G6. `None`: the waiter is in the list and may sleep.
     fn join(&mut self, notify: Notify) -> Option<Outcome> {
         let turns = self.turns;
@@ -349,7 +343,12 @@ impl<'a, S: Store> Wait<'a, S> {
         let mut look_at = None;
         loop {
             // G7.
-            look_at = match self.turns.rules.look_every(self.waiter.request.tenant) {
+            look_at = match self
+                .turns
+                .rules
+                .shares
+                .look_every(self.waiter.request.tenant)
+            {
                 Some(every) => look_at.or_else(|| Some(clock.now() + every)),
                 None => None,
             };

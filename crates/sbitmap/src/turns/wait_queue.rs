@@ -4,6 +4,7 @@ use super::list::{Kind, List, Node, NodeKey, WaiterState};
 use super::order::RequestSize;
 use super::wake_set::WakeSet;
 use super::{Policy, UnlockedState};
+use crate::request::ShareLimiter as _;
 use crate::store::Store;
 use inflight_sync::atomic::{Ordering, fence};
 use inflight_sync::wait::Notify;
@@ -176,7 +177,7 @@ impl WaitQueue {
             self.announced = somebody_waits;
             store.set_waiters(usize::from(somebody_waits));
         }
-        let next = self.list.next_slot(|tenant| rules.may_take(tenant));
+        let next = self.list.next_slot(|tenant| rules.shares.may_take(tenant));
         // Tasks need no token.
         gate.close(next.is_some_and(|next| self.needs_token(next, rules)));
         let held_up = !self.list.is_empty() && next.is_none();
@@ -227,7 +228,7 @@ impl WaitQueue {
             if std::mem::take(&mut first) {
                 self.end_turns_for_collector(gate, rules);
             }
-            let Some(key) = self.list.next(|tenant| rules.may_take(tenant)) else {
+            let Some(key) = self.list.next(|tenant| rules.shares.may_take(tenant)) else {
                 break;
             };
             if me != Some(key) && self.needs_token(key.index, rules) {
@@ -235,13 +236,13 @@ impl WaitQueue {
             }
             let node = self.list.node(key).expect("it waits");
             let tenant = node.tenant;
-            if !node.has_part() && rules.may_take(tenant) {
+            if !node.has_part() && rules.shares.may_take(tenant) {
                 let Some(id) = store.take() else { break };
-                rules.took(tenant, id);
+                rules.shares.took(tenant, id);
                 node.feed(id);
             }
             // What it has it gets, should its tenant be at its limit.
-            if node.has_part() || (node.has_some() && !rules.may_take(tenant)) {
+            if node.has_part() || (node.has_some() && !rules.shares.may_take(tenant)) {
                 self.grant(key, rules, me, gate, chosen);
                 self.end_turns_for_collector(gate, rules);
             } else if node.has_some() {
@@ -258,7 +259,7 @@ impl WaitQueue {
         if self.list.all_want_one() {
             return;
         }
-        let next = self.list.next(|tenant| rules.may_take(tenant));
+        let next = self.list.next(|tenant| rules.shares.may_take(tenant));
         let Some(next) = next.and_then(|next| self.list.node(next)) else {
             return;
         };

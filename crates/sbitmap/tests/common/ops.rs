@@ -10,10 +10,10 @@ use std::collections::{BTreeMap, BTreeSet};
 /// How the map is built.
 #[derive(Clone, Debug)]
 #[cfg_attr(fuzzing, derive(arbitrary::Arbitrary))]
-pub(crate) struct ModelShape {
-    /// Taken modulo [`ModelShape::MAX_DEPTH`] + 1.
+pub(crate) struct MapShape {
+    /// Taken modulo [`MapShape::MAX_DEPTH`] + 1.
     pub(crate) depth: u16,
-    /// How far the map may grow beyond `depth`; taken modulo [`ModelShape::MAX_DEPTH`] + 1.
+    /// How far the map may grow beyond `depth`; taken modulo [`MapShape::MAX_DEPTH`] + 1.
     pub(crate) growth: u16,
     /// Taken modulo 7; `None` is the map's own choice.
     pub(crate) shift: Option<u8>,
@@ -65,7 +65,7 @@ pub(crate) enum Op {
 }
 
 /// Runs the operations on a new map, then gives everything back and counts what can be had.
-pub(crate) fn run(geometry: &ModelShape, ops: &[Op]) {
+pub(crate) fn run(geometry: &MapShape, ops: &[Op]) {
     let mut run = Run::new(geometry);
     for op in ops {
         run.step(op);
@@ -88,15 +88,15 @@ struct Run {
     shallow: BTreeMap<usize, BTreeSet<usize>>,
 }
 
-impl ModelShape {
+impl MapShape {
     pub(crate) const MAX_DEPTH: usize = 300;
 }
 
 impl Run {
-    fn new(geometry: &ModelShape) -> Self {
+    fn new(geometry: &MapShape) -> Self {
         cpu::set_current_for_thread(Some(0));
-        let depth = 1 + usize::from(geometry.depth).saturating_sub(1) % ModelShape::MAX_DEPTH;
-        let max_depth = depth + usize::from(geometry.growth) % (ModelShape::MAX_DEPTH + 1);
+        let depth = 1 + usize::from(geometry.depth).saturating_sub(1) % MapShape::MAX_DEPTH;
+        let max_depth = depth + usize::from(geometry.growth) % (MapShape::MAX_DEPTH + 1);
         let builder = Sbitmap::builder(depth)
             .max_depth(max_depth)
             .round_robin(geometry.round_robin)
