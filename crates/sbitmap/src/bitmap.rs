@@ -131,9 +131,15 @@ impl Sbitmap {
     #[must_use = "a bit that is dropped is never given back"]
     #[inline]
     pub fn try_get(&self) -> Option<usize> {
+        self.by_hint(|hint| self.try_get_with(hint))
+    }
+
+    /// Searches from the calling CPU's hint, which is moved on.
+    #[inline]
+    fn by_hint(&self, search: impl FnOnce(&mut Hint) -> Option<usize>) -> Option<usize> {
         let slot = self.hints.of_this_cpu();
         let mut hint = slot.load(self.layout());
-        let bit = self.try_get_with(&mut hint);
+        let bit = search(&mut hint);
         slot.store(hint);
         bit
     }
@@ -169,15 +175,13 @@ impl Sbitmap {
     /// ```
     #[must_use = "a bit that is dropped is never given back"]
     pub fn try_get_shallow(&self, limit: usize) -> Option<usize> {
-        let slot = self.hints.of_this_cpu();
-        let mut hint = slot.load(self.layout());
-        let bit = self.search(&mut hint, |layout, word, from| Search {
-            depth: layout.shallow(limit).word_depth(word),
-            from,
-            wrap: true,
-        });
-        slot.store(hint);
-        bit
+        self.by_hint(|hint| {
+            self.search(hint, |layout, word, from| Search {
+                depth: layout.shallow(limit).word_depth(word),
+                from,
+                wrap: true,
+            })
+        })
     }
 
     /// Searches until a bit is found that may be kept, and moves the hint.
@@ -376,19 +380,27 @@ impl Sbitmap {
     /// ```
     #[inline]
     pub fn put(&self, bit: usize) -> Result<(), PutError> {
-        let (word, offset) = self.locate(bit)?;
-        if !self.words[word].put(offset, self.check) {
-            return Err(PutError::NotAllocated { bit });
-        }
+        self.give_back(bit)?;
         self.point_at(bit);
         Ok(())
+    }
+
+    #[inline]
+    fn give_back(&self, bit: usize) -> Result<(), PutError> {
+        // Bits above the depth have a place too: they may still be in use.
+        let (word, offset) = self.full.locate(bit)?;
+        if self.words[word].put(offset, self.check) {
+            Ok(())
+        } else {
+            Err(PutError::NotAllocated { bit })
+        }
     }
 
     /// Says whether a bit that was taken has an owner. One that is kept for a waiter has none yet,
     /// so a put of it is told from a good one.
     #[inline]
     pub(crate) fn set_owned(&self, bit: usize, owned: bool) {
-        if let Ok((word, offset)) = self.locate(bit) {
+        if let Ok((word, offset)) = self.full.locate(bit) {
             self.words[word].set_owned(offset, owned);
         }
     }
@@ -411,10 +423,7 @@ impl Sbitmap {
     /// assert_eq!(hint, Hint::at(bit));
     /// ```
     pub fn put_with(&self, bit: usize, hint: &mut Hint) -> Result<(), PutError> {
-        let (word, offset) = self.locate(bit)?;
-        if !self.words[word].put(offset, self.check) {
-            return Err(PutError::NotAllocated { bit });
-        }
+        self.give_back(bit)?;
         if !self.in_turn && bit < self.depth() {
             *hint = Hint::at(bit);
         }
@@ -456,7 +465,7 @@ impl Sbitmap {
         let mut count = 0;
         let mut rest = bits.iter().copied().peekable();
         while let Some(bit) = rest.next() {
-            let (word, offset) = match self.locate(bit) {
+            let (word, offset) = match self.full.locate(bit) {
                 Ok(place) => place,
                 Err(e) => {
                     result = result.and(Err(e));
@@ -466,7 +475,7 @@ impl Sbitmap {
             let mut mask = 1_u64 << offset;
             // A bit given twice in one run ends the run, so that the second is reported.
             while let Some(&next) = rest.peek() {
-                match self.locate(next) {
+                match self.full.locate(next) {
                     Ok((w, o)) if w == word && mask >> o & 1 == 0 => mask |= 1 << o,
                     _ => break,
                 }
@@ -501,16 +510,10 @@ impl Sbitmap {
     }
 
     pub(crate) fn put_mask_counted(&self, bits: BitMask) -> (usize, Result<(), PutError>) {
-        let (word, offset) = match self.locate(bits.first) {
+        let (word, offset) = match bits.locate(self.full) {
             Ok(place) => place,
             Err(e) => return (0, Err(e)),
         };
-        let room = low_mask(self.full.word_depth(word) - offset);
-        if bits.mask & !room != 0 {
-            let beyond = (bits.mask & !room).trailing_zeros() as usize;
-            let bit = bits.first.saturating_add(beyond);
-            return (0, Err(PutError::OutOfRange { bit }));
-        }
         self.point_at(bits.first);
         self.put_of_word(word, bits.mask << offset)
     }
@@ -525,15 +528,5 @@ impl Sbitmap {
             }),
         };
         (held.count_ones() as usize, result)
-    }
-
-    /// Bits above the depth have a place too: they may still be in use.
-    #[inline]
-    fn locate(&self, bit: usize) -> Result<(usize, u32), PutError> {
-        if bit < self.full.depth {
-            Ok(self.full.split(bit))
-        } else {
-            Err(PutError::OutOfRange { bit })
-        }
     }
 }

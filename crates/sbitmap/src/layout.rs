@@ -1,5 +1,7 @@
 //! How many words a depth makes, and which bits of them count. Pure arithmetic.
 
+use crate::error::PutError;
+
 /// The largest depth of a bitmap: 2^24 bits.
 ///
 /// ```
@@ -60,6 +62,16 @@ impl Layout {
     pub(crate) const fn split(self, bit: usize) -> (usize, u32) {
         let offset = bit & (self.bits_per_word() - 1);
         (bit >> self.shift, offset as u32)
+    }
+
+    /// Word and offset of a bit, if there is such a bit.
+    #[inline]
+    pub(crate) const fn locate(self, bit: usize) -> Result<(usize, u32), PutError> {
+        if bit < self.depth {
+            Ok(self.split(bit))
+        } else {
+            Err(PutError::OutOfRange { bit })
+        }
     }
 
     /// The bit at an offset of a word.

@@ -1,5 +1,7 @@
 //! Several bits of one word.
 
+use crate::error::PutError;
+use crate::layout::{Layout, low_mask};
 use crate::word::offsets;
 
 /// Bits of one word, taken in one atomic step: `first + i` for each set bit `i` of `mask`.
@@ -30,6 +32,17 @@ impl BitMask {
     #[inline]
     pub(crate) fn some(self) -> Option<Self> {
         (self.mask != 0).then_some(self)
+    }
+
+    /// Word and offset of the first bit, if no bit is beyond that word or the depth.
+    pub(crate) fn locate(self, layout: Layout) -> Result<(usize, u32), PutError> {
+        let (word, offset) = layout.locate(self.first)?;
+        let beyond = self.mask & !low_mask(layout.word_depth(word) - offset);
+        if beyond != 0 {
+            let bit = self.first.saturating_add(beyond.trailing_zeros() as usize);
+            return Err(PutError::OutOfRange { bit });
+        }
+        Ok((word, offset))
     }
 
     /// The bits, lowest first. Of a mask made by hand, bits beyond `usize::MAX` are left out.

@@ -1,5 +1,5 @@
-//! The local engine by itself, for its models: the shipped code with the model's geometry. And
-//! the engine of a queue that a model builds as users do.
+//! The local engine by itself, for its models: the shipped code with the model's shape. And the
+//! engine of a queue that a model builds as users do.
 
 use crate::error::PutError;
 use crate::fairness::Fairness;
@@ -30,60 +30,47 @@ pub struct ModelShape {
     pub cap: u32,
     /// Thaw after so many puts without "none".
     pub thaw_after: u32,
+    /// 1: the words have a summary. 2: the summary has one too.
+    pub summaries: usize,
+    /// Whether double frees that do not race are found.
+    pub checked: bool,
+    /// After a freeze stacks are locked, for so many puts of a CPU. `None`: they are not.
+    pub unlock_after: Option<u32>,
+}
+
+impl ModelShape {
+    /// Two stacks of two ids, words of one id, never thawed; nothing else.
+    #[must_use]
+    pub const fn new(backend: Backend, depth: usize) -> Self {
+        Self {
+            backend,
+            cpus: 2,
+            depth,
+            shift: 0,
+            cap: 2,
+            thaw_after: 1_000,
+            summaries: 0,
+            checked: false,
+            unlock_after: None,
+        }
+    }
 }
 
 /// The store.
 #[derive(Debug)]
 pub struct LocalStore(PerCpuStore);
 
-/// A summary for the words of more than so many, and none for groups.
-const fn words(words: usize) -> Flat {
-    Flat {
-        words,
-        groups: usize::MAX,
-    }
-}
-
 impl LocalStore {
     /// With a budget for all stacks.
     #[must_use]
     pub fn new(of: ModelShape) -> Self {
-        Self::with_summary(of, usize::MAX)
-    }
-
-    /// As `new`, with a summary of the words of more than `flat`.
-    #[must_use]
-    pub fn with_summary(of: ModelShape, flat: usize) -> Self {
-        Self::with_check(of, words(flat), Check::Trusted)
-    }
-
-    /// As `new`, with a summary of all words, and one of it.
-    #[must_use]
-    pub fn with_two_summaries(of: ModelShape) -> Self {
-        let flat = Flat {
-            words: 0,
-            groups: 0,
+        let most = |summary| {
+            if of.summaries >= summary {
+                0
+            } else {
+                usize::MAX
+            }
         };
-        Self::with_check(of, flat, Check::Trusted)
-    }
-
-    /// As `new`, and looks for double frees that do not race.
-    #[must_use]
-    pub fn checked(of: ModelShape) -> Self {
-        Self::with_check(of, words(usize::MAX), Check::Sequential)
-    }
-
-    /// As `new`. After a freeze stacks are locked, for `unlock_after` puts of a CPU.
-    #[must_use]
-    pub fn locked(of: ModelShape, unlock_after: u32) -> Self {
-        Self::of(of, words(usize::MAX), Check::Trusted, Some(unlock_after))
-    }
-
-    fn with_check(of: ModelShape, flat: Flat, check: Check) -> Self {
-        Self::of(of, flat, check, None)
-    }
-
-    fn of(of: ModelShape, flat: Flat, check: Check, unlock_after: Option<u32>) -> Self {
         let shape = Shape {
             backend: of.backend,
             cpus: of.cpus,
@@ -92,8 +79,16 @@ impl LocalStore {
                 budget: of.cpus as u32 * of.cap,
             },
             thaw_after: Some(of.thaw_after),
-            unlock_after,
-            flat,
+            unlock_after: of.unlock_after,
+            flat: Flat {
+                words: most(1),
+                groups: most(2),
+            },
+        };
+        let check = if of.checked {
+            Check::Sequential
+        } else {
+            Check::Trusted
         };
         let full = Layout::new(of.depth, of.depth, Some(of.shift));
         Self(PerCpuStore::new(full, of.depth, check, shape, of.cpus))

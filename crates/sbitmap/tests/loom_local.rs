@@ -36,8 +36,8 @@
 //! | PT missing | `h1_two_summaries_*`, `h4_two_summaries_*` |
 //! | no X2 or X3 of a group | `h1_two_summaries_put` |
 //! | the look at what is free: Acquire | `a_free_id_shows_its_last_writes` |
-//! | D without the lock where stacks are locked | `i1_guarded_steal`, `h4_guarded_put_sleep` |
-//! | activation for sections where stacks are locked | `i1_guarded_short_way` |
+//! | D without the lock where stacks are locked | `i1_locked_steal`, `h4_locked_put_sleep` |
+//! | activation for sections where stacks are locked | `i1_locked_fast_path` |
 //!
 //! Seen to survive, and kept: A2's Acquire (A3 must come after it); Acquire of the put's RMW (the
 //! chain of proof 3). Of the summary, which needs three threads and three preemptions to go wrong:
@@ -51,7 +51,7 @@
 mod local_models;
 
 use inflight_sbitmap::BitMask;
-use inflight_sbitmap::model_support::{LocalStore, ModelShape};
+use inflight_sbitmap::model_support::ModelShape;
 use inflight_sync::model::{Bound, check};
 use inflight_sync::percpu::Backend;
 use local_models::{NEVER, Queue, on, pair_beside_another, rotate_beside_another, spawn, visit};
@@ -93,7 +93,12 @@ models! {
     /// a mask again and put: no put of an owner is refused,
     /// and none is taken for good afterwards.
     a_mask_put_in_parts / a_mask_put_in_parts_locked (TWO, TWO) |backend| {
-        let queue = Queue::checked(backend, 2, 1, 4, NEVER);
+        let queue = Queue::over(ModelShape {
+            shift: 1,
+            cap: 4,
+            checked: true,
+            ..ModelShape::new(backend, 2)
+        });
         let both = queue.get_mask(2);
         assert_eq!((both.first, both.mask), (0, 0b11));
         let [first, second] = [0b01, 0b10].map(|mask| BitMask { first: 0, mask });
@@ -226,7 +231,7 @@ models! {
 
     /// As before, with a summary: a bit that is cleared (X1 to X4) hides no id that came meanwhile.
     h1_summary_cold / h1_summary_cold_locked (TWO, ONE) |backend| {
-        let queue = Queue::with_summary(backend, 2);
+        let queue = Queue::with_summaries(1, backend, 2);
         on(1);
         let id = queue.get();
         let other = spawn(&queue, 1, Queue::pair);
@@ -240,7 +245,7 @@ models! {
     /// A getter that finds nothing clears the summary bit while the id comes back (P1 P2 PM against
     /// X1 to X4). It is not free and unseen afterwards.
     h1_summary_put / h1_summary_put_locked (TWO, TWO) |backend| {
-        let queue = Queue::with_summary(backend, 2);
+        let queue = Queue::with_summaries(1, backend, 2);
         let id = queue.take_with_bit();
         let other = spawn(&queue, 0, move |queue| queue.put(id));
         on(1);
@@ -253,7 +258,7 @@ models! {
     /// A put into a word that has lost its summary bit (P1 P2 PM P3) against a getter that goes to
     /// sleep and looks at words with a bit only.
     h4_summary_put_sleep / h4_summary_put_sleep_locked (TWO, ONE) |backend| {
-        let queue = Queue::with_summary(backend, 2);
+        let queue = Queue::with_summaries(1, backend, 2);
         let (id, _kept) = (queue.get(), queue.get());
         assert_eq!(queue.store.get(), None);
         let other = spawn(&queue, 1, |queue| {
@@ -268,7 +273,7 @@ models! {
     /// As `h1_summary_put`, with a bit for the group: it is cleared too (X1 to X4 of the group
     /// against P2 PM PT).
     h1_two_summaries_put / h1_two_summaries_put_locked (TWO, TWO) |backend| {
-        let queue = Queue::with_two_summaries(backend, 2);
+        let queue = Queue::with_summaries(2, backend, 2);
         let id = queue.take_with_bit();
         let other = spawn(&queue, 0, move |queue| queue.put(id));
         on(1);
@@ -280,7 +285,7 @@ models! {
 
     /// As it, where the group has lost its bit before the put, and is not cleared again.
     h1_two_summaries_none / h1_two_summaries_none_locked (TWO, TWO) |backend| {
-        let queue = Queue::with_two_summaries(backend, 2);
+        let queue = Queue::with_summaries(2, backend, 2);
         let (id, _kept) = (queue.get(), queue.get());
         assert_eq!(queue.store.get(), None);
         let other = spawn(&queue, 0, move |queue| queue.put(id));
@@ -294,7 +299,7 @@ models! {
     /// A put into a group that has lost its bit against a getter that goes to sleep and looks at
     /// groups with a bit only.
     h4_two_summaries_put_sleep / h4_two_summaries_put_sleep_locked (TWO, ONE) |backend| {
-        let queue = Queue::with_two_summaries(backend, 2);
+        let queue = Queue::with_summaries(2, backend, 2);
         let (id, _kept) = (queue.get(), queue.get());
         assert_eq!(queue.store.get(), None);
         let other = spawn(&queue, 1, |queue| {
@@ -309,14 +314,14 @@ models! {
     /// One id moves from word to word behind the scanner's back, and the group loses its bit
     /// whenever nobody has put it back yet.
     h1_two_summaries_rotate / h1_two_summaries_rotate_locked (TWO, ONE) |backend| {
-        let queue = Queue::with_two_summaries(backend, 2);
+        let queue = Queue::with_summaries(2, backend, 2);
         rotate_beside_another(&queue);
     };
 
     /// One id moves from word to word behind the scanner's back, and words without ids lose their
     /// bits meanwhile.
     h1_summary_rotate / h1_summary_rotate_locked (TWO, ONE) |backend| {
-        let queue = Queue::with_summary(backend, 2);
+        let queue = Queue::with_summaries(1, backend, 2);
         rotate_beside_another(&queue);
     };
 
@@ -394,10 +399,10 @@ models! {
     };
 }
 
-/// Guarded, two ids in the stack of CPU 0: its owner pops while another freezes and takes the rest.
+/// Locked, two ids in the stack of CPU 0: its owner pops while another freezes and takes the rest.
 #[test]
-fn i1_guarded_steal() {
-    check("i1_guarded_steal", TWO, || {
+fn i1_locked_steal() {
+    check("i1_locked_steal", TWO, || {
         let queue = Queue::locked(2, 1, NEVER, NEVER);
         queue.pair();
         let owner = spawn(&queue, 0, Queue::get);
@@ -410,11 +415,11 @@ fn i1_guarded_steal() {
     });
 }
 
-/// As before, while the owner tries the short way, which asks nobody whether stacks are locked: it
+/// As before, while the owner tries the fast path, which asks nobody whether stacks are locked: it
 /// is a section, and shut out.
 #[test]
-fn i1_guarded_short_way() {
-    check("i1_guarded_short_way", TWO, || {
+fn i1_locked_fast_path() {
+    check("i1_locked_fast_path", TWO, || {
         let queue = Queue::locked(2, 1, NEVER, NEVER);
         queue.pair();
         let owner = spawn(&queue, 0, |queue| {
@@ -431,10 +436,10 @@ fn i1_guarded_short_way() {
     });
 }
 
-/// Guarded: the owner's put (C) against a getter that goes to sleep (R1 to R4): one id.
+/// Locked: the owner's put (C) against a getter that goes to sleep (R1 to R4): one id.
 #[test]
-fn h4_guarded_put_sleep() {
-    check("h4_guarded_put_sleep", TWO, || {
+fn h4_locked_put_sleep() {
+    check("h4_locked_put_sleep", TWO, || {
         let queue = Queue::locked(1, 0, NEVER, NEVER);
         queue.pair();
         let id = queue.get();
@@ -447,8 +452,8 @@ fn h4_guarded_put_sleep() {
 
 /// Sections, locked, sections again, under two getters of two ids: "none" is never right.
 #[test]
-fn h1_guarded_and_back() {
-    check("h1_guarded_and_back", ONE, || {
+fn h1_locked_and_back() {
+    check("h1_locked_and_back", ONE, || {
         let queue = Queue::locked(2, 1, AT_ONCE, 1);
         let other = spawn(&queue, 1, Queue::pair);
         queue.pair();
@@ -473,8 +478,8 @@ fn h4_sections_let_in() {
 /// A stack opened late, by a thread that has moved away from it, while its owner lets sections in:
 /// it is open to one kind of users.
 #[test]
-fn i1_guarded_remote_activate() {
-    check("i1_guarded_remote_activate", TWO, || {
+fn i1_locked_remote_activate() {
+    check("i1_locked_remote_activate", TWO, || {
         let queue = Queue::locked(2, 1, AT_ONCE, 1);
         queue.pair();
         let owner = spawn(&queue, 0, Queue::pair);
@@ -493,7 +498,11 @@ fn i1_guarded_remote_activate() {
 #[test]
 fn h4_three() {
     check("h4_three", ONE, || {
-        let queue = Queue::with_cpus(3, Backend::BusyFlag, 1, 0, 2, AT_ONCE);
+        let queue = Queue::over(ModelShape {
+            cpus: 3,
+            thaw_after: AT_ONCE,
+            ..ModelShape::new(Backend::BusyFlag, 1)
+        });
         let id = queue.get();
         queue.store.freeze();
         let others = [1, 2].map(|cpu| spawn(&queue, cpu, visit));
@@ -510,7 +519,7 @@ fn h4_three() {
 #[test]
 fn h1_summary_two_clearers() {
     check("h1_summary_two_clearers", TWO, || {
-        let queue = Queue::with_summary(Backend::BusyFlag, 2);
+        let queue = Queue::with_summaries(1, Backend::BusyFlag, 2);
         let id = queue.take_with_bit();
         let others = [1, 1].map(|cpu| spawn(&queue, cpu, |queue| queue.store.get()));
         queue.put(id);
@@ -527,15 +536,11 @@ fn h1_summary_two_clearers() {
 #[test]
 fn h1_two_summaries_two_putters() {
     check("h1_two_summaries_two_putters", TWO, || {
-        let geometry = ModelShape {
-            backend: Backend::BusyFlag,
-            cpus: 2,
-            depth: 2,
+        let queue = Queue::over(ModelShape {
             shift: 1,
-            cap: 2,
-            thaw_after: NEVER,
-        };
-        let queue = Queue::over(2, LocalStore::with_two_summaries(geometry));
+            summaries: 2,
+            ..ModelShape::new(Backend::BusyFlag, 2)
+        });
         queue.store.freeze();
         let (first, second) = (queue.get(), queue.get());
         let putter = spawn(&queue, 0, move |queue| queue.put(first));

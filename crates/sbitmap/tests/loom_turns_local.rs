@@ -43,12 +43,11 @@ const TWO: Bound = Bound {
 fn local(depth: usize, max_depth: usize, mode: Fairness, clock: Clock) -> SbitmapQueue {
     assert_eq!(depth, max_depth);
     let store = LocalStore::new(ModelShape {
-        backend: Backend::BusyFlag,
         cpus: 3,
-        depth,
         shift: 1,
         cap: 1,
         thaw_after: 0,
+        ..ModelShape::new(Backend::BusyFlag, depth)
     });
     store.into_queue(mode, clock)
 }

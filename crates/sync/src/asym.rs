@@ -45,21 +45,12 @@ impl AsymFence {
     /// The pair of plain full fences, for comparison and for systems without help.
     ///
     /// ```
-    /// assert!(!inflight_sync::asym::AsymFence::symmetric().is_asymmetric());
+    /// let fence = inflight_sync::asym::AsymFence::symmetric();
+    /// # let _ = fence;
     /// ```
     #[must_use]
     pub const fn symmetric() -> Self {
         Self { expedited: false }
-    }
-
-    /// Whether the light side is really light.
-    ///
-    /// ```
-    /// let _ = inflight_sync::asym::AsymFence::new().is_asymmetric();
-    /// ```
-    #[must_use]
-    pub const fn is_asymmetric(&self) -> bool {
-        self.expedited
     }
 
     /// The frequent side's fence.

@@ -39,9 +39,7 @@ pub use std::thread::scope;
 /// ```
 /// inflight_sync::thread::yield_now();
 /// ```
-pub fn yield_now() {
-    native::yield_now();
-}
+pub use native::yield_now;
 
 /// The calling thread's id.
 ///
@@ -61,10 +59,7 @@ pub fn current_id() -> ThreadId {
 /// ```
 /// assert!(!inflight_sync::thread::panicking());
 /// ```
-#[must_use]
-pub fn panicking() -> bool {
-    std::thread::panicking()
-}
+pub use std::thread::panicking;
 
 /// Starts a thread.
 ///
@@ -75,13 +70,7 @@ pub fn panicking() -> bool {
 /// ```
 /// assert_eq!(inflight_sync::thread::spawn(|| 1 + 1).join().unwrap(), 2);
 /// ```
-pub fn spawn<F, T>(f: F) -> JoinHandle<T>
-where
-    F: FnOnce() -> T + Send + 'static,
-    T: Send + 'static,
-{
-    native::spawn(f)
-}
+pub use native::spawn;
 
 /// Starts a thread with a name, through the fault point.
 ///

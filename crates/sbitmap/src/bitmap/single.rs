@@ -24,7 +24,7 @@ impl Sbitmap {
     /// assert!(pending.is_set(9));
     /// ```
     pub fn set(&self, bit: usize) -> Result<bool, PutError> {
-        let (word, offset) = self.locate(bit)?;
+        let (word, offset) = self.full.locate(bit)?;
         Ok(self.words[word].set(offset))
     }
 
@@ -45,7 +45,7 @@ impl Sbitmap {
     /// assert_eq!(pending.clear(9), Ok(false));
     /// ```
     pub fn clear(&self, bit: usize) -> Result<bool, PutError> {
-        let (word, offset) = self.locate(bit)?;
+        let (word, offset) = self.full.locate(bit)?;
         Ok(self.words[word].clear(offset))
     }
 }

@@ -48,7 +48,7 @@ impl Sbitmap {
     /// ```
     #[must_use]
     pub fn is_set(&self, bit: usize) -> bool {
-        self.locate(bit).is_ok_and(|(word, offset)| {
+        self.full.locate(bit).is_ok_and(|(word, offset)| {
             self.words[word].in_use(self.full.word_depth(word)) >> offset & 1 == 1
         })
     }

@@ -1,6 +1,9 @@
-//! The store's state, exact where the stacks are closed for the look.
+//! What the store offers to those who wait: several ids at once, and its state, exact where the
+//! stacks are closed for the look.
 
 use super::PerCpuStore;
+use super::batch::Groups;
+use super::words::{self, Group, Reach};
 use crate::error::{PutError, ResizeError};
 use crate::layout::low_mask;
 use crate::mask::BitMask;
@@ -20,6 +23,17 @@ impl PerCpuStore {
     fn in_use_of(&self, word: usize) -> u64 {
         !self.words.free(word) & low_mask(self.full.word_depth(word))
     }
+
+    #[cfg(test)]
+    pub(crate) fn is_locked(&self) -> bool {
+        self.control.load().is_locked()
+    }
+
+    /// How often the stacks were closed and emptied.
+    #[cfg(test)]
+    pub(crate) fn freezes(&self) -> u32 {
+        self.slow.freezes.load(Ordering::Relaxed)
+    }
 }
 
 impl Store for PerCpuStore {
@@ -29,16 +43,60 @@ impl Store for PerCpuStore {
     }
 
     fn try_get_batch(&self, n: usize, ids: &mut Vec<usize>) -> usize {
-        self.get_batch(n, ids)
+        let before = ids.len();
+        while ids.len() - before < n {
+            let Some(id) = self.get() else { break };
+            ids.push(id);
+        }
+        ids.len() - before
     }
 
-    #[inline]
+    /// Up to `n` ids of one word, past the stacks; or a single id, if need be out of a stack. Empty
+    /// if there is none.
     fn try_get_mask(&self, n: usize) -> BitMask {
-        self.get_mask(n)
+        let n = n.min(1 << words::SHIFT_MAX) as u32;
+        if n == 0 || self.control.load_relaxed().waiters() != 0 {
+            return BitMask::EMPTY;
+        }
+        if let Ok(Group { word, mask }) = self.words.take(&self.reach(), self.hint(), n) {
+            self.point_at(word);
+            let lowest = mask.trailing_zeros();
+            let taken = BitMask {
+                first: self.full.bit(word, lowest),
+                mask: mask >> lowest,
+            };
+            taken.iter().for_each(|id| self.states.begin(id));
+            return taken;
+        }
+        // The last ids may be in stacks: to know is to freeze, which `get` does.
+        let last = self.get();
+        last.map_or(BitMask::EMPTY, |first| BitMask { first, mask: 1 })
     }
 
+    /// One id of those open to `limit`, from the words.
     fn try_get_shallow(&self, limit: usize) -> Option<usize> {
-        self.get_shallow(limit)
+        loop {
+            let seen = self.control.load();
+            if seen.waiters() != 0 {
+                return None;
+            }
+            let reach = Reach::shallow(self.layout(), limit);
+            match self.words.take(&reach, self.hint(), 1) {
+                Ok(group) => {
+                    let id = self.full.bit(group.word, group.mask.trailing_zeros());
+                    self.states.begin(id);
+                    return Some(id);
+                }
+                Err(scan) if seen.is_drained() => {
+                    if self.words.are_still_empty(&reach, scan) && self.control.is_still(seen) {
+                        self.note_none();
+                        return None;
+                    }
+                }
+                // Some may be in stacks.
+                Err(_) => self.freeze(),
+            }
+        }
     }
 
     fn take(&self) -> Option<usize> {
@@ -55,13 +113,45 @@ impl Store for PerCpuStore {
         self.give_back(id)
     }
 
+    /// P1 to P3 for several: how many came back, whether somebody may wait, and the first error.
     fn put_batch(&self, ids: &[usize]) -> (usize, bool, Result<(), PutError>) {
-        self.give_back_batch(ids.iter().copied())
+        let (mut freed, mut result) = (0, Ok(()));
+        let mut groups = Groups::new(self);
+        for &id in ids {
+            if id >= self.full.depth {
+                result = result.and(Err(PutError::OutOfRange { bit: id }));
+            } else if !self.states.end(id) {
+                result = result.and(Err(PutError::NotAllocated { bit: id }));
+            } else {
+                groups.add(id);
+                freed += 1;
+            }
+        }
+        // The next get finds them there, and the word in its cache.
+        self.point_at(groups.last_word());
+        let ticked = groups.finish();
+        (freed, freed != 0 && self.look(ticked), result)
     }
 
-    #[inline]
     fn put_mask(&self, ids: BitMask) -> (usize, bool, Result<(), PutError>) {
-        self.give_back_mask(ids)
+        let (word, offset) = match ids.locate(self.full) {
+            Ok(place) => place,
+            Err(e) => return (0, false, Err(e)),
+        };
+        let held = self.states.end_all(ids);
+        let group = Group {
+            word,
+            mask: held << offset,
+        };
+        // P1 to P3.
+        let waiting = group.mask != 0 && self.look(self.give(group).ticked);
+        let result = match offsets(ids.mask & !held).next() {
+            None => Ok(()),
+            Some(offset) => Err(PutError::NotAllocated {
+                bit: ids.first + offset as usize,
+            }),
+        };
+        (held.count_ones() as usize, waiting, result)
     }
 
     fn waiters(&self) -> usize {
@@ -88,8 +178,18 @@ impl Store for PerCpuStore {
         self.full.depth
     }
 
+    /// Changes the depth, between 1 and the largest laid out.
+    ///
+    /// Ids above a smaller depth stay with their owners; given back they rest in the words, where
+    /// no getter looks. When the call returns, no later get takes an id above the depth.
     fn resize(&self, depth: usize) -> Result<(), ResizeError> {
-        self.resize_to(depth)
+        ResizeError::check(depth, self.full.depth)?;
+        let mut mode_lock = self.frozen();
+        // Relaxed: putters that still see the old depth may push an id above the new one once the
+        // stacks are open again; the getter that pops it sees to it.
+        self.depth.store(depth, Ordering::Relaxed);
+        self.share_out(&mut mode_lock);
+        Ok(())
     }
 
     fn weight(&self) -> usize {

@@ -188,14 +188,14 @@ fn shallow_users_reach_their_share_only() {
 fn resize_moves_the_end_of_what_is_handed_out() {
     let store = store_with(100, 200, Check::Sequential, Shape::of(100, Users::all()));
     assert_eq!(
-        store.resize_to(0),
+        store.resize(0),
         Err(ResizeError::Depth {
             depth: 0,
             most: 200
         })
     );
     assert_eq!(
-        store.resize_to(201),
+        store.resize(201),
         Err(ResizeError::Depth {
             depth: 201,
             most: 200
@@ -203,14 +203,14 @@ fn resize_moves_the_end_of_what_is_handed_out() {
     );
     let all: Vec<usize> = std::iter::from_fn(|| store.get()).collect();
     assert_eq!(all.len(), 100);
-    store.resize_to(10).unwrap();
+    store.resize(10).unwrap();
     assert_eq!(store.weight(), 100);
     for id in all {
         store.give_back(id).unwrap();
     }
     let few: BTreeSet<usize> = std::iter::from_fn(|| store.get()).collect();
     assert_eq!(few, (0..10).collect());
-    store.resize_to(200).unwrap();
+    store.resize(200).unwrap();
     assert_eq!(std::iter::from_fn(|| store.get()).count(), 190);
     assert_eq!(store.weight(), 200);
 }
@@ -240,14 +240,14 @@ fn stacks_follow_the_depth_and_the_users() {
     pairs(1_000);
     assert!(store.is_drained(), "still");
     let start = store.freezes();
-    store.resize_to(4_096).unwrap();
+    store.resize(4_096).unwrap();
     store.set_users(4);
     assert_eq!(store.cap(), LARGEST_CAP as u32);
     pairs(1_000);
     assert!(!store.is_drained(), "it has stacks by now");
     store.set_users(4_096);
     assert_eq!(store.cap(), 2);
-    store.resize_to(1).unwrap();
+    store.resize(1).unwrap();
     pairs(1_000);
     assert!(store.is_drained(), "none again");
     assert!(store.freezes() <= start + 3, "and nobody freezes it anew");
@@ -438,55 +438,6 @@ fn a_mask_is_put_in_any_parts_and_each_id_once() {
             }
             assert_eq!(store.weight(), held.iter().map(|ids| ids.count()).sum());
             store.thaw();
-        }
-    });
-}
-
-/// Masks of all kinds go to and fro, alone and cut in pieces; each id has one owner.
-#[test]
-fn masks_that_were_put_are_found_by_all() {
-    every_kind(&[257, 2_500], |store| {
-        let depth = store.depth();
-        for _ in 0..3 {
-            let ids = store.try_get_mask(32).some().unwrap();
-            assert_eq!(store.put_mask(ids), (ids.count(), false, Ok(())));
-            let bit = ids.first;
-            assert_eq!(store.put_mask(ids).2, Err(PutError::NotAllocated { bit }));
-            assert_eq!(store.put(bit), Err(PutError::NotAllocated { bit }));
-            let some = store.try_get_mask(5).some().unwrap();
-            assert_eq!(some.count(), 5);
-            let others = store.try_get_mask(32).some().unwrap();
-            assert!(some.iter().all(|id| others.iter().all(|other| other != id)));
-            let (half, rest): (Vec<_>, Vec<_>) = others.iter().partition(|id| id % 2 == 0);
-            assert_eq!(store.put_batch(&half).2, Ok(()));
-            let bit = half[0];
-            assert_eq!(
-                store.put_mask(others).2,
-                Err(PutError::NotAllocated { bit })
-            );
-            rest.iter()
-                .for_each(|&id| assert!(store.put(id).is_err(), "all were put"));
-            assert_eq!(store.put_mask(some), (5, false, Ok(())));
-            assert_eq!(store.weight(), 0, "what was put as a mask is free");
-            store.thaw();
-            let mask = store.try_get_mask(32).some().unwrap();
-            assert_eq!(store.put_mask(mask).2, Ok(()));
-            let all: BTreeSet<usize> = std::iter::from_fn(|| store.get()).collect();
-            assert_eq!(all.len(), depth, "also out of a mask");
-            for &id in &all {
-                assert_eq!(store.give_back(id), Ok(false));
-            }
-            store.thaw();
-            assert_eq!(
-                store
-                    .try_get_mask(32)
-                    .some()
-                    .map(|ids| store.put_mask(ids).2),
-                Some(Ok(()))
-            );
-            let found = store.try_get_mask(32).some().unwrap();
-            assert_eq!(store.put_mask(found).2, Ok(()));
-            assert_eq!(store.weight(), 0);
         }
     });
 }

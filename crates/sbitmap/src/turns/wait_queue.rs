@@ -1,7 +1,7 @@
 //! Who is served next: the state under the list's lock, and the service. Events V1 to V4.
 
 use super::list::{Kind, List, Node, NodeKey, WaiterState};
-use super::order::RequestSize;
+use super::order::{ListEnds, RequestSize};
 use super::wake_set::WakeSet;
 use super::{Policy, UnlockedState};
 use crate::request::ShareLimiter as _;
@@ -62,31 +62,27 @@ impl WaitQueue {
         std::mem::take(&mut self.tokens) > 0
     }
 
+    /// The list that this waiter is in.
+    fn ends_of(&mut self, waiter: NodeKey) -> Option<&mut ListEnds> {
+        let (tenant, size) = self
+            .list
+            .peek(waiter)
+            .map(|node| (node.tenant, node.size))?;
+        Some(self.list.tenants.ends(tenant, size))
+    }
+
     /// Makes a thread the watchdog of its list: the newest of those who came to the back.
     pub(super) fn set_watchdog(&mut self, key: NodeKey, front: bool) {
-        let Some(watchdog) = self.watchdog(key) else {
-            return;
-        };
+        let watchdog = self.ends_of(key).and_then(|ends| ends.watchdog);
         let watched = watchdog.is_some_and(|w| self.list.is_waiting(w));
-        if !front || !watched {
-            *self.watchdog_mut(key) = Some(key);
+        if let Some(ends) = self.ends_of(key).filter(|_| !front || !watched) {
+            ends.watchdog = Some(key);
         }
     }
 
-    /// Of the list of this waiter.
-    fn watchdog(&mut self, of: NodeKey) -> Option<Option<NodeKey>> {
-        let (tenant, size) = self.list.peek(of).map(|node| (node.tenant, node.size))?;
-        Some(self.list.tenants.ends(tenant, size).watchdog)
-    }
-
-    fn watchdog_mut(&mut self, of: NodeKey) -> &mut Option<NodeKey> {
-        let node = self.list.peek(of).expect("it is here");
-        let (tenant, size) = (node.tenant, node.size);
-        &mut self.list.tenants.ends(tenant, size).watchdog
-    }
-
     pub(super) fn is_watchdog(&mut self, key: NodeKey) -> bool {
-        self.watchdog(key) == Some(Some(key))
+        self.ends_of(key)
+            .is_some_and(|ends| ends.watchdog == Some(key))
     }
 
     /// The watchdog leaves before its turn: another thread takes over, and must be told. Its node
@@ -104,9 +100,9 @@ impl WaitQueue {
     /// A waiter is a thread now and was a task, or the other way round. Returns who is to be told
     /// that it is the watchdog.
     pub(super) fn change_watchdog(&mut self, changed: NodeKey) -> Option<Notify> {
-        let before = self.watchdog(changed)?;
+        let before = self.ends_of(changed)?.watchdog;
         let notify = self.choose_watchdog(changed, None);
-        let after = self.watchdog(changed)?;
+        let after = self.ends_of(changed)?.watchdog;
         notify.filter(|_| after != before && after != Some(changed))
     }
 
@@ -119,7 +115,7 @@ impl WaitQueue {
             Some(*key) != leaves && node.is_some_and(here)
         };
         let next = self.list.newest_first().find(is_thread);
-        *self.watchdog_mut(of) = next;
+        self.ends_of(of)?.watchdog = next;
         match &self.list.peek(next?)?.notify {
             Some(Notify::Thread(unparker)) => Some(Notify::Thread(unparker.clone())),
             _ => None,

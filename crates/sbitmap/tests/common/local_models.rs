@@ -41,49 +41,12 @@ impl Queue {
         cap: u32,
         thaw_after: u32,
     ) -> Arc<Self> {
-        Self::with_cpus(2, backend, depth, shift, cap, thaw_after)
-    }
-
-    pub(crate) fn with_cpus(
-        cpus: usize,
-        backend: Backend,
-        depth: usize,
-        shift: u32,
-        cap: u32,
-        thaw_after: u32,
-    ) -> Arc<Self> {
-        Self::over(
-            depth,
-            LocalStore::new(ModelShape {
-                backend,
-                cpus,
-                depth,
-                shift,
-                cap,
-                thaw_after,
-            }),
-        )
-    }
-
-    /// Warm, and double frees are found.
-    pub(crate) fn checked(
-        backend: Backend,
-        depth: usize,
-        shift: u32,
-        cap: u32,
-        thaw_after: u32,
-    ) -> Arc<Self> {
-        Self::over(
-            depth,
-            LocalStore::checked(ModelShape {
-                backend,
-                cpus: 2,
-                depth,
-                shift,
-                cap,
-                thaw_after,
-            }),
-        )
+        Self::over(ModelShape {
+            shift,
+            cap,
+            thaw_after,
+            ..ModelShape::new(backend, depth)
+        })
     }
 
     /// Locked after a freeze, for so many puts of a CPU; one id of each word went through a stack.
@@ -93,47 +56,25 @@ impl Queue {
         thaw_after: u32,
         unlock_after: u32,
     ) -> Arc<Self> {
-        let geometry = ModelShape {
-            backend: Backend::BusyFlag,
-            cpus: 2,
-            depth,
+        let queue = Self::over(ModelShape {
             shift,
             cap: 4,
             thaw_after,
-        };
-        let queue = Self::over(depth, LocalStore::locked(geometry, unlock_after));
+            unlock_after: Some(unlock_after),
+            ..ModelShape::new(Backend::BusyFlag, depth)
+        });
         queue.store.freeze();
         queue.store.thaw();
         queue
     }
 
     /// Cold, one id in each word, and every word has its summary bit. CPU 1 begins at the last
-    /// word, so to the first it comes by its summary bit.
-    pub(crate) fn with_summary(backend: Backend, depth: usize) -> Arc<Self> {
-        let geometry = ModelShape {
-            backend,
-            cpus: 2,
-            depth,
-            shift: 0,
-            cap: 2,
-            thaw_after: NEVER,
-        };
-        let queue = Self::over(depth, LocalStore::with_summary(geometry, 0));
-        queue.store.freeze();
-        queue
-    }
-
-    /// As `with_summary`, and the summary word has a bit too.
-    pub(crate) fn with_two_summaries(backend: Backend, depth: usize) -> Arc<Self> {
-        let geometry = ModelShape {
-            backend,
-            cpus: 2,
-            depth,
-            shift: 0,
-            cap: 2,
-            thaw_after: NEVER,
-        };
-        let queue = Self::over(depth, LocalStore::with_two_summaries(geometry));
+    /// word, so to the first it comes by its summary bit. With two, the summary word has a bit too.
+    pub(crate) fn with_summaries(summaries: usize, backend: Backend, depth: usize) -> Arc<Self> {
+        let queue = Self::over(ModelShape {
+            summaries,
+            ..ModelShape::new(backend, depth)
+        });
         queue.store.freeze();
         queue
     }
@@ -147,12 +88,12 @@ impl Queue {
         self.get()
     }
 
-    pub(crate) fn over(depth: usize, store: LocalStore) -> Arc<Self> {
+    pub(crate) fn over(shape: ModelShape) -> Arc<Self> {
         on(0);
         Arc::new(Self {
-            store,
+            store: LocalStore::new(shape),
             list: Mutex::new(VecDeque::new()),
-            data: (0..depth).map(|_| UnsafeCell::new(0)).collect(),
+            data: (0..shape.depth).map(|_| UnsafeCell::new(0)).collect(),
         })
     }
 

@@ -537,7 +537,7 @@ impl Stacks {
     #[inline]
     #[must_use]
     pub fn hint(&self, i: usize) -> &AtomicU32 {
-        self.stacks[i].hint()
+        &self.stacks[i].hint
     }
 
     /// A number beside stack `i`, for its user to count with.
@@ -549,7 +549,7 @@ impl Stacks {
     /// ```
     #[must_use]
     pub fn count(&self, i: usize) -> &AtomicU32 {
-        self.stacks[i].count()
+        &self.stacks[i].count
     }
 
     /// A lock beside stack `i`: for those who move several ids, or open or close it.
@@ -561,7 +561,7 @@ impl Stacks {
     /// ```
     #[must_use]
     pub fn refill_lock(&self, i: usize) -> &Mutex<()> {
-        self.stacks[i].refill()
+        &self.stacks[i].refill
     }
 }
 

@@ -27,11 +27,11 @@ pub(super) struct Stack {
     limit: AtomicU32,
     /// 1 = in use by one with the lock.
     lock: AtomicU32,
-    hint: AtomicU32,
+    pub(super) hint: AtomicU32,
     /// What its owner counts.
-    count: AtomicU32,
+    pub(super) count: AtomicU32,
     /// Of those who move several ids, or open or close it.
-    refill: Mutex<()>,
+    pub(super) refill: Mutex<()>,
     /// As wide as a register: some processors hand a pop what was pushed last without a look at
     /// memory, but not in 16 bits.
     ids: [AtomicU32; CAPACITY],
@@ -249,19 +249,6 @@ impl Stack {
                 self.empty(each);
             }
         }
-    }
-
-    #[inline]
-    pub(super) const fn hint(&self) -> &AtomicU32 {
-        &self.hint
-    }
-
-    pub(super) const fn count(&self) -> &AtomicU32 {
-        &self.count
-    }
-
-    pub(super) const fn refill(&self) -> &Mutex<()> {
-        &self.refill
     }
 }
 

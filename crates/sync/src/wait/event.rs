@@ -131,7 +131,7 @@ impl Event {
             key: None,
         };
         loop {
-            waiter.enter(Notify::Thread(parker.unparker()));
+            self.enter(&mut waiter.key, Notify::Thread(parker.unparker()));
             if !condition() {
                 return true;
             }
@@ -156,9 +156,7 @@ impl Event {
             condition,
         }
     }
-}
 
-impl Event {
     /// As [`listen_while`](Event::listen_while), for futures that keep their place apart from the
     /// event. Whoever drops the place calls [`leave`](Event::leave) first.
     ///
@@ -224,12 +222,6 @@ impl Event {
 struct EventWaiter<'a> {
     event: &'a Event,
     key: Option<WaiterKey>,
-}
-
-impl EventWaiter<'_> {
-    fn enter(&mut self, notify: Notify) {
-        self.event.enter(&mut self.key, notify);
-    }
 }
 
 impl Drop for EventWaiter<'_> {
