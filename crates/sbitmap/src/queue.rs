@@ -97,25 +97,7 @@ macro_rules! on {
     };
 }
 
-/// Calls the same method on whatever keeps the ids.
-macro_rules! on_ids {
-    ($queue:expr, $ids:ident => $call:expr) => {
-        match &$queue.inner {
-            Inner::Batched(queue) => {
-                let $ids = &queue.map;
-                $call
-            }
-            Inner::Shared(queue) => {
-                let $ids = queue.store();
-                $call
-            }
-            Inner::Local(queue) | Inner::Rseq(queue, _) => {
-                let $ids = queue.store();
-                $call
-            }
-        }
-    };
-}
+pub(crate) use on;
 
 impl SbitmapQueue {
     /// What keeps the bits: found once, when the queue is built.
@@ -182,7 +164,7 @@ impl SbitmapQueue {
     /// ```
     #[must_use]
     pub fn depth(&self) -> usize {
-        on_ids!(self, ids => ids.depth())
+        on!(self, queue => queue.store().depth())
     }
 
     /// The largest depth the queue can be resized to.
@@ -193,7 +175,7 @@ impl SbitmapQueue {
     /// ```
     #[must_use]
     pub fn max_depth(&self) -> usize {
-        on_ids!(self, ids => ids.max_depth())
+        on!(self, queue => queue.store().max_depth())
     }
 
     /// Changes the depth while others get, wait and put; see
@@ -532,7 +514,7 @@ impl SbitmapQueue {
     /// ```
     #[must_use]
     pub fn weight(&self) -> usize {
-        on_ids!(self, ids => ids.weight())
+        on!(self, queue => queue.store().weight())
     }
 
     /// Whether a bit is in use; see [`Sbitmap::is_any_set`](crate::Sbitmap::is_any_set).
@@ -542,7 +524,7 @@ impl SbitmapQueue {
     /// ```
     #[must_use]
     pub fn is_any_set(&self) -> bool {
-        on_ids!(self, ids => ids.next_set(0).is_some())
+        on!(self, queue => queue.store().next_set(0).is_some())
     }
 
     /// Whether this bit is in use; see [`Sbitmap::is_set`](crate::Sbitmap::is_set).
@@ -552,7 +534,7 @@ impl SbitmapQueue {
     /// ```
     #[must_use]
     pub fn is_set(&self, bit: usize) -> bool {
-        on_ids!(self, ids => ids.is_set(bit))
+        on!(self, queue => queue.store().is_set(bit))
     }
 
     /// Calls `f` for each bit in use; see [`Sbitmap::for_each_set`](crate::Sbitmap::for_each_set).
@@ -562,7 +544,7 @@ impl SbitmapQueue {
     /// queue.for_each_set(0, |_| unreachable!("all bits are free"));
     /// ```
     pub fn for_each_set(&self, start: usize, mut f: impl FnMut(usize) -> bool) {
-        on_ids!(self, ids => ids.for_each_set(start, &mut f));
+        on!(self, queue => queue.store().for_each_set(start, &mut f));
     }
 
     /// How often users waited and were woken since the queue was made.
@@ -583,7 +565,7 @@ impl SbitmapQueue {
     /// ```
     #[must_use]
     pub fn snapshot(&self) -> QueueSnapshot {
-        let map = on_ids!(self, ids => ids.snapshot());
+        let map = on!(self, queue => queue.store().snapshot());
         let mut snapshot = QueueSnapshot::idle(map, self.fairness, self.back_end());
         on!(self, queue => queue.look_at(&mut snapshot));
         snapshot

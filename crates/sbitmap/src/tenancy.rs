@@ -8,7 +8,7 @@ pub use crate::request::{Force, NewcomerPolicy, Request, Rules, ShareLimiter, Te
 pub use crate::waiter::Waiter;
 
 use crate::error::{BuildError, GetError};
-use crate::queue::{Inner, SbitmapQueue};
+use crate::queue::{Inner, SbitmapQueue, on};
 use crate::queue_builder::SbitmapQueueBuilder;
 use crate::store::Store as _;
 use crate::waiter;
@@ -180,11 +180,7 @@ impl Tenancy for SbitmapQueue {
     }
 
     fn next_set(&self, from: usize) -> Option<usize> {
-        match &self.inner {
-            Inner::Batched(queue) => queue.map.next_set(from),
-            Inner::Shared(queue) => queue.store().next_set(from),
-            Inner::Local(queue) | Inner::Rseq(queue, _) => queue.store().next_set(from),
-        }
+        on!(self, queue => queue.store().next_set(from))
     }
 
     fn set_users(&self, cpus: usize) {

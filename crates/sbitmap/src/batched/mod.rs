@@ -22,7 +22,7 @@ use wake::{WakeQueues, wake_batch};
 
 #[derive(Debug)]
 pub(crate) struct Batched {
-    pub(crate) map: Sbitmap,
+    map: Sbitmap,
     waits: WakeQueues,
     /// What the wake batch is made from. Its lock makes a change and the new batch one step.
     sizing: Mutex<Sizing>,
@@ -72,6 +72,10 @@ impl Batched {
             collector: many::CollectorLock::default(),
             clock,
         }
+    }
+
+    pub(crate) const fn store(&self) -> &Sbitmap {
+        &self.map
     }
 
     /// Changes what the wake batch is made from, and makes all waiters look again.
@@ -185,15 +189,14 @@ impl Batched {
     }
 
     pub(crate) fn put_batch(&self, bits: &[usize]) -> Result<(), PutError> {
-        let (freed, result) = self.map.put_runs(bits);
-        if freed > 0 {
-            self.freed(freed);
-        }
-        result
+        self.finish_put(self.map.put_runs(bits))
     }
 
     pub(crate) fn put_mask(&self, bits: BitMask) -> Result<(), PutError> {
-        let (freed, result) = self.map.put_mask_counted(bits);
+        self.finish_put(self.map.put_mask_counted(bits))
+    }
+
+    fn finish_put<T>(&self, (freed, result): (usize, T)) -> T {
         if freed > 0 {
             self.freed(freed);
         }

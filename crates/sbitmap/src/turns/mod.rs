@@ -25,7 +25,6 @@ use inflight_sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use inflight_sync::time::{Clock, Instant};
 use inflight_sync::wait::Wakers;
 use inflight_sync::{CachePadded, Mutex, MutexGuard, cpu};
-use list::NodeKey;
 use std::ops::Deref;
 use wait_queue::WaitQueue;
 use wake_set::WakeSet;
@@ -273,15 +272,14 @@ impl<S: Store> Turns<S> {
     }
 
     pub(crate) fn put_batch(&self, ids: &[usize]) -> Result<(), PutError> {
-        let (freed, somebody_waits, result) = self.store.put_batch(ids);
-        if freed > 0 && somebody_waits {
-            self.after_put(freed);
-        }
-        result
+        self.finish_puts(self.store.put_batch(ids))
     }
 
     pub(crate) fn put_mask(&self, ids: BitMask) -> Result<(), PutError> {
-        let (freed, somebody_waits, result) = self.store.put_mask(ids);
+        self.finish_puts(self.store.put_mask(ids))
+    }
+
+    fn finish_puts<T>(&self, (freed, somebody_waits, result): (usize, bool, T)) -> T {
         if freed > 0 && somebody_waits {
             self.after_put(freed);
         }
@@ -316,30 +314,15 @@ impl<S: Store> Turns<S> {
             // Another tenant may be served by now, or its own was at its limit.
             self.serve(&mut queue, None, &mut chosen);
         } else {
-            let wakeups = queue.wakeups;
-            queue.hand_out(n, &self.store, &self.gate, &self.rules, None, &mut chosen);
-            self.has_woken(&queue, wakeups);
+            self.hand_out(&mut queue, n, None, &mut chosen);
         }
         self.wake(queue, chosen, Wakers::default());
     }
 
-    fn serve(&self, queue: &mut WaitQueue, me: Option<NodeKey>, chosen: &mut WakeSet) {
-        let wakeups = queue.wakeups;
-        queue.serve(&self.store, &self.gate, &self.rules, me, chosen);
-        self.has_woken(queue, wakeups);
-    }
-
-    /// The stall limit begins anew with each token.
-    fn has_woken(&self, queue: &WaitQueue, wakeups: u64) {
-        if queue.wakeups != wakeups && self.gate.is_closed() {
-            // Relaxed: written by puts too, which at worst lose a step.
-            self.skipped.store(0, Ordering::Relaxed);
-        }
-    }
-
-    fn serve_and_wake(&self, mut queue: MutexGuard<'_, WaitQueue>, mut chosen: WakeSet) {
+    fn serve_and_wake(&self, mut queue: MutexGuard<'_, WaitQueue>, wakers: Wakers) {
+        let mut chosen = WakeSet::default();
         self.serve(&mut queue, None, &mut chosen);
-        self.wake(queue, chosen, Wakers::default());
+        self.wake(queue, chosen, wakers);
     }
 
     /// Tells those who are chosen, and serves until nobody more can be granted.
@@ -377,9 +360,7 @@ impl<S: Store> Turns<S> {
             wakers.wake(refused);
             queue = self.wait_queue.lock();
         }
-        let mut chosen = WakeSet::default();
-        self.serve(&mut queue, None, &mut chosen);
-        self.wake(queue, chosen, wakers);
+        self.serve_and_wake(queue, wakers);
         Ok(())
     }
 
@@ -391,7 +372,7 @@ impl<S: Store> Turns<S> {
         if std::mem::replace(&mut queue.closed, true) {
             return;
         }
-        queue.end_turns(&self.gate, &self.rules);
+        self.end_turns(&mut queue);
         let refused = queue.refuse_all();
         let mut chosen = WakeSet::default();
         self.serve(&mut queue, None, &mut chosen);
@@ -415,9 +396,7 @@ impl<S: Store> Turns<S> {
         wakers.wake(all);
         let mut queue = self.wait_queue.lock();
         queue.give_up_tokens();
-        let mut chosen = WakeSet::default();
-        self.serve(&mut queue, None, &mut chosen);
-        self.wake(queue, chosen, wakers);
+        self.serve_and_wake(queue, wakers);
     }
 
     /// In the terms of the wait queues: there is one, and a wake is one grant.

@@ -1,13 +1,14 @@
 //! Waiters that their owner keeps apart from the queue: of crates above.
 
+use super::Turns;
 use super::order::RequestSize;
 use super::wait::{TurnsWaiter, Wait};
-use super::{Turns, WakeSet};
 use crate::error::GetManyError;
 use crate::request::{Outcome, ShareLimiter as _, TenantIndex};
 use crate::store::Store;
 use inflight_sync::atomic::{Ordering, fence};
 use inflight_sync::time::Instant;
+use inflight_sync::wait::Wakers;
 use std::mem;
 use std::task::{Context, Poll};
 
@@ -53,11 +54,11 @@ impl<S: Store> Turns<S> {
 
     /// Serves whoever may be served by now.
     pub(crate) fn serve_all(&self) {
-        // Ordering: M4, pairs with V2 in `WaitQueue::serve`: either this sees that somebody waits,
+        // Ordering: M4, pairs with V2 in `Turns::serve`: either this sees that somebody waits,
         // or whoever has come to the list sees what lets it be served.
         fence(Ordering::SeqCst);
         if self.store.waiters() > 0 {
-            self.serve_and_wake(self.wait_queue.lock(), WakeSet::default());
+            self.serve_and_wake(self.wait_queue.lock(), Wakers::default());
         }
     }
 

@@ -247,7 +247,7 @@ impl<S: Store> Wait<'_, S> {
         let stalled = is_out && queue.serial == self.waiter.seen;
         self.waiter.seen = queue.serial;
         if stalled && queue.give_up_tokens() {
-            turns.serve_and_wake(queue, WakeSet::default());
+            turns.serve_and_wake(queue, Wakers::default());
         }
         is_out && !stalled
     }

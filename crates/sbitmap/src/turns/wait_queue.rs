@@ -3,7 +3,7 @@
 use super::list::{Kind, List, Node, NodeKey, WaiterState};
 use super::order::{ListEnds, RequestSize};
 use super::wake_set::WakeSet;
-use super::{Policy, UnlockedState};
+use super::{Policy, Turns};
 use crate::request::ShareLimiter as _;
 use crate::store::Store;
 use inflight_sync::atomic::{Ordering, fence};
@@ -153,33 +153,33 @@ impl WaitQueue {
         };
         keys.into_iter().rev().filter_map(refuse).collect()
     }
+}
 
+impl<S: Store> Turns<S> {
     /// No turn that has begun goes on.
-    pub(super) fn end_turns(&mut self, gate: &UnlockedState, rules: &Policy) {
-        self.serial = self.serial.wrapping_add(rules.life);
-        gate.set_grants(self.serial);
+    pub(super) fn end_turns(&self, queue: &mut WaitQueue) {
+        queue.serial = queue.serial.wrapping_add(self.rules.life);
+        self.gate.set_grants(queue.serial);
     }
 
     /// V1 and V4: what puts have to know. Whoever holds the token serves when it arrives. Returns
     /// the slot of the next.
-    fn announce<S: Store>(
-        &mut self,
-        store: &S,
-        gate: &UnlockedState,
-        rules: &Policy,
-    ) -> Option<u32> {
-        let somebody_waits = self.closed || !self.list.is_empty();
-        if self.announced != somebody_waits {
-            self.announced = somebody_waits;
-            store.set_waiters(usize::from(somebody_waits));
+    fn announce(&self, queue: &mut WaitQueue) -> Option<u32> {
+        let somebody_waits = queue.closed || !queue.list.is_empty();
+        if queue.announced != somebody_waits {
+            queue.announced = somebody_waits;
+            self.store.set_waiters(usize::from(somebody_waits));
         }
-        let next = self.list.next_slot(|tenant| rules.shares.may_take(tenant));
+        let next = queue
+            .list
+            .next_slot(|tenant| self.rules.shares.may_take(tenant));
         // Tasks need no token.
-        gate.close(next.is_some_and(|next| self.needs_token(next, rules)));
-        let held_up = !self.list.is_empty() && next.is_none();
-        if self.held_up != held_up {
-            self.held_up = held_up;
-            gate.hold_up(held_up);
+        self.gate
+            .close(next.is_some_and(|next| queue.needs_token(next, &self.rules)));
+        let held_up = !queue.list.is_empty() && next.is_none();
+        if queue.held_up != held_up {
+            queue.held_up = held_up;
+            self.gate.hold_up(held_up);
         }
         next
     }
@@ -188,116 +188,112 @@ impl WaitQueue {
     ///
     /// `me` is a waiter of the calling thread, which needs neither token nor news. If `chosen` is
     /// full afterwards, the caller tells it and serves again.
-    pub(super) fn serve<S: Store>(
-        &mut self,
-        store: &S,
-        gate: &UnlockedState,
-        rules: &Policy,
-        me: Option<NodeKey>,
-        chosen: &mut WakeSet,
-    ) {
-        self.announce(store, gate, rules);
-        if !self.announced {
+    pub(super) fn serve(&self, queue: &mut WaitQueue, me: Option<NodeKey>, chosen: &mut WakeSet) {
+        self.announce(queue);
+        if !queue.announced {
             return;
         }
         // Ordering: V2, pairs with P2 in `Store::put`.
         fence(Ordering::SeqCst);
-        self.hand_out(usize::MAX, store, gate, rules, me, chosen);
+        self.hand_out(queue, usize::MAX, me, chosen);
     }
 
     /// V3 and V4, for `n` ids at most: all that a put has to do, which has changed neither the list
     /// nor the tokens.
-    pub(super) fn hand_out<S: Store>(
-        &mut self,
+    pub(super) fn hand_out(
+        &self,
+        queue: &mut WaitQueue,
         n: usize,
-        store: &S,
-        gate: &UnlockedState,
-        rules: &Policy,
         me: Option<NodeKey>,
         chosen: &mut WakeSet,
     ) {
+        let wakeups = queue.wakeups;
         let mut first = true;
         for _ in 0..n {
             if chosen.is_full() {
                 break;
             }
             if std::mem::take(&mut first) {
-                self.end_turns_for_collector(gate, rules);
+                self.end_turns_for_collector(queue);
             }
-            let Some(key) = self.list.next(|tenant| rules.shares.may_take(tenant)) else {
+            let Some(key) = queue.list.next(|tenant| self.rules.shares.may_take(tenant)) else {
                 break;
             };
-            if me != Some(key) && self.needs_token(key.index, rules) {
+            if me != Some(key) && queue.needs_token(key.index, &self.rules) {
                 break;
             }
-            let node = self.list.node(key).expect("it waits");
+            let node = queue.list.node(key).expect("it waits");
             let tenant = node.tenant;
-            if !node.has_part() && rules.shares.may_take(tenant) {
-                let Some(id) = store.take() else { break };
-                rules.shares.took(tenant, id);
+            if !node.has_part() && self.rules.shares.may_take(tenant) {
+                let Some(id) = self.store.take() else { break };
+                self.rules.shares.took(tenant, id);
                 node.feed(id);
             }
             // What it has it gets, should its tenant be at its limit.
-            if node.has_part() || (node.has_some() && !rules.shares.may_take(tenant)) {
-                self.grant(key, rules, me, gate, chosen);
-                self.end_turns_for_collector(gate, rules);
+            if node.has_part() || (node.has_some() && !self.rules.shares.may_take(tenant)) {
+                self.grant(queue, key, me, chosen);
+                self.end_turns_for_collector(queue);
             } else if node.has_some() {
-                self.list.tenants.collecting = Some(key);
+                queue.list.tenants.collecting = Some(key);
             }
         }
-        if let Some(next) = self.announce(store, gate, rules) {
-            self.list.prefetch_next(next);
+        if let Some(next) = self.announce(queue) {
+            queue.list.prefetch_next(next);
+        }
+        // The stall limit begins anew with each token.
+        if queue.wakeups != wakeups && self.gate.is_closed() {
+            // Relaxed: written by puts too, which at worst lose a step.
+            self.skipped.store(0, Ordering::Relaxed);
         }
     }
 
     /// While the next collects several ids nobody takes any past it.
-    fn end_turns_for_collector(&mut self, gate: &UnlockedState, rules: &Policy) {
-        if self.list.all_want_one() {
+    fn end_turns_for_collector(&self, queue: &mut WaitQueue) {
+        if queue.list.all_want_one() {
             return;
         }
-        let next = self.list.next(|tenant| rules.shares.may_take(tenant));
-        let Some(next) = next.and_then(|next| self.list.node(next)) else {
+        let next = queue.list.next(|tenant| self.rules.shares.may_take(tenant));
+        let Some(next) = next.and_then(|next| queue.list.node(next)) else {
             return;
         };
         if next.several && !next.collects {
             next.collects = true;
-            self.end_turns(gate, rules);
+            self.end_turns(queue);
         }
     }
 
     fn grant(
-        &mut self,
+        &self,
+        queue: &mut WaitQueue,
         key: NodeKey,
-        rules: &Policy,
         me: Option<NodeKey>,
-        gate: &UnlockedState,
         chosen: &mut WakeSet,
     ) {
-        self.serial = self.serial.wrapping_add(1);
-        gate.set_grants(self.serial);
-        let (serial, wake_epoch) = (self.serial, self.wake_epoch);
-        let node = self.list.node(key).expect("it waits");
+        queue.serial = queue.serial.wrapping_add(1);
+        self.gate.set_grants(queue.serial);
+        let (serial, wake_epoch) = (queue.serial, queue.wake_epoch);
+        let node = queue.list.node(key).expect("it waits");
         let (tenant, size) = (node.tenant, node.size);
         // Tokens without a limit need no counting.
-        let limited = rules.tokens != u32::MAX;
+        let limited = self.rules.tokens != u32::MAX;
         if limited && me != Some(key) && node.sleeps() {
             node.token = Some(wake_epoch);
-            self.tokens += 1;
+            queue.tokens += 1;
         }
         let node = if node.has_all() {
-            self.list.tenants.served(tenant, size);
-            let node = self.list.unlink(key);
+            queue.list.tenants.served(tenant, size);
+            let node = queue.list.unlink(key);
             node.state = WaiterState::Granted { serial };
             node
         } else {
             node.full = true;
-            self.list.tenants.served_in_part(tenant, size, key);
-            self.list.node(key).expect("it stays")
+            queue.list.tenants.served_in_part(tenant, size, key);
+            queue.list.node(key).expect("it stays")
         };
         if me != Some(key) {
             if let Some(notify) = node.notify.take() {
                 chosen.push(Some(notify));
-                self.wakeups += 1;
+                queue.wakeups += 1;
             }
         }
     }
