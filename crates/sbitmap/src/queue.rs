@@ -418,7 +418,7 @@ impl SbitmapQueue {
                 FastPut::Done => true,
                 FastPut::Untried => false,
                 FastPut::Ended => {
-                    queue.store().undo_ended(bit);
+                    queue.store().set_owned(bit);
                     false
                 }
             },
@@ -441,7 +441,7 @@ impl SbitmapQueue {
     #[inline(never)]
     fn put_slow(&self, bit: usize, left: FastPut) -> Result<(), PutError> {
         if let (FastPut::Ended, Inner::Local(queue) | Inner::Rseq(queue, _)) = (left, &self.inner) {
-            return queue.finish_put(queue.store().give_back_ended(bit));
+            return queue.finish_put(queue.store().put_slow(bit, true));
         }
         on!(self, queue => queue.put(bit))
     }

@@ -320,16 +320,6 @@ impl PerCpuStore {
         }
     }
 
-    /// Goes on after a fast path: the id is nobody's, and in no stack. As `give_back`.
-    pub(crate) fn give_back_ended(&self, id: usize) -> Result<bool, PutError> {
-        self.put_slow(id, true)
-    }
-
-    /// As it was before a fast path.
-    pub(crate) fn undo_ended(&self, id: usize) {
-        self.states.begin(id);
-    }
-
     /// Takes an id unless somebody waits; `None` is exact when nobody does.
     #[inline]
     pub(crate) fn get(&self) -> Option<usize> {

@@ -135,10 +135,11 @@ impl PerCpuStore {
         Some(self.only(group))
     }
 
-    /// The caller owned `id`, and its stack has not taken it.
+    /// Goes on with `give_back`, or after its fast path: the caller owned `id`, and its stack has not
+    /// taken it. `below`: it is below the depth.
     #[cold]
     #[inline(never)]
-    pub(super) fn put_slow(&self, id: usize, below: bool) -> Result<bool, PutError> {
+    pub(crate) fn put_slow(&self, id: usize, below: bool) -> Result<bool, PutError> {
         if below && self.control.load_relaxed().is_warm() {
             if let Some((here, _refill)) = self.refill_here() {
                 if self.stacks.push(id as u32) {

@@ -85,15 +85,7 @@ impl<S: Store> Drop for UnfetchedIds<'_, S> {
     }
 }
 
-enum Look {
-    Over(Outcome),
-    Waiting {
-        /// Whether this thread is the watchdog.
-        watches: bool,
-    },
-}
-
-impl<S: Store> Wait<'_, S> {
+impl<'a, S: Store> Wait<'a, S> {
     /// G3 to G6. `None`: the waiter is in the list and may sleep.
     fn join(&mut self, notify: Notify) -> Option<Outcome> {
         let turns = self.turns;
@@ -213,22 +205,22 @@ impl<S: Store> Wait<'_, S> {
         }
     }
 
-    /// Whether a thread's wait is over.
-    fn look(&mut self, key: NodeKey) -> Look {
-        let mut queue = self.turns.wait_queue.lock();
+    /// Ends a wait that is over. Else the list's lock.
+    fn arrive_if_served(&mut self, key: NodeKey) -> Result<Outcome, MutexGuard<'a, WaitQueue>> {
+        let queue = self.turns.wait_queue.lock();
         if queue.list.is_served(key) {
-            return Look::Over(self.arrive(key, queue, WakeSet::default()));
+            Ok(self.arrive(key, queue, WakeSet::default()))
+        } else {
+            Err(queue)
         }
-        let watches = queue.is_watchdog(key);
-        Look::Waiting { watches }
     }
 
     /// Whether a task's wait is over; if not, it is told by `waker` from now on.
     fn look_as_task(&mut self, key: NodeKey, waker: &Waker) -> Option<Outcome> {
-        let queue = self.turns.wait_queue.lock();
-        if queue.list.is_served(key) {
-            return Some(self.arrive(key, queue, WakeSet::default()));
-        }
+        let queue = match self.arrive_if_served(key) {
+            Ok(outcome) => return Some(outcome),
+            Err(queue) => queue,
+        };
         let notify = queue.list.peek(key).and_then(|node| node.notify.as_ref());
         if matches!(notify, Some(Notify::Task(old)) if old.will_wake(waker)) {
             return None;
@@ -256,11 +248,11 @@ impl<S: Store> Wait<'_, S> {
     /// part.
     fn leave(&mut self) -> Option<Outcome> {
         let key = self.waiter.place?;
-        let queue = self.turns.wait_queue.lock();
-        if queue.list.is_served(key) {
-            return Some(self.arrive(key, queue, WakeSet::default()));
-        }
-        self.abandon(key, queue);
+        let waiting = match self.arrive_if_served(key) {
+            Ok(outcome) => return Some(outcome),
+            Err(queue) => queue,
+        };
+        self.abandon(key, waiting);
         None
     }
 
@@ -292,18 +284,16 @@ impl<S: Store> Wait<'_, S> {
     /// What has been granted, if anything has. Keeps its place.
     pub(super) fn fetch(&mut self) -> Option<Outcome> {
         let key = self.waiter.place?;
-        let queue = self.turns.wait_queue.lock();
-        let is_served = queue.list.is_served(key);
-        is_served.then(|| self.arrive(key, queue, WakeSet::default()))
+        self.arrive_if_served(key).ok()
     }
 
     /// Somebody who has its place comes to wait in it: it is told by `notify` from now on.
     fn come_back(&mut self, key: NodeKey, notify: Notify) -> Option<Outcome> {
         let turns = self.turns;
-        let mut queue = turns.wait_queue.lock();
-        if queue.list.is_served(key) {
-            return Some(self.arrive(key, queue, WakeSet::default()));
-        }
+        let mut queue = match self.arrive_if_served(key) {
+            Ok(outcome) => return Some(outcome),
+            Err(queue) => queue,
+        };
         let kind = Kind::of(&notify);
         let node = queue.list.node(key)?;
         // A waker may run anything when it is dropped: not under the lock.
@@ -370,21 +360,23 @@ impl<S: Store> Wait<'_, S> {
             }
             let watched = passed && watch_at.is_some_and(|at| now >= at);
             let key = self.waiter.place?;
-            match self.look(key) {
-                Look::Over(outcome) => return Some(outcome),
-                Look::Waiting { watches } if watches && tokens => {
-                    if watched {
-                        interval = if self.watch() {
-                            WATCH
-                        } else {
-                            (interval * 2).min(WATCH * WATCH_LONGEST)
-                        };
-                    }
-                    if watched || watch_at.is_none() {
-                        watch_at = Some(clock.now() + interval);
-                    }
-                }
-                Look::Waiting { .. } => watch_at = None,
+            let is_watchdog = match self.arrive_if_served(key) {
+                Ok(outcome) => return Some(outcome),
+                Err(mut queue) => queue.is_watchdog(key),
+            };
+            if !(is_watchdog && tokens) {
+                watch_at = None;
+                continue;
+            }
+            if watched {
+                interval = if self.watch() {
+                    WATCH
+                } else {
+                    (interval * 2).min(WATCH * WATCH_LONGEST)
+                };
+            }
+            if watched || watch_at.is_none() {
+                watch_at = Some(clock.now() + interval);
             }
         }
     }
