@@ -458,12 +458,12 @@ impl Drop for GetOwned {
 #[must_use = "futures do nothing unless polled"]
 pub struct GetMany<'a>(Many<'a>);
 
-type Batch<'a> = Pin<Box<dyn Future<Output = Result<Vec<usize>, GetManyError>> + Send + 'a>>;
+type BoxedGetMany<'a> = Pin<Box<dyn Future<Output = Result<Vec<usize>, GetManyError>> + Send + 'a>>;
 
 enum Many<'a> {
     /// None is wanted.
     Nothing,
-    Batched(Batch<'a>),
+    Batched(BoxedGetMany<'a>),
     InTurns(&'a SbitmapQueue, Waiter),
 }
 

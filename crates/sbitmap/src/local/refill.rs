@@ -135,8 +135,8 @@ impl PerCpuStore {
         Some(self.only(group))
     }
 
-    /// Goes on with `give_back`, or after its fast path: the caller owned `id`, and its stack has not
-    /// taken it. `below`: it is below the depth.
+    /// Goes on with `give_back`, or after its fast path: the caller owned `id`, and its stack has
+    /// not taken it. `below`: it is below the depth.
     #[cold]
     #[inline(never)]
     pub(crate) fn put_slow(&self, id: usize, below: bool) -> Result<bool, PutError> {
