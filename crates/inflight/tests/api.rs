@@ -104,7 +104,7 @@ fn tag_sets() -> Result<()> {
     let tag = set.redeem(token)?;
     assert_eq!((tag.off, tag.buf.len()), (4096, 4096));
     drop(tag);
-    assert!(matches!(set.redeem(token), Err(RedeemError::Stale)));
+    assert!(matches!(set.redeem(token), Err(RedeemError::Stale { .. })));
 
     let tag = inflight::sync::block_on(async { dev.alloc().await })?;
     drop(tag);
@@ -145,7 +145,10 @@ fn tag_sets() -> Result<()> {
             t.mark_timed_out();
         }
     });
-    assert!(matches!(set.redeem(token), Err(RedeemError::TimedOut)));
+    assert!(matches!(
+        set.redeem(token),
+        Err(RedeemError::TimedOut { .. })
+    ));
     drop(set.redeem_timed_out(token)?);
     drop(set.freeze_timeout(Duration::from_secs(60))?);
     let frozen = set.freeze_blocking();

@@ -1,6 +1,13 @@
 //! What can go wrong, one small enum per operation.
+//!
+//! An error says what its operation got and its reader may not know: numbers that were computed or
+//! came from a ring, the hardware queue, the token. `TimedOut` says no duration, here as in the
+//! other crates of the family: it is the argument of the very call that failed, written beside it,
+//! while a [`Duration`](std::time::Duration) would make `Result<Tag<T>, AllocError>` half as large
+//! again, on the way of each allocation. Its text says what did not come in time.
 
 use crate::tenant::SharePolicy;
+use crate::token::TokenTail;
 use std::error::Error;
 use std::fmt;
 
@@ -444,7 +451,8 @@ impl fmt::Display for ExpireError {
 
 impl Error for ExpireError {}
 
-/// Why a token was not turned back into its tag.
+/// Why a token was not turned back into its tag. Each variant says which token it was, by its
+/// [lower 56 bits](TokenTail).
 ///
 /// ```
 /// use inflight_tags::{AllocOptions, RedeemError, TagSet};
@@ -452,49 +460,88 @@ impl Error for ExpireError {}
 /// let dev = set.add_tenant("nvme0n1")?;
 /// let token = dev.try_alloc()?.into_token();
 /// let tag = set.redeem(token)?;
-/// assert_eq!(set.redeem(token).unwrap_err(), RedeemError::NotInFlight, "a second completion");
+/// let again = set.redeem(token).unwrap_err();
+/// assert_eq!(again, RedeemError::NotInFlight { token: token.into() }, "a second completion");
 /// drop(tag);
-/// assert_eq!(set.redeem(token).unwrap_err(), RedeemError::Stale, "its slot has been freed");
+/// let stale = set.redeem(token).unwrap_err();
+/// assert_eq!(stale, RedeemError::Stale { token: token.into() }, "its slot has been freed");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RedeemError {
     /// The slot has been freed or issued again since the token was made, or the token is damaged.
-    Stale,
+    Stale {
+        /// The token.
+        token: TokenTail,
+    },
     /// The tag is not in flight: somebody has redeemed this token before.
-    NotInFlight,
+    NotInFlight {
+        /// The token.
+        token: TokenTail,
+    },
     /// The set has no slot of that number: the token is damaged.
-    OutOfRange,
+    OutOfRange {
+        /// The token.
+        token: TokenTail,
+    },
     /// Another set made the token. A number that never was a token mostly looks like that too.
-    Foreign,
+    Foreign {
+        /// The token.
+        token: TokenTail,
+    },
     /// 0 or `u64::MAX`: no token is that number. A ring whose user data was never set says so.
-    NoToken,
+    NoToken {
+        /// The number.
+        token: TokenTail,
+    },
     /// The request was marked as timed out, and its tag went or goes to whoever handles that: its
     /// completion is late. As long as the slot is not submitted again; then the token is `Stale`.
-    TimedOut,
+    TimedOut {
+        /// The token.
+        token: TokenTail,
+    },
     /// [`redeem_timed_out`](crate::TagSet::redeem_timed_out) was called for a tag that is in flight
     /// and has not been marked.
-    NotTimedOut,
+    NotTimedOut {
+        /// The token.
+        token: TokenTail,
+    },
 }
 
 impl fmt::Display for RedeemError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Stale => {
-                "the tag of this token has been freed or submitted again since, or the token is \
+        match self {
+            Self::Stale { token } => write!(
+                f,
+                "the tag of token {token} has been freed or submitted again since, or the token is \
                  damaged"
+            ),
+            Self::NotInFlight { token } => write!(
+                f,
+                "the tag of token {token} is not in flight: somebody has redeemed it"
+            ),
+            Self::OutOfRange { token } => write!(
+                f,
+                "the tag set has no slot of the number of token {token}: it is damaged"
+            ),
+            Self::Foreign { token } => {
+                write!(f, "another tag set made token {token}, or it is damaged")
             }
-            Self::NotInFlight => "the tag of this token is not in flight: somebody has redeemed it",
-            Self::OutOfRange => "the tag set has no slot of this token's number: it is damaged",
-            Self::Foreign => "another tag set made this token, or it is damaged",
-            Self::NoToken => "0 and u64::MAX are no tokens: was the user data set?",
-            Self::TimedOut => {
-                "the request of this token has timed out: its completion is late, and its tag is \
-                 for who handles that, by redeem_timed_out"
-            }
-            Self::NotTimedOut => "the tag of this token is in flight and has not timed out",
-        })
+            Self::NoToken { token } => write!(
+                f,
+                "0 and u64::MAX are no tokens: was the user data, {token}, set?"
+            ),
+            Self::TimedOut { token } => write!(
+                f,
+                "the request of token {token} has timed out: its completion is late, and its tag \
+                 is for who handles that, by redeem_timed_out"
+            ),
+            Self::NotTimedOut { token } => write!(
+                f,
+                "the tag of token {token} is in flight and has not timed out"
+            ),
+        }
     }
 }
 

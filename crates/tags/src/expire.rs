@@ -37,10 +37,17 @@ enum Found {
 /// A request whose time is up.
 #[derive(Clone, Copy)]
 struct Overdue {
-    /// Unless its owner has it.
-    token: Option<u64>,
+    token: u64,
+    /// Its owner has it: the token is for errors alone.
+    held: bool,
     hw_queue: usize,
     index: usize,
+}
+
+impl Overdue {
+    const fn token(&self) -> Option<u64> {
+        if self.held { None } else { Some(self.token) }
+    }
 }
 
 impl<T> Shared<T> {
@@ -58,15 +65,14 @@ impl<T> Shared<T> {
             return Some(Found::Next(deadline));
         }
         let (generation, place) = (state.generation, slot.place());
-        let token = match state.phase {
-            Phase::InFlight if slot.record.mark(generation) => {
-                Some(Token { generation, place }.encode())
-            }
-            Phase::Tracked if slot.record.report(generation) => None,
+        let held = match state.phase {
+            Phase::InFlight if slot.record.mark(generation) => false,
+            Phase::Tracked if slot.record.report(generation) => true,
             _ => return None,
         };
         Some(Found::Overdue(Overdue {
-            token,
+            token: Token { generation, place }.encode(),
+            held,
             hw_queue: slot.hw_queue(),
             index: slot.tag,
         }))
@@ -77,7 +83,7 @@ impl<T> Shared<T> {
         let mut next: Option<Instant> = None;
         for at in 0..self.slots.len() {
             match self.look_at(at, now) {
-                Some(Found::Overdue(late)) => late.token.into_iter().for_each(&mut f),
+                Some(Found::Overdue(late)) => late.token().into_iter().for_each(&mut f),
                 Some(Found::Next(deadline)) => {
                     next = Some(next.map_or(deadline, |next| next.min(deadline)));
                 }
@@ -148,7 +154,8 @@ impl<T> Shared<T> {
 /// // … cancel the request at the device, for its buffers may still be in use …
 /// let tag = late.redeem()?;
 /// drop(tag);
-/// assert_eq!(set.redeem(token).unwrap_err(), RedeemError::TimedOut, "its completion is late");
+/// let late = set.redeem(token).unwrap_err(); // its completion
+/// assert_eq!(late, RedeemError::TimedOut { token: token.into() });
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "nobody else is told that this request's time is up"]
@@ -171,7 +178,7 @@ impl<T: Send + 'static> Expired<T> {
     /// ```
     #[must_use]
     pub const fn token(&self) -> Option<u64> {
-        self.late.token
+        self.late.token()
     }
 
     /// Its hardware queue.
@@ -223,7 +230,11 @@ impl<T: Send + 'static> Expired<T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn redeem(self) -> Result<Tag<T>, RedeemError> {
-        let token = self.late.token.ok_or(RedeemError::NotInFlight)?;
+        let token = self.late.token;
+        if self.late.held {
+            let token = token.into();
+            return Err(RedeemError::NotInFlight { token });
+        }
         self.shared.redeem_timed_out(token)
     }
 }
@@ -233,7 +244,7 @@ impl<T> fmt::Debug for Expired<T> {
         f.debug_struct("Expired")
             .field("hw_queue", &self.late.hw_queue)
             .field("index", &self.late.index)
-            .field("token", &self.late.token)
+            .field("token", &self.late.token())
             .finish_non_exhaustive()
     }
 }

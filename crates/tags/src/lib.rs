@@ -136,6 +136,7 @@ pub use steering::{CompletionSink, Completions, Steering};
 pub use tag::Tag;
 pub use tenant::SharePolicy;
 pub use tenant_handle::Tenant;
+pub use token::TokenTail;
 
 #[doc(inline)]
 pub use inflight_sbitmap::tenancy::Force;

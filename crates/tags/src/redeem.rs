@@ -4,7 +4,7 @@ use crate::error::RedeemError;
 use crate::shared::Shared;
 use crate::slot::Record;
 use crate::tag::Tag;
-use crate::token::{Generation, Token};
+use crate::token::Token;
 use inflight_sync::atomic::Ordering;
 
 impl<T> Shared<T> {
@@ -13,7 +13,7 @@ impl<T> Shared<T> {
     pub(crate) fn claim(
         &self,
         token: u64,
-        step: impl FnOnce(&Record, Generation) -> Result<(), RedeemError>,
+        step: impl FnOnce(&Record, Token) -> Result<(), RedeemError>,
     ) -> Result<Tag<T>, RedeemError> {
         let token = Token::decode(token);
         let Some(slot) = self.slots.get(token.place.from(self.first_place)) else {
@@ -21,7 +21,7 @@ impl<T> Shared<T> {
         };
         // Why: read before the exchange, which holds up what comes after it.
         let bitmap = slot.bitmap;
-        match step(&slot.record, token.generation) {
+        match step(&slot.record, token) {
             // SAFETY: `step` is S2 or S4. It succeeded, so the slot is the caller's by
             // PROTOCOL.md, "One owner".
             Ok(()) => Ok(unsafe { Tag::own(slot, bitmap) }),
@@ -33,13 +33,14 @@ impl<T> Shared<T> {
     /// The set has no slot in this place.
     #[cold]
     fn not_here(&self, token: Token) -> RedeemError {
-        let place = token.place;
-        self.refuse(if token.is_none() {
-            RedeemError::NoToken
-        } else if place.set() == self.first_place.set() {
-            RedeemError::OutOfRange
+        let (none, set) = (token.is_none(), token.place.set());
+        let token = token.tail();
+        self.refuse(if none {
+            RedeemError::NoToken { token }
+        } else if set == self.first_place.set() {
+            RedeemError::OutOfRange { token }
         } else {
-            RedeemError::Foreign
+            RedeemError::Foreign { token }
         })
     }
 
@@ -49,7 +50,7 @@ impl<T> Shared<T> {
 
     #[cold]
     fn refuse(&self, error: RedeemError) -> RedeemError {
-        if error == RedeemError::TimedOut {
+        if matches!(error, RedeemError::TimedOut { .. }) {
             // Relaxed: a statistic.
             self.late_completions.fetch_add(1, Ordering::Relaxed);
         }

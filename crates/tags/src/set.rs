@@ -108,7 +108,8 @@ impl<T: Send + 'static> TagSet<T> {
     /// let mut tag = set.add_tenant("nvme0n1")?.try_alloc()?;
     /// *tag = 7;
     /// let token = tag.into_token();
-    /// assert_eq!(other.redeem(token).unwrap_err(), RedeemError::Foreign);
+    /// let refused = other.redeem(token).unwrap_err();
+    /// assert_eq!(refused, RedeemError::Foreign { token: token.into() });
     /// assert_eq!(*set.redeem(token)?, 7);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -129,10 +130,11 @@ impl<T: Send + 'static> TagSet<T> {
     /// # use inflight_tags::{AllocOptions, RedeemError, TagSet};
     /// let set = TagSet::builder().depth(4).build(|_, _| ())?;
     /// let token = set.add_tenant("nvme0n1")?.try_alloc()?.into_token();
-    /// assert_eq!(set.redeem_timed_out(token).unwrap_err(), RedeemError::NotTimedOut);
+    /// assert!(matches!(set.redeem_timed_out(token), Err(RedeemError::NotTimedOut { .. })));
     /// set.for_each_in_flight(|t| { t.mark_timed_out(); });
     /// let tag = set.redeem_timed_out(token)?;
-    /// assert_eq!(set.redeem(token).unwrap_err(), RedeemError::TimedOut, "the late completion");
+    /// let late = set.redeem(token).unwrap_err(); // the completion
+    /// assert_eq!(late, RedeemError::TimedOut { token: token.into() });
     /// # drop(tag);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

@@ -11,6 +11,8 @@
 //! Invariant: a generation is in `FIRST..=LAST`, so a token is never 0 and never all ones; rings
 //! use both for "no user data".
 
+use std::fmt;
+
 const INDEX_BITS: u32 = 24;
 const SET_BITS: u32 = 6;
 const GENERATION_BITS: u32 = 34;
@@ -109,6 +111,10 @@ impl Token {
         matches!(self.encode(), 0 | u64::MAX)
     }
 
+    pub(crate) fn tail(self) -> TokenTail {
+        self.encode().into()
+    }
+
     #[inline]
     pub(crate) const fn encode(self) -> u64 {
         (self.generation.bits() << (SET_BITS + INDEX_BITS)) | self.place.0 as u64
@@ -121,6 +127,47 @@ impl Token {
             generation: Generation::from_bits(token >> (SET_BITS + INDEX_BITS)),
             place: Place(token as u32 & ((1 << (SET_BITS + INDEX_BITS)) - 1)),
         }
+    }
+}
+
+/// A token in an error, as its lower 56 bits: the slot, the set, and all but the highest eight bits
+/// of the generation. So a `Result` with a tag or an error is as small as a tag.
+///
+/// Its text are the last 14 hexadecimal digits of the token, `0x..` before them: those by which a
+/// log of the ring's user data is searched.
+///
+/// ```
+/// use inflight_tags::TokenTail;
+/// let token = 0x1234_5678_9abc_def0;
+/// assert_eq!(TokenTail::from(token), token);
+/// assert_eq!(TokenTail::from(token).to_string(), "0x..3456789abcdef0");
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct TokenTail([u8; 7]);
+
+impl From<u64> for TokenTail {
+    fn from(token: u64) -> Self {
+        let [_, tail @ ..] = token.to_be_bytes();
+        Self(tail)
+    }
+}
+
+impl PartialEq<u64> for TokenTail {
+    fn eq(&self, token: &u64) -> bool {
+        *self == Self::from(*token)
+    }
+}
+
+impl fmt::Display for TokenTail {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("0x..")?;
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for TokenTail {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -82,7 +82,12 @@ fn c24_the_uses_end() {
     Tag::free_batch(tokens.iter().map(|&token| set.redeem(token).unwrap()));
     assert!(set.try_freeze().is_ok());
     for token in tokens {
-        assert_eq!(set.redeem(token).unwrap_err(), RedeemError::Stale);
+        assert_eq!(
+            set.redeem(token).unwrap_err(),
+            RedeemError::Stale {
+                token: token.into()
+            }
+        );
     }
 }
 

@@ -301,7 +301,12 @@ fn hardware_queues_come_and_go() {
         Ok(3) | Err(AllocError::NoSuchHwQueue { .. })
     ));
     assert!((0..8).all(|cpu| set.hw_queues().of_cpu(cpu) < 2));
-    assert_eq!(set.redeem(token).unwrap_err(), RedeemError::Stale);
+    assert_eq!(
+        set.redeem(token).unwrap_err(),
+        RedeemError::Stale {
+            token: token.into()
+        }
+    );
     assert!(matches!(
         dev.try_alloc_with(on(2)).unwrap_err(),
         AllocError::NoSuchHwQueue { .. }

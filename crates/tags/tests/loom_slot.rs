@@ -66,7 +66,7 @@ fn h23_redeem_twice() {
             Err(error) => {
                 assert!(matches!(
                     error,
-                    RedeemError::NotInFlight | RedeemError::Stale
+                    RedeemError::NotInFlight { .. } | RedeemError::Stale { .. }
                 ));
                 false
             }
@@ -103,7 +103,10 @@ fn h23_redeem_or_timeout() {
                 true
             }
             Err(error) => {
-                assert!(matches!(error, RedeemError::TimedOut | RedeemError::Stale));
+                assert!(matches!(
+                    error,
+                    RedeemError::TimedOut { .. } | RedeemError::Stale { .. }
+                ));
                 false
             }
         };
@@ -251,7 +254,9 @@ fn h23_visitor() {
                     None => Ok(2),
                     Some(token) => {
                         assert_eq!(token, second);
-                        Err(RedeemError::TimedOut)
+                        Err(RedeemError::TimedOut {
+                            token: second.into(),
+                        })
                     }
                 };
                 assert_eq!(redeemed, expected);

@@ -224,11 +224,14 @@ impl Machine {
                 self.held.push(tag);
             }
             Err(error) => {
+                let named = token.into();
                 let expected = match known {
                     Known::InFlight => panic!("refused: {error}"),
-                    Known::Overdue | Known::Handled | Known::Late => RedeemError::TimedOut,
-                    Known::Redeemed => RedeemError::NotInFlight,
-                    Known::Stale => RedeemError::Stale,
+                    Known::Overdue | Known::Handled | Known::Late => {
+                        RedeemError::TimedOut { token: named }
+                    }
+                    Known::Redeemed => RedeemError::NotInFlight { token: named },
+                    Known::Stale => RedeemError::Stale { token: named },
                 };
                 assert_eq!(error, expected);
             }
@@ -244,11 +247,12 @@ impl Machine {
                 self.held.push(tag);
             }
             Err(error) => {
+                let named = token.into();
                 let expected = match known {
                     Known::Overdue => panic!("refused: {error}"),
-                    Known::InFlight => RedeemError::NotTimedOut,
-                    Known::Redeemed | Known::Handled => RedeemError::NotInFlight,
-                    Known::Late | Known::Stale => RedeemError::Stale,
+                    Known::InFlight => RedeemError::NotTimedOut { token: named },
+                    Known::Redeemed | Known::Handled => RedeemError::NotInFlight { token: named },
+                    Known::Late | Known::Stale => RedeemError::Stale { token: named },
                 };
                 assert_eq!(error, expected);
             }
@@ -301,7 +305,10 @@ impl Machine {
             }
             Op::Foreign(i) => {
                 if let Some(token) = self.oracle.token(i) {
-                    assert_eq!(self.other.redeem(token).unwrap_err(), RedeemError::Foreign);
+                    assert!(matches!(
+                        self.other.redeem(token),
+                        Err(RedeemError::Foreign { .. })
+                    ));
                 }
             }
             Op::Advance(seconds) => {

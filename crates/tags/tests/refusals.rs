@@ -71,7 +71,10 @@ fn every_error_says_what_it_got() {
         }
     );
     for token in [0, u64::MAX] {
-        assert_eq!(set.redeem(token).unwrap_err(), RedeemError::NoToken);
+        let none = RedeemError::NoToken {
+            token: token.into(),
+        };
+        assert_eq!(set.redeem(token).unwrap_err(), none);
     }
     let refused = set.hw_queues().try_drain(5).unwrap_err();
     assert_eq!(refused, DrainError::NoSuchHwQueue { hw_queue: 5 });
@@ -165,6 +168,37 @@ fn the_text_of_an_error_has_all_its_values() {
     assert_says_all(&TenantError::NameTaken { name: "84".into() });
     let policy = SharePolicy::Fair { min: 85 };
     assert_says_all(&WeightError::NotWeighted { weight: 86, policy });
+}
+
+/// Whoever prints a refusal of a token, far from the ring, sees which token it was.
+#[test]
+fn a_refused_token_is_in_the_text() {
+    let build = || TagSet::builder().depth(2).build(|_, _| ()).unwrap();
+    let (set, other) = (build(), build());
+    let dev = set.add_tenant("sda").unwrap();
+    let mut said = Vec::new();
+    let mut refused = |token: u64, error: RedeemError| {
+        let (text, digits) = (error.to_string(), format!("{token:016x}"));
+        assert!(text.contains(&digits[2..]), "{digits}: \"{text}\"");
+        said.push(format!("{error:?}").split(' ').next().unwrap().to_owned());
+    };
+    let token = dev.try_alloc().unwrap().into_token();
+    refused(token, set.redeem_timed_out(token).unwrap_err());
+    refused(token, other.redeem(token).unwrap_err());
+    let tag = set.redeem(token).unwrap();
+    refused(token, set.redeem(token).unwrap_err());
+    drop(tag);
+    refused(token, set.redeem(token).unwrap_err());
+    let beyond = token | 0xff_ffff;
+    refused(beyond, set.redeem(beyond).unwrap_err());
+    let late = dev.try_alloc().unwrap().into_token();
+    set.for_each_in_flight(|t| assert!(t.mark_timed_out()));
+    refused(late, set.redeem(late).unwrap_err());
+    for token in [0, u64::MAX] {
+        refused(token, set.redeem(token).unwrap_err());
+    }
+    let kinds = "NotTimedOut Foreign NotInFlight Stale OutOfRange TimedOut NoToken NoToken";
+    assert_eq!(said.join(" "), kinds);
 }
 
 /// A tag or why there is none comes back in two registers: errors hold what their caller does not

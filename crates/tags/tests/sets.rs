@@ -21,8 +21,8 @@ fn mix_up(sets: &[(TagSet<()>, Tenant<()>)]) -> (usize, usize) {
     for (i, (set, _)) in sets.iter().enumerate() {
         for (_, &token) in tokens.iter().enumerate().filter(|&(j, _)| i != j) {
             match set.redeem(token).unwrap_err() {
-                RedeemError::Foreign => foreign += 1,
-                RedeemError::Stale => stale += 1,
+                RedeemError::Foreign { .. } => foreign += 1,
+                RedeemError::Stale { .. } => stale += 1,
                 other => panic!("{other:?}"),
             }
         }

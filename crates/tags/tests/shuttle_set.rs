@@ -106,10 +106,16 @@ impl World {
         match self.set.redeem(token) {
             Ok(tag) => use_and_free(tag),
             // Stale: timed out, and handled already.
-            Err(error) => assert!(matches!(error, RedeemError::TimedOut | RedeemError::Stale)),
+            Err(error) => assert!(matches!(
+                error,
+                RedeemError::TimedOut { .. } | RedeemError::Stale { .. }
+            )),
         }
         let again = self.set.redeem(token).unwrap_err();
-        assert!(matches!(again, RedeemError::TimedOut | RedeemError::Stale));
+        assert!(matches!(
+            again,
+            RedeemError::TimedOut { .. } | RedeemError::Stale { .. }
+        ));
     }
 
     /// Submits, and completes whatever has been submitted: nobody's request stays behind.

@@ -65,7 +65,7 @@ fn tags_have_one_owner_each() {
                     tag.with_exclusive(me);
                     drop(tag);
                     let again = set.redeem(token).unwrap_err();
-                    assert!(matches!(again, RedeemError::Stale), "{again:?}");
+                    assert!(matches!(again, RedeemError::Stale { .. }), "{again:?}");
                 };
                 for round in 0..ROUNDS {
                     for mut tag in any_form(&dev, i + round, round % 7 == 0) {
@@ -131,7 +131,10 @@ fn completion_and_timeout_share_out_the_tags() {
                             completed += 1;
                         }
                         Err(error) => {
-                            assert!(matches!(error, RedeemError::TimedOut | RedeemError::Stale));
+                            assert!(matches!(
+                                error,
+                                RedeemError::TimedOut { .. } | RedeemError::Stale { .. }
+                            ));
                         }
                     }
                 }

@@ -25,15 +25,30 @@ fn a_token_is_redeemed_once() {
     let (set, dev) = set(4);
     let token = submit(&dev);
     let tag = set.redeem(token).unwrap();
-    assert_eq!(set.redeem(token).unwrap_err(), RedeemError::NotInFlight);
+    assert_eq!(
+        set.redeem(token).unwrap_err(),
+        RedeemError::NotInFlight {
+            token: token.into()
+        }
+    );
     drop(tag);
-    assert_eq!(set.redeem(token).unwrap_err(), RedeemError::Stale);
+    assert_eq!(
+        set.redeem(token).unwrap_err(),
+        RedeemError::Stale {
+            token: token.into()
+        }
+    );
     // Every later use of the same slot has other tokens.
     let mut seen = HashSet::from([token]);
     for _ in 0..1000 {
         let again = submit(&dev);
         assert!(seen.insert(again));
-        assert_eq!(set.redeem(token).unwrap_err(), RedeemError::Stale);
+        assert_eq!(
+            set.redeem(token).unwrap_err(),
+            RedeemError::Stale {
+                token: token.into()
+            }
+        );
         drop(set.redeem(again).unwrap());
     }
 }
@@ -44,7 +59,12 @@ fn a_tag_that_is_submitted_again_gets_a_new_token() {
     let first = submit(&dev);
     let second = set.redeem(first).unwrap().into_token();
     assert_ne!(first, second);
-    assert_eq!(set.redeem(first).unwrap_err(), RedeemError::Stale);
+    assert_eq!(
+        set.redeem(first).unwrap_err(),
+        RedeemError::Stale {
+            token: first.into()
+        }
+    );
     assert!(set.redeem(second).is_ok());
 }
 
@@ -57,12 +77,14 @@ fn a_flipped_bit_is_refused() {
             let damaged = token ^ (1 << bit);
             let error = set.redeem(damaged).unwrap_err();
             match bit {
-                24..30 => assert_eq!(error, RedeemError::Foreign),
-                30.. => assert_eq!(error, RedeemError::Stale),
+                24..30 => {
+                    assert!(matches!(error, RedeemError::Foreign { token } if token == damaged))
+                }
+                30.. => assert!(matches!(error, RedeemError::Stale { token } if token == damaged)),
                 // Another slot, whose generation is another, or no slot.
                 _ => assert!(matches!(
                     error,
-                    RedeemError::Stale | RedeemError::OutOfRange
+                    RedeemError::Stale { .. } | RedeemError::OutOfRange { .. }
                 )),
             }
         }
@@ -79,9 +101,19 @@ fn a_slot_number_beyond_the_set_is_out_of_range() {
     let (set, dev) = set(4);
     let token = submit(&dev);
     let beyond = (token & !0xff_ffff) | 4;
-    assert_eq!(set.redeem(beyond).unwrap_err(), RedeemError::OutOfRange);
+    assert_eq!(
+        set.redeem(beyond).unwrap_err(),
+        RedeemError::OutOfRange {
+            token: beyond.into()
+        }
+    );
     let beyond = token | 0xff_ffff;
-    assert_eq!(set.redeem(beyond).unwrap_err(), RedeemError::OutOfRange);
+    assert_eq!(
+        set.redeem(beyond).unwrap_err(),
+        RedeemError::OutOfRange {
+            token: beyond.into()
+        }
+    );
     assert!(set.redeem(token).is_ok());
 }
 
@@ -128,9 +160,14 @@ fn timeouts_go_to_exactly_one_side() {
     assert!(ages.contains(&(early, Duration::from_secs(2))));
     assert!(ages.contains(&(late, Duration::ZERO)));
 
-    assert_eq!(set.redeem(early).unwrap_err(), RedeemError::TimedOut);
+    assert_eq!(
+        set.redeem(early).unwrap_err(),
+        RedeemError::TimedOut {
+            token: early.into()
+        }
+    );
     let refused = set.redeem_timed_out(late).unwrap_err();
-    assert_eq!(refused, RedeemError::NotTimedOut);
+    assert_eq!(refused, RedeemError::NotTimedOut { token: late.into() });
     assert_eq!(
         set.in_flight(),
         2,
@@ -139,17 +176,42 @@ fn timeouts_go_to_exactly_one_side() {
     let tag = set.redeem_timed_out(early).unwrap();
     assert_eq!(set.in_flight(), 1);
     let twice = set.redeem_timed_out(early).unwrap_err();
-    assert_eq!(twice, RedeemError::NotInFlight);
-    assert_eq!(set.redeem(early).unwrap_err(), RedeemError::TimedOut);
+    assert_eq!(
+        twice,
+        RedeemError::NotInFlight {
+            token: early.into()
+        }
+    );
+    assert_eq!(
+        set.redeem(early).unwrap_err(),
+        RedeemError::TimedOut {
+            token: early.into()
+        }
+    );
     drop(tag);
-    assert_eq!(set.redeem(early).unwrap_err(), RedeemError::TimedOut);
+    assert_eq!(
+        set.redeem(early).unwrap_err(),
+        RedeemError::TimedOut {
+            token: early.into()
+        }
+    );
     assert_eq!(set.stats().late_completions, 3);
     // Until the slot is used again.
     let all: Vec<u64> = (0..7).map(|_| submit(&dev)).collect();
-    assert_eq!(set.redeem(early).unwrap_err(), RedeemError::Stale);
+    assert_eq!(
+        set.redeem(early).unwrap_err(),
+        RedeemError::Stale {
+            token: early.into()
+        }
+    );
     assert_eq!(set.stats().late_completions, 3);
     let gone = set.redeem_timed_out(early).unwrap_err();
-    assert_eq!(gone, RedeemError::Stale);
+    assert_eq!(
+        gone,
+        RedeemError::Stale {
+            token: early.into()
+        }
+    );
     assert!(set.redeem(late).is_ok());
     assert!(all.iter().all(|&token| set.redeem(token).is_ok()));
 }
@@ -173,7 +235,12 @@ fn the_handler_may_submit_again() {
     let first = submit(&dev);
     set.for_each_in_flight(|t| assert!(t.mark_timed_out()));
     let second = set.redeem_timed_out(first).unwrap().into_token();
-    assert_eq!(set.redeem(first).unwrap_err(), RedeemError::Stale);
+    assert_eq!(
+        set.redeem(first).unwrap_err(),
+        RedeemError::Stale {
+            token: first.into()
+        }
+    );
     assert!(set.redeem(second).is_ok());
 }
 
@@ -219,7 +286,7 @@ fn of_many_threads_one_redeems() {
                 set.redeem(token).map(|mut tag| *tag += 1).map_err(|error| {
                     assert!(matches!(
                         error,
-                        RedeemError::NotInFlight | RedeemError::Stale
+                        RedeemError::NotInFlight { .. } | RedeemError::Stale { .. }
                     ));
                 })
             })

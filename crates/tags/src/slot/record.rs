@@ -25,7 +25,7 @@
 //! generation before is told that it is late, until the slot is used again.
 
 use crate::error::RedeemError;
-use crate::token::Generation;
+use crate::token::{Generation, Token};
 use inflight_sync::atomic::{AtomicU64, Ordering};
 use inflight_sync::time::Instant;
 use std::time::Duration;
@@ -286,13 +286,19 @@ impl Record {
 
     /// S2. On success the caller owns the slot.
     #[inline]
-    pub(crate) fn redeem(&self, generation: Generation) -> Result<(), RedeemError> {
+    pub(crate) fn redeem(&self, named: Token) -> Result<(), RedeemError> {
+        let generation = named.generation;
         self.change(generation, Phase::InFlight, Phase::Redeemed)
-            .map_err(|found| match found.phase {
-                Phase::Forgiven if found.generation == generation.next() => RedeemError::TimedOut,
-                _ if found.generation != generation => RedeemError::Stale,
-                Phase::Overdue | Phase::Handled => RedeemError::TimedOut,
-                _ => RedeemError::NotInFlight,
+            .map_err(|found| {
+                let token = named.tail();
+                match found.phase {
+                    Phase::Forgiven if found.generation == generation.next() => {
+                        RedeemError::TimedOut { token }
+                    }
+                    _ if found.generation != generation => RedeemError::Stale { token },
+                    Phase::Overdue | Phase::Handled => RedeemError::TimedOut { token },
+                    _ => RedeemError::NotInFlight { token },
+                }
             })
     }
 
@@ -304,12 +310,16 @@ impl Record {
 
     /// S4. On success the caller owns the slot.
     #[inline]
-    pub(crate) fn take_overdue(&self, generation: Generation) -> Result<(), RedeemError> {
+    pub(crate) fn take_overdue(&self, named: Token) -> Result<(), RedeemError> {
+        let generation = named.generation;
         self.change(generation, Phase::Overdue, Phase::Handled)
-            .map_err(|found| match found.phase {
-                _ if found.generation != generation => RedeemError::Stale,
-                Phase::InFlight => RedeemError::NotTimedOut,
-                _ => RedeemError::NotInFlight,
+            .map_err(|found| {
+                let token = named.tail();
+                match found.phase {
+                    _ if found.generation != generation => RedeemError::Stale { token },
+                    Phase::InFlight => RedeemError::NotTimedOut { token },
+                    _ => RedeemError::NotInFlight { token },
+                }
             })
     }
 
@@ -389,6 +399,18 @@ impl Record {
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
+    use crate::token::{Place, TokenTail};
+
+    /// The token of a use of the slot.
+    fn of(generation: Generation) -> Token {
+        let place = Place::new(3, 5);
+        Token { generation, place }
+    }
+
+    fn stale(generation: Generation) -> Result<(), RedeemError> {
+        let token: TokenTail = of(generation).tail();
+        Err(RedeemError::Stale { token })
+    }
 
     /// The generation wraps at 34 bits: what was true of the last generation is true of the first.
     #[test]
@@ -397,7 +419,7 @@ mod tests {
         let record = Record::new(last);
         record.present();
         assert_eq!(record.issue(None), last);
-        assert_eq!(record.redeem(last), Ok(()));
+        assert_eq!(record.redeem(of(last)), Ok(()));
         record.free();
         let first = Generation::from_bits(1);
         assert_eq!(
@@ -407,10 +429,10 @@ mod tests {
                 phase: Phase::Idle
             }
         );
-        assert_eq!(record.redeem(last), Err(RedeemError::Stale));
+        assert_eq!(record.redeem(of(last)), stale(last));
         assert_eq!(record.issue(None), first);
-        assert_eq!(record.redeem(last), Err(RedeemError::Stale));
-        assert_eq!(record.redeem(first), Ok(()));
+        assert_eq!(record.redeem(of(last)), stale(last));
+        assert_eq!(record.redeem(of(first)), Ok(()));
     }
 
     #[test]
@@ -419,15 +441,19 @@ mod tests {
         record.present();
         let first = record.issue(None);
         assert!(record.mark(first));
-        assert_eq!(record.take_overdue(first), Ok(()));
+        assert_eq!(record.take_overdue(of(first)), Ok(()));
         let second = record.issue(None);
         assert_ne!(first, second);
         assert_eq!(
-            record.redeem(first),
-            Err(RedeemError::Stale),
+            record.redeem(of(first)),
+            stale(first),
             "the late completion"
         );
-        assert_eq!(record.redeem(second), Ok(()), "the one of the second try");
+        assert_eq!(
+            record.redeem(of(second)),
+            Ok(()),
+            "the one of the second try"
+        );
         assert_ne!(record.issue(None), second);
     }
 
@@ -438,24 +464,22 @@ mod tests {
         record.present();
         let token = record.issue(None);
         assert!(record.mark(token));
-        assert_eq!(record.take_overdue(token), Ok(()));
+        assert_eq!(record.take_overdue(of(token)), Ok(()));
         record.free();
         for _ in 0..2 {
-            assert_eq!(record.redeem(token), Err(RedeemError::TimedOut));
-            assert_eq!(record.take_overdue(token), Err(RedeemError::Stale));
+            let late = of(token).tail();
+            let late = Err(RedeemError::TimedOut { token: late });
+            assert_eq!(record.redeem(of(token)), late);
+            assert_eq!(record.take_overdue(of(token)), stale(token));
         }
         let earlier = Generation::from_bits(6);
-        assert_eq!(
-            record.redeem(earlier),
-            Err(RedeemError::Stale),
-            "of another use"
-        );
+        assert_eq!(record.redeem(of(earlier)), stale(earlier), "of another use");
         let next = record.issue(None);
         assert_eq!(next, token.next());
-        assert_eq!(record.redeem(token), Err(RedeemError::Stale), "used again");
-        assert_eq!(record.redeem(next), Ok(()));
+        assert_eq!(record.redeem(of(token)), stale(token), "used again");
+        assert_eq!(record.redeem(of(next)), Ok(()));
         record.free();
-        assert_eq!(record.redeem(next), Err(RedeemError::Stale), "no timeout");
+        assert_eq!(record.redeem(of(next)), stale(next), "no timeout");
     }
 
     /// A tag that is tracked is reported once, and is its owner's all the while.
@@ -465,12 +489,12 @@ mod tests {
         record.present();
         record.track(None);
         let tracked = record.observe();
-        assert!(record.redeem(tracked.generation).is_err() && !record.is_reported());
+        assert!(record.redeem(of(tracked.generation)).is_err() && !record.is_reported());
         assert!(record.report(tracked.generation) && !record.report(tracked.generation));
         assert!(record.is_reported());
         let token = record.issue(None);
         assert!(!record.report(tracked.generation));
-        assert_eq!(record.redeem(token), Ok(()));
+        assert_eq!(record.redeem(of(token)), Ok(()));
         record.track(None);
         record.free();
         assert_eq!(record.observe().phase, Phase::Idle);

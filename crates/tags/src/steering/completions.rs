@@ -81,7 +81,8 @@ impl<T: Send + 'static> Completions<T> {
     /// let token = dev.alloc_blocking()?.into_token();
     /// completions.complete(token, |req| *req = 4096)?;
     /// // A token is good for one completion.
-    /// assert_eq!(completions.complete(token, |_| ()), Err(RedeemError::Stale));
+    /// let twice = completions.complete(token, |_| ());
+    /// assert_eq!(twice, Err(RedeemError::Stale { token: token.into() }));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn complete(&self, token: u64, fill: impl FnOnce(&mut T)) -> Result<Decision, RedeemError> {

@@ -394,7 +394,12 @@ fn what_is_refused_is_not_called_for() {
     assert!(complete(!token).is_err());
     assert_eq!(ran.count(), 0);
     on(0, || completions.complete(token, |_| ())).unwrap();
-    assert_eq!(complete(token), Err(RedeemError::Stale));
+    assert_eq!(
+        complete(token),
+        Err(RedeemError::Stale {
+            token: token.into()
+        })
+    );
     assert_eq!(ran.count(), 1);
     assert_eq!(completions.stats().completed(), 1);
 }
@@ -411,7 +416,12 @@ fn what_timed_out_is_handed_over_like_the_rest() {
     let token = submit(&dev, 2);
     set.for_each_in_flight(|t| assert!(t.mark_timed_out()));
     let late = on(0, || completions.complete(token, |_| ran.fail()));
-    assert_eq!(late, Err(RedeemError::TimedOut));
+    assert_eq!(
+        late,
+        Err(RedeemError::TimedOut {
+            token: token.into()
+        })
+    );
     let tag = set.redeem_timed_out(token).unwrap();
     assert_eq!(on(0, || completions.complete_tag(tag)).redirect(), Some(2));
     recorder.run_all();
