@@ -16,6 +16,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let system = WorkqueueSystem::builder().cpu_time(true).build()?;
     let checks = system.workqueue("check").unbound(Attrs::new());
     let checks = checks.max_active(4).build()?;
+    // What is checked completes on the CPU that submitted it.
+    let done = system.workqueue("done").bound().highpri().build()?;
+    let completions = set
+        .completions(system.topology())
+        .sink(WorkqueueSink::new(&done))
+        .build(drop::<Tag<u64>>);
     for block in 0..100 {
         let mut tag = disk.alloc_blocking()?; // waits while 8 blocks are being checked
         *tag = block;

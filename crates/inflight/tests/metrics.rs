@@ -4,7 +4,8 @@
 use inflight::flush::log::{Durability, LogOptions, MemoryStorage};
 use inflight::flush::{FlushDomain, MemoryDevice, Power};
 use inflight::prelude::*;
-use inflight::sync::{Arc, Mutex};
+use inflight::sync::{Arc, Mutex, cpu};
+use inflight::tags::steering::{CompletionSink, DoneListHandle, Runner};
 use inflight::topology::Topology;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use std::collections::BTreeMap;
@@ -92,6 +93,63 @@ fn sets_and_tenants() {
     }
     assert_eq!(figures.len(), 9 + 6, "{figures:#?}");
     drop(set.redeem(token).unwrap());
+}
+
+/// Where completions ran, why, and how many wait for a worker.
+#[test]
+fn completions() {
+    /// Has a worker for each done list, who never comes.
+    struct Asleep;
+    impl CompletionSink for Asleep {
+        fn runner(&self, _: &CpuSet, _: DoneListHandle) -> Option<Box<dyn Runner>> {
+            Some(Box::new(Self))
+        }
+    }
+    impl Runner for Asleep {
+        fn wake(&self, _: usize) -> bool {
+            true
+        }
+    }
+    fn on<R>(cpu: usize, f: impl FnOnce() -> R) -> R {
+        cpu::set_current_for_thread(Some(cpu));
+        let result = f();
+        cpu::set_current_for_thread(None);
+        result
+    }
+    let topology = Topology::synthetic("cache:2 core:2").unwrap();
+    let set = TagSet::builder().depth(8).build(|_, _| ()).unwrap();
+    let dev = set.add_tenant("nvme0n1").unwrap();
+    let completions = set.completions(&topology).sink(Asleep);
+    let completions = completions.build(drop::<Tag<()>>);
+    for cpu in [0, 1, 2, 2, 3] {
+        let token = on(cpu, || dev.try_alloc().unwrap().into_token());
+        on(0, || completions.complete(token, |()| ())).unwrap();
+    }
+    let figures = recorded(|| completions.record_metrics("disks"));
+    let of = |name: &str| figures.get(name).map_or("none", String::as_str).to_owned();
+    for (name, value) in [
+        ("sent_total set=disks", "3"),
+        ("wakeups_total set=disks", "2"),
+        ("deferred_total set=disks", "0"),
+        ("run_here_total set=disks reason=same_cpu", "1"),
+        ("run_here_total set=disks reason=same_cache", "1"),
+        ("run_here_total set=disks reason=closed", "0"),
+        ("waiting set=disks cpus=0", "0"),
+        ("waiting set=disks cpus=2", "2"),
+        ("waiting set=disks cpus=3", "1"),
+        ("max_batch set=disks", "0"),
+    ] {
+        assert_eq!(
+            of(&format!("inflight_steering_{name}")),
+            value,
+            "{name}: {figures:#?}"
+        );
+    }
+    assert_eq!(figures.len(), 7 + 8 + 4 + 1, "{figures:#?}");
+    completions.close();
+    let figures = recorded(|| completions.record_metrics("disks"));
+    assert_eq!(figures["inflight_steering_waiting set=disks cpus=2"], "0");
+    assert_eq!(figures["inflight_steering_max_batch set=disks"], "2");
 }
 
 #[test]
@@ -268,10 +326,9 @@ fn every_name_is_documented() {
     let set = TagSet::builder().build(|_, _| ()).unwrap();
     let dev = set.add_tenant("nvme0n1").unwrap();
     let topology = Topology::synthetic("core:1").unwrap();
-    let sys = WorkqueueSystem::builder()
-        .topology(topology)
-        .build()
-        .unwrap();
+    let sys = WorkqueueSystem::builder().topology(&topology);
+    let sys = sys.build().unwrap();
+    let completions = set.completions(&topology).build(drop::<Tag<()>>);
     let wq = sys.workqueue("jobs").bound().build().unwrap();
     wq.spawn(|| ()).wait().unwrap();
     let domain = FlushDomain::new(MemoryDevice::new(4096));
@@ -282,6 +339,7 @@ fn every_name_is_documented() {
     let figures = recorded(|| {
         set.record_metrics("disks");
         dev.record_metrics("disks");
+        completions.record_metrics("disks");
         sys.record_metrics();
         domain.record_metrics("disk0");
         log.record_metrics("journal");

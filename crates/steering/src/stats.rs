@@ -90,6 +90,17 @@ impl SteeringStats {
         self.inlined() + self.redirected
     }
 
+    /// How many wait in done lists. Exact only while nobody completes and no worker runs.
+    ///
+    /// ```
+    /// # use inflight_steering::SteeringStats;
+    /// assert_eq!(SteeringStats::default().waiting(), 0);
+    /// ```
+    #[must_use]
+    pub const fn waiting(&self) -> u64 {
+        self.redirected.saturating_sub(self.batched)
+    }
+
     pub(crate) fn add(&mut self, other: &Self) {
         let Self {
             inline_same_cpu,

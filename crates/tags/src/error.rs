@@ -339,6 +339,13 @@ pub enum AllocError {
         /// Its number.
         hw_queue: u32,
     },
+    /// All tags of a [`Split`](crate::Split) were asked for at once, and there are not so many.
+    TooMany {
+        /// How many pieces it has; of numbers above it 2^32 - 1.
+        pieces: u32,
+        /// How many tags of the kind there are on the hardware queue.
+        depth: u16,
+    },
     /// The set is [closed](crate::TagSet::close).
     Closed,
 }
@@ -362,6 +369,9 @@ impl fmt::Display for AllocError {
             }
             Self::InactiveHwQueue { hw_queue } => {
                 write!(f, "all CPUs of hardware queue {hw_queue} are offline")
+            }
+            Self::TooMany { pieces, depth } => {
+                write!(f, "{pieces} tags at once, where there are {depth} in all")
             }
             Self::Closed => f.write_str("the tag set is closed"),
         }

@@ -130,7 +130,7 @@ pub use queue_kind::QueueKind;
 pub use quiesce::QuiesceGuard;
 pub use resize::SetHwQueues;
 pub use set::TagSet;
-pub use split::{NextPiece, Split};
+pub use split::{Join, NextPiece, Split};
 pub use stats::{SetStats, TenantStats};
 pub use steering::{CompletionSink, Completions, Steering};
 pub use tag::Tag;

@@ -2,6 +2,7 @@
 
 use crate::set::TagSet;
 use crate::stats::{SetStats, TenantStats};
+use crate::steering::{Completions, SteeringStats};
 use crate::tenant_handle::Tenant;
 use metrics::{Unit, counter, describe_counter, describe_gauge, gauge};
 
@@ -60,6 +61,59 @@ const TENANT: [Counter<TenantStats>; 5] = [
     ),
 ];
 
+const STEERING: [Counter<SteeringStats>; 7] = [
+    (
+        "inflight_steering_deferred_total",
+        "completions put off until the callbacks around them had ended",
+        |s| s.inline_depth,
+    ),
+    (
+        "inflight_steering_sent_total",
+        "completions put into a done list",
+        |s| s.redirected,
+    ),
+    (
+        "inflight_steering_wakeups_total",
+        "workers woken because a done list was empty",
+        |s| s.redirect_wakeups,
+    ),
+    (
+        "inflight_steering_refused_wakeups_total",
+        "wakeups refused: whoever sent ran the done list",
+        |s| s.refused_wakeups,
+    ),
+    (
+        "inflight_steering_batches_total",
+        "times a done list was emptied",
+        |s| s.batches,
+    ),
+    (
+        "inflight_steering_submitter_moved_total",
+        "submitters that went on on another CPU",
+        |s| s.submitter_moved,
+    ),
+    (
+        "inflight_steering_panicked_total",
+        "callbacks that have panicked",
+        |s| s.panicked,
+    ),
+];
+
+/// By why it ran where it was seen.
+const RUN_HERE: &str = "inflight_steering_run_here_total";
+const REASONS: [(&str, fn(&SteeringStats) -> u64); 8] = [
+    ("same_cpu", |s| s.inline_same_cpu),
+    ("same_cache", |s| s.inline_same_cache),
+    ("policy", |s| s.inline_policy),
+    ("one_shard", |s| s.inline_one_shard),
+    ("polled", |s| s.inline_polled),
+    ("closed", |s| s.inline_closed),
+    ("unknown_cpu", |s| s.inline_unknown_cpu),
+    ("asleep", |s| s.inline_asleep),
+];
+const WAITING: &str = "inflight_steering_waiting";
+const MAX_BATCH: &str = "inflight_steering_max_batch";
+
 const IN_USE: &str = "inflight_tags_in_use";
 const IN_FLIGHT: &str = "inflight_tags_in_flight";
 const DEPTH: &str = "inflight_tags_depth";
@@ -67,7 +121,7 @@ const LONGEST_WAIT: &str = "inflight_tags_tenant_longest_wait_seconds";
 
 /// Gauges are floating-point numbers; counts of tags fit.
 #[allow(clippy::cast_precision_loss)]
-fn level(number: usize) -> f64 {
+fn level(number: u64) -> f64 {
     number as f64
 }
 
@@ -89,9 +143,9 @@ impl<T: Send + 'static> TagSet<T> {
         for (name, _, read) in SET {
             counter!(name, "set" => set.to_owned()).absolute(read(&stats));
         }
-        gauge!(IN_USE, "set" => set.to_owned()).set(level(stats.in_use));
-        gauge!(IN_FLIGHT, "set" => set.to_owned()).set(level(stats.in_flight));
-        gauge!(DEPTH, "set" => set.to_owned()).set(level(self.depth()));
+        gauge!(IN_USE, "set" => set.to_owned()).set(level(stats.in_use as u64));
+        gauge!(IN_FLIGHT, "set" => set.to_owned()).set(level(stats.in_flight as u64));
+        gauge!(DEPTH, "set" => set.to_owned()).set(level(self.depth() as u64));
     }
 }
 
@@ -116,7 +170,37 @@ impl<T: Send + 'static> Tenant<T> {
     }
 }
 
-/// Tells the recorder of the `metrics` crate what the figures of tag sets are and their units.
+impl<T: Send + 'static> Completions<T> {
+    /// Hands what was counted of where completions ran to the recorder of the `metrics` crate, as
+    /// it is now, under the label `set`. Each done list has its own line for how many wait in it,
+    /// by the label `cpus`.
+    ///
+    /// ```
+    /// # use inflight_tags::{Tag, TagSet, Topology};
+    /// let set = TagSet::builder().build(|_, _| ())?;
+    /// let completions = set.completions(&Topology::discover()?).build(drop::<Tag<()>>);
+    /// completions.record_metrics("nvme0"); // inflight_steering_sent_total{set="nvme0"} 0, and so on
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn record_metrics(&self, set: &str) {
+        let stats = self.stats();
+        for (name, _, read) in STEERING {
+            counter!(name, "set" => set.to_owned()).absolute(read(&stats));
+        }
+        for (reason, read) in REASONS {
+            let labels = [("set", set.to_owned()), ("reason", reason.to_owned())];
+            counter!(RUN_HERE, &labels).absolute(read(&stats));
+        }
+        gauge!(MAX_BATCH, "set" => set.to_owned()).set(level(stats.max_batch));
+        for shard in self.shard_stats() {
+            let labels = [("set", set.to_owned()), ("cpus", shard.cpus.to_string())];
+            gauge!(WAITING, &labels).set(level(shard.stats.waiting()));
+        }
+    }
+}
+
+/// Tells the recorder of the `metrics` crate what the figures of tag sets and their
+/// completions are and their units.
 /// Once, after the recorder has been installed.
 ///
 /// ```
@@ -125,9 +209,17 @@ impl<T: Send + 'static> Tenant<T> {
 pub fn describe_metrics() {
     let set = SET.map(|(name, what, _)| (name, what));
     let tenant = TENANT.map(|(name, what, _)| (name, what));
-    for (name, what) in set.into_iter().chain(tenant) {
+    let steering = STEERING.map(|(name, what, _)| (name, what));
+    for (name, what) in set.into_iter().chain(tenant).chain(steering) {
         describe_counter!(name, Unit::Count, what);
     }
+    describe_counter!(
+        RUN_HERE,
+        Unit::Count,
+        "completions run where they were seen"
+    );
+    describe_gauge!(WAITING, Unit::Count, "completions in a done list");
+    describe_gauge!(MAX_BATCH, Unit::Count, "completions in the largest batch");
     describe_gauge!(IN_USE, Unit::Count, "tags held or in flight");
     describe_gauge!(IN_FLIGHT, Unit::Count, "tags in flight");
     describe_gauge!(DEPTH, Unit::Count, "tags of each hardware queue");

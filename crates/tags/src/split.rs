@@ -1,8 +1,11 @@
 //! The tags of a large request that is split into pieces.
 
 mod collect;
+mod join;
 #[cfg(feature = "futures")]
 mod stream;
+
+pub use join::Join;
 
 use crate::error::AllocError;
 use crate::grant::{EndingWait, TagWait};
@@ -27,7 +30,8 @@ use std::time::Duration;
 /// later. Submit each piece before you ask for the next tag: a request of more pieces than there
 /// are tags goes on when its first pieces complete. Who keeps the pieces back until it has all of
 /// them can wait forever: alone, for more than the depth or its tenant's share; and for another
-/// request that does the same, while that one waits for this one's.
+/// request that does the same, while that one waits for this one's. [`join`](Split::join) has all of
+/// them granted together.
 ///
 /// # Cancel safety
 ///
@@ -78,6 +82,10 @@ pub struct Split<T: Send + 'static> {
     collected: Vec<usize>,
     /// Where they are from.
     from: TagMapId,
+    /// Asks for all pieces together: see [`join`](Split::join).
+    joins_all: bool,
+    /// The tags it has of these.
+    joined: Vec<Tag<T>>,
 }
 
 /// Where it stands.
@@ -182,6 +190,8 @@ impl<T: Send + 'static> Split<T> {
                 hw_queue: 0,
                 kind: TagMap::Normal,
             },
+            joins_all: false,
+            joined: Vec::new(),
         }
     }
 

@@ -348,6 +348,23 @@ fn h25_a_split_leaves_the_line() {
     });
 }
 
+/// Two that want both tags: each gets both, and a freeze waits for neither.
+#[test]
+fn h25_joins_and_a_freeze() {
+    check("h25_joins_and_a_freeze", ONE, || {
+        let set = set(2, Admission::WholeIo);
+        let dev = set.add_tenant("a").unwrap();
+        let other = thread::spawn({
+            let dev = dev.clone();
+            move || assert_eq!(dev.split(2).join_blocking().unwrap().len(), 2)
+        });
+        drop(set.freeze_blocking());
+        assert_eq!(block_on(dev.split(2).join()).unwrap().len(), 2);
+        other.join().unwrap();
+        assert_eq!(set.in_use(), 0);
+    });
+}
+
 fn policies() -> [(&'static str, Admission); 4] {
     [
         ("whole_io", Admission::WholeIo),

@@ -162,6 +162,10 @@ fn the_text_of_an_error_has_all_its_values() {
         AllocError::NoSuchHwQueue { hw_queue },
         AllocError::Unmapped { hw_queue },
         AllocError::InactiveHwQueue { hw_queue },
+        AllocError::TooMany {
+            pieces: 87,
+            depth: 88,
+        },
     ] {
         assert_says_all(&error);
     }

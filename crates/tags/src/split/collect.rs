@@ -76,7 +76,11 @@ impl<T: Send + 'static> Split<T> {
             Admission::WholeIo => Request {
                 want: self.remaining,
                 // Why in parts: a wait for one does not keep all tags idle.
-                part: depth.div_ceil(PARTS).max(1).min(self.remaining),
+                part: if self.joins_all {
+                    self.remaining
+                } else {
+                    depth.div_ceil(PARTS).max(1).min(self.remaining)
+                },
                 large: true,
                 ..one
             },
@@ -113,7 +117,7 @@ impl<T: Send + 'static> Split<T> {
         }
         let class = self.queue.class();
         let all = bitmaps.try_get_all(target, n, class);
-        if all.is_some() || waits {
+        if all.is_some() || waits || self.joins_all {
             return all;
         }
         bitmaps.try_get_all(target, 1, class)
@@ -167,9 +171,14 @@ impl<T: Send + 'static> Split<T> {
         self.end_wait();
     }
 
-    /// Gives back what was collected, and the place of one that is to have more. A task that waits
+    /// Gives back what was collected or joined, and the place of one that is to have more. A task that waits
     /// stays: it is told when it has something to give back.
     pub(super) fn give_back(&mut self) {
+        let joined = std::mem::take(&mut self.joined);
+        if !joined.is_empty() {
+            self.remaining += joined.len();
+            self.begun = false;
+        }
         // Also if a waker panics.
         let (bitmaps, bits) = (self.queue.bitmaps(), std::mem::take(&mut self.collected));
         let _bits = bitmaps.several_in_hand(self.from, bits);

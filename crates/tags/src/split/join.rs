@@ -1,0 +1,205 @@
+//! All tags of a split at once.
+
+use super::{Split, SplitStep};
+use crate::error::AllocError;
+use crate::tag::Tag;
+use inflight_sync::time::{Clock, Instant};
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// The future of [`Split::join`]: one that is dropped waits no longer, and has taken no tag.
+///
+/// ```
+/// use inflight_tags::{Join, TagSet};
+/// let set = TagSet::builder().build(|_, _| ())?;
+/// let mut split = set.add_tenant("sda")?.split(3);
+/// let join: Join<'_, ()> = split.join();
+/// assert_eq!(inflight_sync::block_on(join)?.len(), 3);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "futures do nothing unless polled"]
+pub struct Join<'a, T: Send + 'static>(&'a mut Split<T>);
+
+impl<T: Send + 'static> Future for Join<'_, T> {
+    type Output = Result<Vec<Tag<T>>, AllocError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let split = &mut *self.0;
+        split.begin_join();
+        while let Some(result) = split.joins() {
+            match result.map(|()| split.poll_piece(cx)) {
+                Ok(Poll::Pending) => return Poll::Pending,
+                Ok(Poll::Ready(Ok(tag))) => split.joined.extend(tag),
+                Ok(Poll::Ready(Err(why))) | Err(why) => {
+                    split.end_join();
+                    return Poll::Ready(Err(why));
+                }
+            }
+        }
+        Poll::Ready(Ok(split.end_join()))
+    }
+}
+
+impl<T: Send + 'static> Drop for Join<'_, T> {
+    fn drop(&mut self) {
+        self.0.end_join();
+    }
+}
+
+impl<T: Send + 'static> Split<T> {
+    /// The tags of all pieces that have none yet, waiting as a task until they are there: for who
+    /// can begin with all of them only.
+    ///
+    /// Under [`WholeIo`](crate::Admission::WholeIo) they are granted together, so two who wait for
+    /// all of theirs do not keep each other's. They come no earlier than that many are free at
+    /// once: large ones keep tags idle, which [`next`](Split::next) does not. Under the other
+    /// policies they come one by one, and two who wait may each hold what the other needs.
+    ///
+    /// More than the tenant's [share](crate::SharePolicy) come when the other tenants are idle.
+    /// A freeze is not held up: what is there goes back, and comes again after the thaw.
+    ///
+    /// # Errors
+    ///
+    /// [`TooMany`](AllocError::TooMany) if there are more pieces than tags; as
+    /// [`Tenant::alloc_with`](crate::Tenant::alloc_with). Then it has taken none.
+    ///
+    /// ```
+    /// # use inflight_tags::TagSet;
+    /// let set = TagSet::builder().depth(8).build(|_, _| ())?;
+    /// let dev = set.add_tenant("sda")?;
+    /// let stripe = inflight_sync::block_on(dev.split(6).join())?;
+    /// assert_eq!(stripe.len(), 6);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub const fn join(&mut self) -> Join<'_, T> {
+        Join(self)
+    }
+
+    /// As [`join`](Split::join), if all can be had without waiting.
+    ///
+    /// # Errors
+    ///
+    /// As [`join`](Split::join) and [`Tenant::try_alloc`](crate::Tenant::try_alloc).
+    ///
+    /// ```
+    /// # use inflight_tags::{AllocError, TagSet};
+    /// let set = TagSet::builder().depth(8).build(|_, _| ())?;
+    /// let dev = set.add_tenant("sda")?;
+    /// let six = dev.split(6).try_join()?;
+    /// assert_eq!(dev.split(3).try_join().unwrap_err(), AllocError::Exhausted);
+    /// assert_eq!(set.in_use(), six.len());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn try_join(&mut self) -> Result<Vec<Tag<T>>, AllocError> {
+        self.join_by(|split| match split.step(false) {
+            SplitStep::Done(done) => done,
+            SplitStep::WaitForThaw(why) => Err(split.queue.refuse(why)),
+            SplitStep::WaitForBits(..) => Err(split.queue.refuse(AllocError::Exhausted)),
+        })
+    }
+
+    /// As [`join`](Split::join); the thread sleeps.
+    ///
+    /// # Errors
+    ///
+    /// As [`join`](Split::join).
+    ///
+    /// ```
+    /// # use inflight_tags::{AllocError, TagSet};
+    /// let set = TagSet::builder().depth(8).build(|_, _| ())?;
+    /// let dev = set.add_tenant("sda")?;
+    /// assert_eq!(dev.split(8).join_blocking()?.len(), 8);
+    /// let error = dev.split(9).join_blocking().unwrap_err();
+    /// assert_eq!(error, AllocError::TooMany { pieces: 9, depth: 8 });
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn join_blocking(&mut self) -> Result<Vec<Tag<T>>, AllocError> {
+        self.join_by(|split| split.next_sleeping(None))
+    }
+
+    /// As [`join`](Split::join); the thread sleeps at most for `timeout`. The `Split` can be asked
+    /// again after its time was up.
+    ///
+    /// # Errors
+    ///
+    /// As [`join`](Split::join), and [`TimedOut`](AllocError::TimedOut).
+    ///
+    /// ```
+    /// # use inflight_tags::{AllocError, TagSet};
+    /// use std::time::Duration;
+    /// let set = TagSet::builder().depth(4).build(|_, _| ())?;
+    /// let dev = set.add_tenant("sda")?;
+    /// let held = dev.try_alloc()?;
+    /// let mut split = dev.split(4);
+    /// let late = split.join_timeout(Duration::from_millis(1)).unwrap_err();
+    /// assert_eq!((late, set.in_use()), (AllocError::TimedOut, 1));
+    /// drop(held);
+    /// assert_eq!(split.join_timeout(Duration::from_secs(1))?.len(), 4);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn join_timeout(&mut self, timeout: Duration) -> Result<Vec<Tag<T>>, AllocError> {
+        let clock: Clock = self.queue.bitmaps().clock().clone();
+        let deadline: Instant = clock.now() + timeout;
+        self.join_by(|split| split.next_sleeping(Some((&clock, deadline))))
+    }
+
+    fn join_by(
+        &mut self,
+        mut next: impl FnMut(&mut Self) -> Result<Option<Tag<T>>, AllocError>,
+    ) -> Result<Vec<Tag<T>>, AllocError> {
+        self.begin_join();
+        while let Some(result) = self.joins() {
+            match result.and_then(|()| next(self)) {
+                Ok(tag) => self.joined.extend(tag),
+                Err(why) => {
+                    self.end_join();
+                    return Err(why);
+                }
+            }
+        }
+        Ok(self.end_join())
+    }
+
+    /// What it had for pieces to come goes back, and its place, which are for parts.
+    fn begin_join(&mut self) {
+        if !self.joins_all {
+            self.stop_waiting();
+            self.give_back();
+            self.joins_all = true;
+        }
+    }
+
+    /// Whether it needs a piece more, if there can be so many: the set may have been resized.
+    fn joins(&mut self) -> Option<Result<(), AllocError>> {
+        if self.remaining == 0 {
+            return None;
+        }
+        let target = self.queue.target(self.options);
+        let depth = self.queue.bitmaps().bitmap(target).depth();
+        let pieces = self.remaining + self.joined.len();
+        let refused = self.queue.check(self.options).and_then(|()| {
+            if pieces > depth {
+                return Err(AllocError::TooMany {
+                    pieces: u32::try_from(pieces).unwrap_or(u32::MAX),
+                    depth: depth as u16, // at most 10,240
+                });
+            }
+            Ok(())
+        });
+        Some(refused)
+    }
+
+    /// The tags, if all are there; else they go back, and the place with them.
+    fn end_join(&mut self) -> Vec<Tag<T>> {
+        self.joins_all = false;
+        if self.remaining == 0 {
+            return std::mem::take(&mut self.joined);
+        }
+        self.stop_waiting();
+        self.give_back();
+        Vec::new()
+    }
+}

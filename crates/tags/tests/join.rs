@@ -1,0 +1,157 @@
+//! All tags of a split at once: all or none, and no two halves.
+#![cfg(not(any(loom, shuttle)))]
+
+use inflight_tags::{Admission, AllocError, SharePolicy, Tag, TagSet, Tenant};
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+fn set(depth: usize, admission: Admission) -> (TagSet<()>, Tenant<()>) {
+    let set = TagSet::builder().depth(depth).max_depth(16);
+    let set = set.admission(admission).build(|_, _| ()).unwrap();
+    let dev = set.add_tenant("sda").unwrap();
+    (set, dev)
+}
+
+/// Those that do not go beyond the depth.
+fn policies() -> [Admission; 3] {
+    [
+        Admission::WholeIo,
+        Admission::preempt(),
+        Admission::NoPreempt(inflight_tags::NoPreempt::default()),
+    ]
+}
+
+/// Tags beyond the depth are some of all.
+#[test]
+fn a_join_may_go_beyond_the_depth() {
+    let (set, dev) = set(8, Admission::elastic_overcommit(2));
+    let held = dev.split(5).join_blocking().unwrap();
+    assert_eq!(dev.split(6).try_join().unwrap_err(), AllocError::Exhausted);
+    assert_eq!(set.in_use(), 5);
+    assert_eq!(dev.split(5).try_join().unwrap().len(), 5);
+    drop(held);
+}
+
+#[test]
+fn all_come_or_none_is_taken() {
+    for policy in policies() {
+        let (set, dev) = set(8, policy);
+        let held: Vec<Tag<()>> = dev.split(5).join_blocking().unwrap();
+        assert_eq!((held.len(), set.in_use()), (5, 5));
+        let mut split = dev.split(4);
+        assert_eq!(split.try_join().unwrap_err(), AllocError::Exhausted);
+        let late = split.join_timeout(Duration::ZERO).unwrap_err();
+        assert_eq!(late, AllocError::TimedOut);
+        assert_eq!((set.in_use(), split.remaining()), (5, 4));
+        drop(held);
+        assert_eq!(split.join_blocking().unwrap().len(), 4);
+        assert_eq!((set.in_use(), split.remaining()), (0, 0));
+        assert!(split.try_join().unwrap().is_empty(), "there is no more");
+    }
+}
+
+/// Each of two that need more than half of the tags gets all of them, one after the other.
+#[test]
+fn two_that_wait_do_not_hold_halves() {
+    let set = TagSet::builder().depth(8).share(SharePolicy::None);
+    let set = set.build(|_, _| ()).unwrap();
+    let (dev, other) = (set.add_tenant("sda"), set.add_tenant("sdb"));
+    let (dev, other) = (dev.unwrap(), other.unwrap());
+    let mut cx = Context::from_waker(Waker::noop());
+    let held: Vec<Tag<()>> = dev.try_alloc_batch(8);
+    let (mut one, mut two) = (dev.split(5), other.split(5));
+    let mut waiting = [Some(Box::pin(one.join())), Some(Box::pin(two.join()))];
+    for join in waiting.iter_mut().flatten() {
+        assert!(join.as_mut().poll(&mut cx).is_pending());
+    }
+    let mut served = 0;
+    for tag in held {
+        drop(tag);
+        for join in &mut waiting {
+            if let Some(Poll::Ready(tags)) = join.as_mut().map(|join| join.as_mut().poll(&mut cx)) {
+                assert_eq!(tags.unwrap().len(), 5);
+                served += 1;
+                *join = None;
+            }
+        }
+    }
+    assert_eq!((served, set.in_use()), (2, 0));
+}
+
+#[test]
+fn a_join_that_is_dropped_leaves_nothing() {
+    for policy in policies() {
+        let (set, dev) = set(8, policy);
+        let mut cx = Context::from_waker(Waker::noop());
+        let held = dev.try_alloc_batch(5);
+        let mut split = dev.split(6);
+        {
+            let mut join = pin!(split.join());
+            assert!(join.as_mut().poll(&mut cx).is_pending());
+        }
+        assert_eq!((set.in_use(), split.remaining()), (5, 6));
+        assert_eq!(dev.try_alloc_batch(8).len(), 3, "nobody stands before them");
+        drop(held);
+        assert_eq!(split.try_join().unwrap().len(), 6);
+    }
+}
+
+/// It holds nothing that a freeze would wait for.
+#[test]
+fn a_freeze_does_not_wait_for_a_join() {
+    for policy in policies() {
+        let (set, dev) = set(8, policy);
+        let mut cx = Context::from_waker(Waker::noop());
+        let held = dev.try_alloc_batch(4);
+        let mut split = dev.split(6);
+        let mut join = pin!(split.join());
+        assert!(join.as_mut().poll(&mut cx).is_pending());
+        let mut freeze = pin!(set.freeze());
+        assert!(freeze.as_mut().poll(&mut cx).is_pending());
+        drop(held);
+        let frozen = loop {
+            assert!(join.as_mut().poll(&mut cx).is_pending());
+            if let Poll::Ready(frozen) = freeze.as_mut().poll(&mut cx) {
+                break frozen;
+            }
+        };
+        assert_eq!(set.in_use(), 0);
+        drop(frozen);
+        let Poll::Ready(Ok(tags)) = join.as_mut().poll(&mut cx) else {
+            panic!("all are free");
+        };
+        assert_eq!(tags.len(), 6);
+    }
+}
+
+#[test]
+fn more_than_there_are() {
+    let (set, dev) = set(4, Admission::WholeIo);
+    let too_many = |depth| AllocError::TooMany { pieces: 5, depth };
+    let mut split = dev.split(5);
+    assert_eq!(split.try_join().unwrap_err(), too_many(4));
+    set.resize(8).unwrap();
+    let held = dev.try_alloc().unwrap();
+    let rest = dev.try_alloc_batch(4);
+    let mut cx = Context::from_waker(Waker::noop());
+    let mut join = pin!(split.join());
+    assert!(join.as_mut().poll(&mut cx).is_pending());
+    set.resize(3).unwrap();
+    drop((held, rest));
+    let now = join.as_mut().poll(&mut cx);
+    assert!(matches!(now, Poll::Ready(Err(error)) if error == too_many(3)));
+    assert_eq!(set.in_use(), 0);
+}
+
+/// What had come for a piece by itself goes back first.
+#[test]
+fn a_join_after_some_pieces() {
+    let (set, dev) = set(16, Admission::WholeIo);
+    let mut split = dev.split(12);
+    let first = split.next_blocking().unwrap();
+    let rest = split.join_blocking().unwrap();
+    assert_eq!((rest.len(), set.in_use()), (11, 12));
+    drop((first, rest));
+    assert_eq!(set.in_use(), 0);
+}
