@@ -23,15 +23,17 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .sink(WorkqueueSink::new(&done))
         .build(drop::<Tag<u64>>);
     for block in 0..100 {
-        let mut tag = disk.alloc_blocking()?; // waits while 8 blocks are being checked
-        *tag = block;
-        drop(checks.spawn(move || (0..=*tag).sum::<u64>()));
+        let token = disk.alloc_blocking()?.into_token(); // waits while 8 blocks are being checked
+        let completions = completions.clone();
+        drop(checks.spawn(move || completions.complete(token, |sum| *sum = (0..=block).sum())));
     }
     checks.flush_blocking()?;
+    done.flush_blocking()?;
 
     // What the handler of a scrape does.
     set.record_metrics("disks");
     disk.record_metrics("disks");
+    completions.record_metrics("disks");
     system.record_metrics();
     print!("{}", prometheus.render());
     Ok(())

@@ -345,6 +345,44 @@ fn refusals_during_a_drain_wait_and_a_kick_after_it_sends() {
     }
 }
 
+/// What comes due while its queue drains is kept, and a kick after the drain sends it. What comes due
+/// later is sent in its time.
+#[test]
+fn what_comes_due_around_a_drain() {
+    let setup = setup();
+    let done = Arc::new((AtomicUsize::new(0), Event::new()));
+    let hold = done.clone();
+    let item = setup.queue.spawn(move || {
+        let (done, event) = &*hold;
+        event.wait_while(|| done.load(Ordering::Relaxed) == 0);
+    });
+    setup.hand_in(1, MS);
+    let mut drain = std::pin::pin!(setup.queue.drain());
+    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(drain.as_mut().poll(&mut cx).is_pending());
+    setup.clock.advance(MS);
+    while setup.queue.stats().refused == 0 {
+        thread::yield_now();
+    }
+    done.0.store(1, Ordering::Relaxed);
+    done.1.notify_all();
+    item.wait().unwrap();
+    inflight::sync::block_on(drain).unwrap();
+    assert_eq!(
+        (setup.requeue.waiting(), setup.set.in_use()),
+        (1, 1),
+        "kept"
+    );
+    setup.requeue.kick();
+    assert_eq!(*setup.sent.recv(), 1);
+
+    setup.hand_in(2, 5 * MS);
+    setup.queue.drain_blocking().unwrap();
+    assert_eq!(setup.requeue.waiting(), 1);
+    setup.clock.advance(5 * MS);
+    assert_eq!(*setup.sent.recv(), 2, "without a kick");
+}
+
 /// A queue that takes work has the request sent again when its delay is over.
 #[test]
 fn what_is_refused_again_is_sent_again_after_its_delay() {

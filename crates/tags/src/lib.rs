@@ -87,6 +87,7 @@ mod cpu_groups;
 mod cpu_map;
 mod drain;
 mod draining;
+mod dump;
 mod error;
 mod fast_path;
 mod freeze;

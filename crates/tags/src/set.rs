@@ -11,6 +11,7 @@ use crate::tag::Tag;
 use crate::tenant_handle::Tenant;
 use inflight_sync::atomic::Ordering;
 use inflight_sync::time::Clock;
+use std::collections::btree_map::Entry;
 use std::fmt;
 use std::time::Duration;
 
@@ -81,10 +82,13 @@ impl<T: Send + 'static> TagSet<T> {
         if self.is_closed() {
             return Err(TenantError::Closed);
         }
-        if !self.shared.names.lock().insert(name.clone()) {
-            return Err(TenantError::NameTaken { name });
-        }
-        Ok(Tenant::new(self.shared.clone(), name))
+        match self.shared.names.lock().entry(name.clone()) {
+            Entry::Occupied(_) => return Err(TenantError::NameTaken { name }),
+            Entry::Vacant(entry) => entry.insert(None),
+        };
+        let tenant = Tenant::new(self.shared.clone(), name.clone());
+        self.shared.names.lock().insert(name, Some(tenant.id));
+        Ok(tenant)
     }
 
     /// Gives the tag of a completed request back to its owner.

@@ -10,7 +10,7 @@ use inflight_sync::atomic::AtomicU64;
 use inflight_sync::time::Timer;
 use inflight_sync::{Arc, CachePadded, Mutex, Weak, cpu};
 use inflight_topology::Topology;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ptr::NonNull;
 use std::time::Duration;
 
@@ -44,8 +44,8 @@ pub(crate) struct Shared<T> {
     /// How many CPUs there are: the size of each tenant's counters.
     pub(crate) cpus: usize,
     pub(crate) others: Mutex<Others>,
-    /// Of its tenants.
-    pub(crate) names: Mutex<BTreeSet<String>>,
+    /// Of its tenants, with their numbers once they have one.
+    pub(crate) names: Mutex<BTreeMap<String, Option<TenantId>>>,
     /// Who wants to know what happens to the set.
     followers: Mutex<Vec<Weak<dyn Follow>>>,
     /// Tokens refused. Away from what every allocation and completion reads.

@@ -1,0 +1,128 @@
+//! Who holds what: a set as text, for people.
+
+use crate::set::TagSet;
+use crate::slot::Phase;
+use crate::token::Token;
+use inflight_steering::TenantId;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+/// So many tags have a line of their own.
+const TAGS: usize = 64;
+/// So many tenants have.
+const TENANTS: usize = 32;
+
+/// A tag that is in use.
+struct InUse {
+    age: Option<Duration>,
+    tenant: TenantId,
+    hw_queue: usize,
+    index: usize,
+    what: &'static str,
+    token: Option<u64>,
+}
+
+impl<T: Send + 'static> TagSet<T> {
+    /// Who holds what, as text for people: how many tags each tenant has, then the tags in use with
+    /// tenant, hardware queue, index and age, the oldest first and those whose time does not run
+    /// last. Its form may change.
+    ///
+    /// It has at most some hundred lines, and says how many tenants and tags it leaves out. It
+    /// stops nobody, and walks all slots: what changes meanwhile may be there or not. Ages count
+    /// from [`into_token`](crate::Tag::into_token) or [`track`](crate::Tag::track) on.
+    ///
+    /// ```
+    /// # use inflight_tags::TagSet;
+    /// let set = TagSet::builder().depth(8).build(|_, _| ())?;
+    /// let disk = set.add_tenant("disk0")?;
+    /// let _held = disk.try_alloc()?;
+    /// let dump = set.dump();
+    /// assert!(dump.starts_with("tag set: 1 hardware queue(s), 8 tags each, 1 in use\n"));
+    /// assert!(dump.ends_with(": held\n") && dump.contains("\ndisk0 hw_queue 0 tag "));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn dump(&self) -> String {
+        let now = self.shared.bitmaps.age_time();
+        let (mut rows, mut in_use) = (Vec::new(), 0_usize);
+        let mut counts: BTreeMap<TenantId, usize> = BTreeMap::new();
+        for slot in self.shared.slots().filter(|slot| slot.record.is_tag()) {
+            let state = slot.record.observe();
+            let (what, runs) = match state.phase {
+                Phase::InFlight => ("in flight", true),
+                Phase::Overdue => ("timed out, not redeemed", true),
+                Phase::Tracked => ("held, tracked", true),
+                Phase::Reported => ("held, overdue", true),
+                _ => ("held", false),
+            };
+            let (generation, place) = (state.generation, slot.place());
+            let in_flight = matches!(state.phase, Phase::InFlight | Phase::Overdue);
+            let age = |now| slot.record.issued_at().min(now);
+            rows.push(InUse {
+                age: now
+                    .filter(|_| runs)
+                    .map(|now| now.saturating_duration_since(age(now))),
+                tenant: slot.info.tenant(),
+                hw_queue: slot.hw_queue(),
+                index: slot.tag,
+                what,
+                token: in_flight.then(|| Token { generation, place }.encode()),
+            });
+            *counts.entry(slot.info.tenant()).or_default() += 1;
+            in_use += 1;
+            if rows.len() >= 2 * TAGS {
+                oldest(&mut rows);
+            }
+        }
+        oldest(&mut rows);
+        self.write(&rows, in_use, &counts)
+    }
+
+    fn write(&self, rows: &[InUse], in_use: usize, counts: &BTreeMap<TenantId, usize>) -> String {
+        let names: BTreeMap<TenantId, String> = {
+            let names = self.shared.names.lock();
+            let names = names.iter().filter_map(|(name, id)| Some(((*id)?, name)));
+            names.map(|(id, name)| (id, name.clone())).collect()
+        };
+        // Of one without handles tags may be left.
+        let name = |tenant| names.get(tenant).map_or("(gone)", String::as_str);
+        let mut text = format!(
+            "tag set: {} hardware queue(s), {} tags each, {in_use} in use",
+            self.shared.bitmaps.size().hw_queues(),
+            self.depth(),
+        );
+        if let Some(why) = self.shared.bitmaps.gate().state().refuses() {
+            let _ = write!(text, "; {why}");
+        }
+        text.push('\n');
+        for (tenant, n) in counts.iter().take(TENANTS) {
+            let _ = writeln!(text, "tenant {}: {n} in use", name(tenant));
+        }
+        if let Some(more) = counts.len().checked_sub(TENANTS).filter(|n| *n > 0) {
+            let _ = writeln!(text, "and {more} more tenants");
+        }
+        for row in rows {
+            let (name, hw_queue, index) = (name(&row.tenant), row.hw_queue, row.index);
+            let _ = write!(text, "{name} hw_queue {hw_queue} tag {index}: {}", row.what);
+            if let Some(age) = row.age {
+                let _ = write!(text, " for {age:?}");
+            }
+            if let Some(token) = row.token {
+                let _ = write!(text, ", token {token:#018x}");
+            }
+            text.push('\n');
+        }
+        if in_use > rows.len() {
+            let _ = writeln!(text, "and {} more tags", in_use - rows.len());
+        }
+        text
+    }
+}
+
+/// Keeps those that are to be shown.
+fn oldest(rows: &mut Vec<InUse>) {
+    rows.sort_by_key(|row| (Reverse(row.age), row.hw_queue, row.index));
+    rows.truncate(TAGS);
+}
