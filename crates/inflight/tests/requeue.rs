@@ -345,8 +345,8 @@ fn refusals_during_a_drain_wait_and_a_kick_after_it_sends() {
     }
 }
 
-/// What comes due while its queue drains is kept, and a kick after the drain sends it. What comes due
-/// later is sent in its time.
+/// What comes due while its queue drains is kept, and a kick after the drain sends it. What comes
+/// due later is sent in its time.
 #[test]
 fn what_comes_due_around_a_drain() {
     let setup = setup();

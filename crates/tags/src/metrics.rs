@@ -99,9 +99,11 @@ const STEERING: [Counter<SteeringStats>; 7] = [
     ),
 ];
 
+type Reason = (&'static str, fn(&SteeringStats) -> u64);
+
 /// By why it ran where it was seen.
 const RUN_HERE: &str = "inflight_steering_run_here_total";
-const REASONS: [(&str, fn(&SteeringStats) -> u64); 8] = [
+const REASONS: [Reason; 8] = [
     ("same_cpu", |s| s.inline_same_cpu),
     ("same_cache", |s| s.inline_same_cache),
     ("policy", |s| s.inline_policy),
@@ -179,7 +181,7 @@ impl<T: Send + 'static> Completions<T> {
     /// # use inflight_tags::{Tag, TagSet, Topology};
     /// let set = TagSet::builder().build(|_, _| ())?;
     /// let completions = set.completions(&Topology::discover()?).build(drop::<Tag<()>>);
-    /// completions.record_metrics("nvme0"); // inflight_steering_sent_total{set="nvme0"} 0, and so on
+    /// completions.record_metrics("nvme0"); // inflight_steering_sent_total{set="nvme0"} 0, ..
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn record_metrics(&self, set: &str) {

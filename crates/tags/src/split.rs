@@ -30,8 +30,8 @@ use std::time::Duration;
 /// later. Submit each piece before you ask for the next tag: a request of more pieces than there
 /// are tags goes on when its first pieces complete. Who keeps the pieces back until it has all of
 /// them can wait forever: alone, for more than the depth or its tenant's share; and for another
-/// request that does the same, while that one waits for this one's. [`join`](Split::join) has all of
-/// them granted together.
+/// request that does the same, while that one waits for this one's. [`join`](Split::join) has all
+/// of them granted together.
 ///
 /// # Cancel safety
 ///

@@ -345,6 +345,9 @@ impl<T> DerefMut for Tag<T> {
     }
 }
 
+// The payload lies in its slot, however the tag moves.
+impl<T> Unpin for Tag<T> {}
+
 impl<T> Drop for Tag<T> {
     #[inline]
     fn drop(&mut self) {

@@ -155,3 +155,11 @@ fn a_join_after_some_pieces() {
     drop((first, rest));
     assert_eq!(set.in_use(), 0);
 }
+
+/// Tags and splits move while their payloads stay, whatever the payload is.
+#[test]
+fn tags_and_splits_are_unpin() {
+    fn is_unpin<U: Unpin>() {}
+    is_unpin::<Tag<std::marker::PhantomPinned>>();
+    is_unpin::<inflight_tags::Split<std::marker::PhantomPinned>>();
+}

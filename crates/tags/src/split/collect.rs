@@ -171,8 +171,8 @@ impl<T: Send + 'static> Split<T> {
         self.end_wait();
     }
 
-    /// Gives back what was collected or joined, and the place of one that is to have more. A task that waits
-    /// stays: it is told when it has something to give back.
+    /// Gives back what was collected or joined, and the place of one that is to have more. A task
+    /// that waits stays: it is told when it has something to give back.
     pub(super) fn give_back(&mut self) {
         let joined = std::mem::take(&mut self.joined);
         if !joined.is_empty() {
