@@ -31,8 +31,8 @@ struct Waiter {
     next: Option<Next>,
     /// It has begun to carry out the flush that `next` says.
     leads: bool,
-    /// It writes durably: so many flushes had failed when it could start.
-    writes_durably: Option<u64>,
+    /// Its durable write has begun.
+    writes_durably: bool,
     /// Who is told when `next` is set.
     notify: Option<Notify>,
 }
@@ -96,22 +96,20 @@ impl Core {
         self.machine.flush_done(now, generation, result, actions);
     }
 
-    /// A durable write has ended; what it is to say. A system tells of a loss once: to the write,
-    /// and then the next flush succeeds without what others have lost; or to a flush beside it, and
-    /// then the write succeeds without its own data.
-    fn durable_write_done(
+    /// The data of a request has ended. A durable write is a flush, too.
+    fn data_done(
         &mut self,
+        now: Instant,
+        id: Id,
         result: Result<(), DeviceError>,
-        failed_before: u64,
-    ) -> Result<(), DeviceError> {
-        if let Err(error) = result {
-            self.poisoned = self.poisoned.or(Some(error));
-            self.machine.durable_write_failed();
-        } else if self.machine.counters().errors > failed_before {
-            // The owner may have cleared it.
-            return Err(self.poisoned.unwrap_or(io::ErrorKind::Other.into()));
+        actions: &mut Vec<Action<DeviceError>>,
+    ) {
+        let waiter = self.waiter(id);
+        waiter.next = None;
+        if std::mem::take(&mut waiter.writes_durably) {
+            self.poisoned = self.poisoned.or(result.err());
         }
-        result
+        self.machine.data_done(now, id, result, actions);
     }
 
     /// Takes the request out, whatever it does.
@@ -138,13 +136,13 @@ impl Core {
                     None => self.machine.withdraw(now, generation, &mut actions),
                 }
             }
+            (Left::NotWaiting, Some(Next::Data)) if writes_durably => {
+                // As with a flush: what the system tells it nobody hears.
+                self.data_done(now, id, Err(DeviceError::UNHEARD), &mut actions);
+            }
             (Left::NotWaiting, Some(Next::Data)) => {
-                let mut given_up = Err(io::ErrorKind::Interrupted.into());
-                if let Some(before) = writes_durably {
-                    // As with a flush: what the system tells it nobody hears.
-                    given_up = self.durable_write_done(Err(DeviceError::UNHEARD), before);
-                }
-                self.machine.data_done(now, id, given_up, &mut actions);
+                let given_up = io::ErrorKind::Interrupted.into();
+                self.machine.data_not_begun(now, id, given_up, &mut actions);
             }
             _ => {}
         }
@@ -248,21 +246,13 @@ impl Request {
 
     /// Its data is handed to its owner, who writes it durably.
     pub(super) fn begin_durable_write(&self) {
-        let mut core = self.domain.inner.core.lock();
-        let failed_before = core.machine.counters().errors;
-        core.waiter(self.id).writes_durably = Some(failed_before);
+        self.domain.inner.core.lock().waiter(self.id).writes_durably = true;
     }
 
     /// Tells how its data went.
-    pub(super) fn data_done(&self, mut result: Result<(), DeviceError>) {
-        self.domain.change(|core, now, actions| {
-            let waiter = core.waiter(self.id);
-            waiter.next = None;
-            if let Some(before) = waiter.writes_durably.take() {
-                result = core.durable_write_done(result, before);
-            }
-            core.machine.data_done(now, self.id, result, actions);
-        });
+    pub(super) fn data_done(&self, result: Result<(), DeviceError>) {
+        self.domain
+            .change(|core, now, actions| core.data_done(now, self.id, result, actions));
     }
 }
 

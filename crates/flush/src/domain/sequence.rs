@@ -61,12 +61,15 @@ impl Sequence {
     ///
     /// A durable write ([`writes_fua`](Sequence::writes_fua)) is a flush of its own: a system that
     /// tells of a loss once may tell either. So if it has failed that counts as a failed flush, and
-    /// the domain is poisoned.
+    /// the domain is poisoned. If it has succeeded, this waits for the flushes and durable writes
+    /// that were under way when it ended: they may have been told of its loss. A thread that has
+    /// several sequences, and finishes one with [`finish_blocking`](Sequence::finish_blocking)
+    /// while another one of them has not said how its data went, waits for itself.
     ///
     /// # Errors
     ///
-    /// `result`'s own error, or what the flush said. Of a durable write also that a flush, or
-    /// another durable write, has failed since it could start.
+    /// `result`'s own error, or what the flush said. With `fua` also that a flush, or a durable
+    /// write, has failed since the data could start.
     pub fn finish<T>(
         self,
         result: io::Result<T>,
@@ -223,12 +226,13 @@ impl FlushDomain {
     }
 
     /// [`write_fua`](FlushDomain::write_fua) on a device that needs no flush for it: it has durable
-    /// writes, and `write` is one, or it has no volatile cache.
+    /// writes, and `write` is one, or it has no volatile cache. Nobody else's flush or durable
+    /// write is under way; those that other threads begin while `write` runs are waited for.
     ///
     /// # Errors
     ///
-    /// What `write` says; [`WriteError::WouldBlock`] if a flush is needed: then `write` has not
-    /// run.
+    /// As `write_fua`; [`WriteError::WouldBlock`] if a flush is needed, or one under way: then
+    /// `write` has not run.
     ///
     /// ```
     /// # use inflight_flush::{Caps, Device, FlushDomain, MemoryDevice, WriteError};
@@ -244,7 +248,10 @@ impl FlushDomain {
         if caps.volatile_cache && !caps.native_fua {
             return Err(WriteError::WouldBlock);
         }
-        // It waits for nothing: no flush is behind it.
+        if self.inner.core.lock().machine.calls_are_under_way() {
+            return Err(WriteError::WouldBlock);
+        }
+        // No flush is behind it.
         self.write_fua_blocking(write)
     }
 

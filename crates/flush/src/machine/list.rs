@@ -27,8 +27,15 @@ pub(super) enum Place {
     Free,
     /// Waits for the flush of this generation.
     Waiting(u64),
-    /// Its data is under way; whether it counts as data of a sequence.
-    Data { sequenced: bool },
+    /// Its data is under way.
+    Data {
+        /// It counts as data of a sequence.
+        sequenced: bool,
+        /// The number of this call, if it is a durable write.
+        call: Option<u64>,
+    },
+    /// Its durable write has succeeded, and is not reported yet.
+    Held,
     /// It was told how it ended, or has left.
     Ended,
 }
@@ -37,6 +44,10 @@ pub(super) enum Place {
 pub(super) struct Entry {
     pub(super) place: Place,
     pub(super) left: Steps,
+    /// Its data is to be durable when it ends.
+    pub(super) fua: bool,
+    /// How many calls had failed when its data could start.
+    pub(super) failed_before: u64,
     /// When it began to wait for a flush.
     pub(super) joined: Instant,
     prev: u32,
@@ -89,10 +100,12 @@ impl Requests {
         }
     }
 
-    pub(super) fn insert(&mut self, left: Steps) -> Id {
+    pub(super) fn insert(&mut self, left: Steps, fua: bool) -> Id {
         let fresh = Entry {
             place: Place::Ended,
             left,
+            fua,
+            failed_before: 0,
             joined: Instant::default(),
             prev: NIL,
             next: NIL,
@@ -125,6 +138,11 @@ impl Requests {
 
     pub(super) fn get_mut(&mut self, id: Id) -> &mut Entry {
         &mut self.entries[id.index()]
+    }
+
+    #[cfg(test)]
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
+        self.entries.iter_mut()
     }
 
     pub(super) fn push_back(&mut self, list: &mut List, id: Id, now: Instant) {

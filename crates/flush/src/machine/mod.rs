@@ -31,6 +31,7 @@
 //! # Ok::<(), inflight_flush::FlagsError>(())
 //! ```
 
+mod calls;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod explore;
 mod list;
@@ -38,6 +39,7 @@ mod mutation;
 mod request;
 
 use crate::Counters;
+use calls::{Calls, Owner};
 use inflight_sync::time::Instant;
 use list::{List, Place, Requests};
 use mutation::{Mutant, Mutation};
@@ -97,9 +99,14 @@ pub struct Machine<E> {
     writes_at_issue: u64,
     writes_flushed: Option<u64>,
     issued_at: Instant,
+    /// The number of the running flush, until it has ended at the device.
+    flush_call: Option<u64>,
+    /// How many calls had failed when it was issued.
+    failed_at_issue: u64,
+    calls: Calls,
+    last_error: Option<E>,
     counters: Counters,
     mutant: Mutant,
-    error: std::marker::PhantomData<E>,
 }
 
 impl<E: Copy> Machine<E> {
@@ -119,9 +126,12 @@ impl<E: Copy> Machine<E> {
             writes_at_issue: 0,
             writes_flushed: None,
             issued_at: Instant::default(),
+            flush_call: None,
+            failed_at_issue: 0,
+            calls: Calls::default(),
+            last_error: None,
             counters: Counters::default(),
             mutant: Mutant::default(),
-            error: std::marker::PhantomData,
         }
     }
 
@@ -157,7 +167,7 @@ impl<E: Copy> Machine<E> {
         actions: &mut Vec<Action<E>>,
     ) -> Result<Id, FlagsError> {
         let left = steps(flags, self.caps)?;
-        let id = self.requests.insert(left);
+        let id = self.requests.insert(left, flags.fua);
         if left.has(Step::Pre) {
             let kind = if flags.data {
                 &mut self.counters.requested_pre
@@ -181,6 +191,10 @@ impl<E: Copy> Machine<E> {
     }
 
     /// Tells that the data of a dispatched request has ended.
+    ///
+    /// A durable write that has failed counts as a flush that has failed: the system may have told
+    /// it of the loss of others' data. One that has succeeded ends when all calls that were under
+    /// way beside it have ended, and fails if one of them has.
     pub fn data_done(
         &mut self,
         now: Instant,
@@ -188,37 +202,56 @@ impl<E: Copy> Machine<E> {
         result: Result<(), E>,
         actions: &mut Vec<Action<E>>,
     ) {
-        let Place::Data { sequenced } = self.requests.get(id).place else {
+        let Place::Data { sequenced, call } = self.requests.get(id).place else {
             debug_assert!(false, "no data of this request is under way");
             return;
         };
         self.data_in_flight -= u32::from(sequenced);
         let entry = self.requests.get_mut(id);
         entry.left.advance();
+        if let Some(call) = call {
+            entry.place = Place::Held;
+            self.calls.end(call, result.ok().map(|()| Owner::Write(id)));
+        }
         match result {
             Err(error) => {
-                self.counters.failed_before += u64::from(entry.left.has(Step::Post));
+                if call.is_some() {
+                    self.call_failed(error);
+                }
+                self.counters.failed_before += self.flushes_left(id);
                 self.complete(id, Err(error), actions);
             }
             Ok(()) => {
                 self.writes += 1;
-                self.advance(now, id, actions);
+                if call.is_none() {
+                    self.advance(now, id, actions);
+                }
             }
         }
+        self.report(now, actions);
         if !self.mutant.is(Mutation::NoIssueAfterData) {
             self.try_issue(now, actions);
         }
     }
 
-    /// Tells that a durable write has failed, which a system may have told of the loss of others'
-    /// data. It counts as a flush that has failed. [`data_done`](Machine::data_done) follows.
-    pub fn durable_write_failed(&mut self) {
-        self.counters.errors += 1;
-        self.writes_flushed = None;
+    /// Tells that the data of a dispatched request was never begun. The request fails by `error`,
+    /// which says nothing about the device.
+    pub fn data_not_begun(&mut self, now: Instant, id: Id, error: E, actions: &mut Vec<Action<E>>) {
+        if let Place::Data { sequenced, call } = self.requests.get(id).place {
+            if let Some(call) = call {
+                self.calls.end(call, None);
+                let call = None;
+                self.requests.get_mut(id).place = Place::Data { sequenced, call };
+            }
+        }
+        self.data_done(now, id, Err(error), actions);
     }
 
     /// Tells that the flush of a generation has ended. Nothing happens if that generation's flush
     /// is not in flight.
+    ///
+    /// One that has succeeded serves its waiters when all durable writes that were under way beside
+    /// it have ended, and fails if one of them has.
     pub fn flush_done(
         &mut self,
         now: Instant,
@@ -229,33 +262,17 @@ impl<E: Copy> Machine<E> {
         if self.running != Some(generation) {
             return;
         }
-        self.running = None;
+        let Some(call) = self.flush_call.take() else {
+            return;
+        };
         self.counters.flush_time.record(now - self.issued_at);
-        match result {
-            Ok(()) if self.mutant.is(Mutation::CleanAtEnd) => {
-                self.writes_flushed = Some(self.writes);
-            }
-            Ok(()) => self.writes_flushed = Some(self.writes_at_issue),
-            Err(_) => {
-                self.counters.errors += 1;
-                self.writes_flushed = None;
-            }
+        self.calls
+            .end(call, result.ok().map(|()| Owner::Flush(generation)));
+        if let Err(error) = result {
+            self.call_failed(error);
+            self.end_flush(now, generation, Err(error), actions);
         }
-        while let Some(id) = self.list(generation).first() {
-            self.unlink(generation, id);
-            let joined = self.requests.get(id).joined;
-            self.counters.wait_time.record(now - joined);
-            match result {
-                Err(error) => {
-                    self.counters.failed_before += self.flushes_behind(id);
-                    self.complete(id, Err(error), actions);
-                }
-                Ok(()) => {
-                    self.requests.get_mut(id).left.advance();
-                    self.advance(now, id, actions);
-                }
-            }
-        }
+        self.report(now, actions);
         if !self.mutant.is(Mutation::NoIssueAfterFlush) {
             self.try_issue(now, actions);
         }
@@ -281,6 +298,10 @@ impl<E: Copy> Machine<E> {
     /// action; its owner releases it.
     pub fn leave(&mut self, id: Id) -> Left {
         let Place::Waiting(generation) = self.requests.get(id).place else {
+            if self.requests.get(id).place == Place::Held {
+                self.calls.forget(id);
+                self.requests.get_mut(id).place = Place::Ended;
+            }
             return Left::NotWaiting;
         };
         self.unlink(generation, id);
@@ -302,7 +323,11 @@ impl<E: Copy> Machine<E> {
         assert!(self.list(generation).is_empty(), "somebody waits for it");
         if self.running == Some(generation) {
             self.running = None;
+            if let Some(call) = self.flush_call.take() {
+                self.calls.end(call, None);
+            }
             self.counters.withdrawn += 1;
+            self.report(now, actions);
             self.try_issue(now, actions);
         }
     }
@@ -320,6 +345,13 @@ impl<E: Copy> Machine<E> {
         self.requests.release(id);
     }
 
+    /// Whether a flush or a durable write is under way. Another one that succeeds is reported when
+    /// that has ended.
+    #[must_use]
+    pub fn calls_are_under_way(&self) -> bool {
+        self.calls.are_under_way()
+    }
+
     /// Whether there is nothing that a flush could make durable, as far as this machine sees.
     fn is_clean(&self) -> bool {
         self.exclusive && self.writes_flushed == Some(self.writes)
@@ -329,6 +361,76 @@ impl<E: Copy> Machine<E> {
     fn flushes_behind(&self, id: Id) -> u64 {
         let left = self.requests.get(id).left;
         u64::from(left.has(Step::Post) && left.next() != Some(Step::Post))
+    }
+
+    /// Flushes that the request has not got yet.
+    fn flushes_left(&self, id: Id) -> u64 {
+        u64::from(self.requests.get(id).left.has(Step::Post))
+    }
+
+    /// A call at the device has failed: what it was to make durable is lost, or what others have
+    /// written.
+    fn call_failed(&mut self, error: E) {
+        self.counters.errors += 1;
+        self.last_error = Some(error);
+        self.writes_flushed = None;
+    }
+
+    /// The last failure, if more calls have failed than had before.
+    fn failed_since(&self, before: u64) -> Result<(), E> {
+        match self.last_error {
+            Some(error) if self.counters.errors > before => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Reports the successes that have waited for the calls beside them.
+    fn report(&mut self, now: Instant, actions: &mut Vec<Action<E>>) {
+        while let Some(owner) = self.calls.next_confirmed(self.mutant) {
+            match owner {
+                Owner::Write(id) => self.advance(now, id, actions),
+                Owner::Flush(generation) => {
+                    let mut result = self.failed_since(self.failed_at_issue);
+                    if self.mutant.is(Mutation::FlushIgnoresFailures) {
+                        result = Ok(());
+                    }
+                    self.end_flush(now, generation, result, actions);
+                }
+            }
+        }
+    }
+
+    /// Tells all whom a flush serves.
+    fn end_flush(
+        &mut self,
+        now: Instant,
+        generation: u64,
+        result: Result<(), E>,
+        actions: &mut Vec<Action<E>>,
+    ) {
+        self.running = None;
+        match result {
+            Ok(()) if self.mutant.is(Mutation::CleanAtEnd) => {
+                self.writes_flushed = Some(self.writes);
+            }
+            Ok(()) => self.writes_flushed = Some(self.writes_at_issue),
+            Err(_) => self.writes_flushed = None,
+        }
+        while let Some(id) = self.list(generation).first() {
+            self.unlink(generation, id);
+            let joined = self.requests.get(id).joined;
+            self.counters.wait_time.record(now - joined);
+            match result {
+                Err(error) => {
+                    self.counters.failed_before += self.flushes_behind(id);
+                    self.complete(id, Err(error), actions);
+                }
+                Ok(()) => {
+                    self.requests.get_mut(id).left.advance();
+                    self.advance(now, id, actions);
+                }
+            }
+        }
     }
 
     fn list(&self, generation: u64) -> &List {
@@ -344,7 +446,7 @@ impl<E: Copy> Machine<E> {
     fn advance(&mut self, now: Instant, id: Id, actions: &mut Vec<Action<E>>) {
         match self.requests.get(id).left.next() {
             Some(Step::Data) => self.dispatch(id, true, actions),
-            None => self.complete(id, Ok(()), actions),
+            None => self.succeed(id, actions),
             Some(Step::Pre | Step::Post) => {
                 self.counters.joined_behind_running += u64::from(self.running.is_some());
                 let generation = match self.running {
@@ -361,8 +463,24 @@ impl<E: Copy> Machine<E> {
     fn dispatch(&mut self, id: Id, sequenced: bool, actions: &mut Vec<Action<E>>) {
         self.data_in_flight += u32::from(sequenced);
         self.counters.data_dispatched += 1;
-        self.requests.get_mut(id).place = Place::Data { sequenced };
+        let failed = self.counters.errors;
+        let entry = self.requests.get_mut(id);
+        let is_durable_write = entry.fua && self.caps.native_fua;
+        let call = is_durable_write.then(|| self.calls.begin());
+        entry.place = Place::Data { sequenced, call };
+        entry.failed_before = failed;
         actions.push(Action::Dispatch(id));
+    }
+
+    /// All steps have succeeded. Data that was to be durable may be what another call was told of.
+    fn succeed(&mut self, id: Id, actions: &mut Vec<Action<E>>) {
+        let entry = self.requests.get(id);
+        let result = if entry.fua && !self.mutant.is(Mutation::DataIgnoresFailures) {
+            self.failed_since(entry.failed_before)
+        } else {
+            Ok(())
+        };
+        self.complete(id, result, actions);
     }
 
     fn complete(&mut self, id: Id, result: Result<(), E>, actions: &mut Vec<Action<E>>) {
@@ -390,6 +508,8 @@ impl<E: Copy> Machine<E> {
         self.running = Some(generation);
         self.open += 1;
         self.issued_at = now;
+        self.flush_call = Some(self.calls.begin());
+        self.failed_at_issue = self.counters.errors;
         self.writes_at_issue = self.writes;
         self.counters.issued += 1;
         self.counters.merged += u64::from(list.len);

@@ -14,6 +14,14 @@ pub(super) enum Mutation {
     IssueTwice,
     /// What was written during a flush counts as flushed.
     CleanAtEnd,
+    /// A durable write is reported as a success while a call beside it is under way.
+    WriteIsNotHeld,
+    /// The same of a flush.
+    FlushIsNotHeld,
+    /// A flush succeeds though a call beside it has failed.
+    FlushIgnoresFailures,
+    /// Data counts as durable though a call beside it has failed.
+    DataIgnoresFailures,
 }
 
 /// The machine's mutation, if any.
