@@ -6,6 +6,7 @@
 //! | who comes during a flush joins it | `fl2_a_flush_does_not_absorb_who_comes_later` |
 //! | the leader does not hand its flush on when it leaves | `fl7_the_leader_leaves` |
 //! | the leader hands its flush on when it leaves amid it | `fl18_the_leader_leaves_amid_its_flush` |
+//! | a success is not held until the calls beside it have ended | `fl25_a_call_that_was_told_ends_beside_one_that_was_not` |
 //! | the thread that ticks is not told of an earlier deadline | `fl24_a_flush_that_was_put_off_starts_by_its_deadline` |
 //! | the last handle does not unpark the thread that ticks | `fl24_the_thread_ends_with_the_last_handle` |
 #![cfg(loom)]
@@ -266,6 +267,62 @@ fn fl7_a_waiter_leaves_while_its_flush_runs() {
         write_and_flush(&domain, &disk, 2);
         other.join().unwrap();
     });
+}
+
+/// A system's cache whose content is lost before anybody asks. Who asks first is told.
+#[derive(Clone, Default)]
+struct Told(Arc<AtomicUsize>);
+
+impl Told {
+    fn lose(&self) {
+        self.0.store(1, Ordering::Relaxed);
+    }
+}
+
+impl Flusher for Told {
+    fn caps(&self) -> Caps {
+        Caps::volatile_with_fua()
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        match self.0.swap(0, Ordering::Relaxed) {
+            0 => Ok(()),
+            _ => Err(io::ErrorKind::Other.into()),
+        }
+    }
+}
+
+/// FL.25. A durable write and a flush, or two durable writes, end at the same time; one of them is
+/// told of the loss of what both have written.
+#[test]
+fn fl25_a_call_that_was_told_ends_beside_one_that_was_not() {
+    check(
+        "fl25_a_call_that_was_told_ends_beside_one_that_was_not",
+        BOUND,
+        || {
+            let device = Told::default();
+            let domain = FlushDomain::new(device.clone());
+            let write = || domain.begin_blocking(Flags::write().fua()).unwrap();
+            let (one, other) = (write(), write());
+            device.lose();
+            let flushes = thread::spawn({
+                let domain = domain.clone();
+                move || domain.flush_blocking().is_err()
+            });
+            let ends = thread::spawn({
+                let device = device.clone();
+                move || other.finish_blocking(device.flush()).is_err()
+            });
+            assert!(
+                one.finish_blocking(device.flush()).is_err(),
+                "its data is lost"
+            );
+            assert!(ends.join().unwrap(), "its data is lost");
+            let flush_failed = flushes.join().unwrap();
+            assert!(flush_failed || domain.failed_flushes() == 1);
+            domain.flush_blocking().unwrap();
+        },
+    );
 }
 
 /// FL.18. A task begins a flush that the system tells of a loss, and is dropped before it hears of

@@ -118,6 +118,8 @@ struct Disk {
     flushes: u64,
     failing_flushes: u32,
     failing_writes: u32,
+    /// A loss that no flush or durable write was told of yet.
+    untold: bool,
 }
 
 impl MemoryDevice {
@@ -161,7 +163,8 @@ impl MemoryDevice {
     /// A disk behind a system's cache that keeps what a failed flush did not write, and counts it
     /// as clean: it is read as it was written, no later flush writes it, and it goes with the
     /// power. Who writes a sector again has it written. Without this a failed flush drops it at
-    /// once.
+    /// once. Durable writes go through that cache, too: each writes, and then makes its sectors
+    /// durable, as `RWF_DSYNC` does with a file.
     ///
     /// ```
     /// use inflight_flush::{Device, Flusher, MemoryDevice, Power};
@@ -191,6 +194,24 @@ impl MemoryDevice {
     /// The next `count` writes fail, as on a disk that is full.
     pub fn fail_writes(&self, count: u32) {
         self.disk.lock().failing_writes = count;
+    }
+
+    /// What is in the cache is lost, as if the system had failed to write it in the background. The
+    /// next flush or durable write that asks how it went is told so, and no other one.
+    ///
+    /// ```
+    /// use inflight_flush::{Device, Flusher, MemoryDevice};
+    /// let device = MemoryDevice::new(4096).with_lost_writes_readable();
+    /// device.write_at(&[1; 512], 0)?;
+    /// device.lose_cache();
+    /// assert!(device.write_fua_at(&[2; 512], 512).is_err()); // told of the loss of the first
+    /// device.flush()?; // not told
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn lose_cache(&self) {
+        let mut disk = self.disk.lock();
+        disk.untold |= !disk.cache.is_empty();
+        disk.drop_cache(self.lost_is_readable);
     }
 
     /// How many flushes were started.
@@ -251,7 +272,8 @@ impl MemoryDevice {
             disk.writes += 1;
             disk.fua_writes += u64::from(fua);
         }
-        let durable = fua || !self.caps.volatile_cache;
+        let through_cache = fua && self.lost_is_readable && self.caps.volatile_cache;
+        let durable = fua && !through_cache || !self.caps.volatile_cache;
         let mut at = start;
         while at < end {
             let sector = at / SECTOR;
@@ -272,11 +294,53 @@ impl MemoryDevice {
             drop(disk);
             at = upto;
         }
+        if through_cache {
+            self.power.step()?;
+            let mut disk = self.disk.lock();
+            for sector in start / SECTOR..end.div_ceil(SECTOR) {
+                disk.make_durable(sector, u64::MAX);
+            }
+            disk.tell()?;
+        }
         Ok(())
     }
 }
 
 impl Disk {
+    /// Makes a sector durable as it was after the write of that number.
+    fn make_durable(&mut self, sector: usize, covered: u64) {
+        let Some(versions) = self.cache.get_mut(&sector) else {
+            return;
+        };
+        let flushed = versions.partition_point(|&(number, _)| number <= covered);
+        if let Some((_, bytes)) = versions.drain(..flushed).next_back() {
+            put(&mut self.durable, sector, &bytes);
+        }
+        if versions.is_empty() {
+            self.cache.remove(&sector);
+        }
+    }
+
+    /// As systems do: what was to be flushed is dropped, and counts as clean.
+    fn drop_cache(&mut self, readable: bool) {
+        let dropped = std::mem::take(&mut self.cache);
+        if readable {
+            let newest = dropped.into_iter().filter_map(|(sector, mut versions)| {
+                let (_, bytes) = versions.pop()?;
+                Some((sector, bytes))
+            });
+            self.lost.extend(newest);
+        }
+    }
+
+    /// Tells of a loss, once.
+    fn tell(&mut self) -> io::Result<()> {
+        if std::mem::take(&mut self.untold) {
+            return Err(io::Error::other("an injected fault"));
+        }
+        Ok(())
+    }
+
     /// What a reader sees.
     fn sector(&self, sector: usize) -> [u8; SECTOR] {
         if let Some((_, newest)) = self.cache.get(&sector).and_then(|versions| versions.last()) {
@@ -325,28 +389,16 @@ impl Flusher for MemoryDevice {
             while parker.park_until(&clock, end) {}
         }
         self.power.step()?;
-        let mut guard = self.disk.lock();
-        let disk = &mut *guard;
+        let mut disk = self.disk.lock();
         if fails {
-            // As systems do: what was to be flushed is dropped, and counts as clean.
-            let dropped = std::mem::take(&mut disk.cache);
-            if self.lost_is_readable {
-                let newest = dropped.into_iter().filter_map(|(sector, mut versions)| {
-                    let (_, bytes) = versions.pop()?;
-                    Some((sector, bytes))
-                });
-                disk.lost.extend(newest);
-            }
-            return Err(io::Error::other("an injected fault"));
+            disk.untold = true;
+            disk.drop_cache(self.lost_is_readable);
         }
-        disk.cache.retain(|&sector, versions| {
-            let flushed = versions.partition_point(|&(number, _)| number <= covered);
-            if let Some((_, bytes)) = versions.drain(..flushed).next_back() {
-                put(&mut disk.durable, sector, &bytes);
-            }
-            !versions.is_empty()
-        });
-        Ok(())
+        let sectors: Vec<usize> = disk.cache.keys().copied().collect();
+        for sector in sectors {
+            disk.make_durable(sector, covered);
+        }
+        disk.tell()
     }
 }
 

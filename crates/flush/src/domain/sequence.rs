@@ -105,7 +105,8 @@ impl Sequence {
         }
     }
 
-    /// [`finish`](Sequence::finish) as a thread.
+    /// [`finish`](Sequence::finish) as a thread. For a thread that has one sequence at a time: see
+    /// there.
     ///
     /// # Errors
     ///
