@@ -271,15 +271,15 @@ fn fl7_a_waiter_leaves_while_its_flush_runs() {
 
 /// A system's cache whose content is lost before anybody asks. Who asks first is told.
 #[derive(Clone, Default)]
-struct Told(Arc<AtomicUsize>);
+struct TellsOnce(Arc<AtomicUsize>);
 
-impl Told {
+impl TellsOnce {
     fn lose(&self) {
         self.0.store(1, Ordering::Relaxed);
     }
 }
 
-impl Flusher for Told {
+impl Flusher for TellsOnce {
     fn caps(&self) -> Caps {
         Caps::volatile_with_fua()
     }
@@ -300,7 +300,7 @@ fn fl25_a_call_that_was_told_ends_beside_one_that_was_not() {
         "fl25_a_call_that_was_told_ends_beside_one_that_was_not",
         BOUND,
         || {
-            let device = Told::default();
+            let device = TellsOnce::default();
             let domain = FlushDomain::new(device.clone());
             let write = || domain.begin_blocking(Flags::write().fua()).unwrap();
             let (one, other) = (write(), write());

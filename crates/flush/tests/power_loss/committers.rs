@@ -129,15 +129,20 @@ const WRITES: u64 = 12;
 
 /// Each writes sectors of its own, one after the other, and flushes, through one domain. What it
 /// was told is durable is there; what a failed flush may have lost, of its own or of another one,
-/// is not called so.
+/// is not called so. Some of the disks are behind a system's cache, which loses its content once, at
+/// any time, and tells one of those who ask then.
 #[test]
 fn no_acknowledged_write_of_several_users_is_lost() {
     for seed in 0..1500 {
         let caps = [Caps::volatile(), Caps::volatile_with_fua()][seed as usize % 2];
         let power = Power::new();
-        let device = MemoryDevice::on(&power, (THREADS * WRITES * 512) as usize)
+        let mut device = MemoryDevice::on(&power, (THREADS * WRITES * 512) as usize)
             .with_caps(caps)
             .with_flush_time(Duration::from_micros(10));
+        let loses = seed % 3 == 0;
+        if loses {
+            device = device.with_lost_writes_readable();
+        }
         let domain = FlushDomain::new(device.clone());
         let mut rng = fastrand::Rng::with_seed(seed);
         power.cut_at(rng.u64(..80));
@@ -150,6 +155,14 @@ fn no_acknowledged_write_of_several_users_is_lost() {
                 thread::spawn(move || writer(&domain, &device, id, seed))
             })
             .collect();
+        if loses {
+            let at = rng.u64(1..40);
+            let is_over = || users.iter().all(|user| user.is_finished());
+            while power.steps() < at && !is_over() {
+                thread::yield_now();
+            }
+            device.lose_cache();
+        }
         let told: Vec<u64> = users.into_iter().map(|u| u.join().unwrap()).collect();
         let after = device.restart(&Power::new(), seed);
         for (id, told) in (0..).zip(told) {
