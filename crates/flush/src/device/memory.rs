@@ -153,7 +153,8 @@ impl MemoryDevice {
         self
     }
 
-    /// A disk whose flushes take this long, one after the other; writes go on meanwhile.
+    /// A disk whose flushes take this long, one after the other; writes go on meanwhile. Durable
+    /// writes take as long if they go through a system's cache.
     #[must_use]
     pub const fn with_flush_time(mut self, time: Duration) -> Self {
         self.flush_time = time;
@@ -257,6 +258,15 @@ impl MemoryDevice {
         }
     }
 
+    fn take_flush_time(&self) {
+        if !self.flush_time.is_zero() {
+            let clock = Clock::system();
+            let end = clock.now() + self.flush_time;
+            let parker = Parker::current();
+            while parker.park_until(&clock, end) {}
+        }
+    }
+
     fn write(&self, bytes: &[u8], offset: u64, fua: bool) -> io::Result<()> {
         let start = position(offset)?;
         let end = start + bytes.len();
@@ -295,6 +305,7 @@ impl MemoryDevice {
             at = upto;
         }
         if through_cache {
+            self.take_flush_time();
             self.power.step()?;
             let mut disk = self.disk.lock();
             for sector in start / SECTOR..end.div_ceil(SECTOR) {
@@ -382,12 +393,7 @@ impl Flusher for MemoryDevice {
             disk.failing_flushes = disk.failing_flushes.saturating_sub(1);
             (disk.last_write, fails)
         };
-        if !self.flush_time.is_zero() {
-            let clock = Clock::system();
-            let end = clock.now() + self.flush_time;
-            let parker = Parker::current();
-            while parker.park_until(&clock, end) {}
-        }
+        self.take_flush_time();
         self.power.step()?;
         let mut disk = self.disk.lock();
         if fails {

@@ -199,6 +199,8 @@ fn writer(domain: &FlushDomain, device: &MemoryDevice, id: u64, seed: u64) -> u6
                 } else {
                     write()
                 };
+                // Another one ends meanwhile.
+                thread::yield_now();
                 sequence.finish_blocking(written).is_ok()
             }
             _ => {
