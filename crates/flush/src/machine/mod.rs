@@ -237,11 +237,10 @@ impl<E: Copy> Machine<E> {
     /// Tells that the data of a dispatched request was never begun. The request fails by `error`,
     /// which says nothing about the device.
     pub fn data_not_begun(&mut self, now: Instant, id: Id, error: E, actions: &mut Vec<Action<E>>) {
-        if let Place::Data { sequenced, call } = self.requests.get(id).place {
-            if let Some(call) = call {
+        let entry = self.requests.get_mut(id);
+        if let Place::Data { call, .. } = &mut entry.place {
+            if let Some(call) = call.take() {
                 self.calls.end(call, None);
-                let call = None;
-                self.requests.get_mut(id).place = Place::Data { sequenced, call };
             }
         }
         self.data_done(now, id, Err(error), actions);
