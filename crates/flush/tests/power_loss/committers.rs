@@ -129,8 +129,8 @@ const WRITES: u64 = 12;
 
 /// Each writes sectors of its own, one after the other, and flushes, through one domain. What it
 /// was told is durable is there; what a failed flush may have lost, of its own or of another one,
-/// is not called so. Some of the disks are behind a system's cache, which loses its content once, at
-/// any time, and tells one of those who ask then.
+/// is not called so. Some of the disks are behind a system's cache, which loses its content once,
+/// at any time, and tells one of those who ask then.
 #[test]
 fn no_acknowledged_write_of_several_users_is_lost() {
     for seed in 0..1500 {
