@@ -42,11 +42,6 @@ impl<T: PoolItem> PoolCore<T> {
         asks && self.is_ready_for_more_than(takers)
     }
 
-    /// Whether more entries could run now than those on their way, and one that lingers, will take.
-    pub(crate) fn has_more_than_takers(&self) -> bool {
-        self.is_ready_for_more_than(self.workers.nr_takers())
-    }
-
     /// Whether more entries could run at once than so many: those that wait behind a limit bring
     /// nobody. Looks at no more pwqs than that, as each of them has an entry and a slot.
     #[inline(never)]

@@ -80,8 +80,7 @@ impl WorkerPool {
             state.overloaded = overloaded;
         }
         state.look_later = state.look_later.saturating_sub(1);
-        // What waits behind a limit is nobody else's to take either.
-        overloaded && state.look_later == 0 && state.core.has_more_than_takers()
+        overloaded && state.look_later == 0
     }
 
     /// *wake*, for what is listed, without the lock: a worker of the pool that suits it best.

@@ -80,26 +80,6 @@ fn an_invite_brings_nobody_beyond_the_target() {
     held.into_iter().for_each(end);
 }
 
-/// Somebody is on the way for all that may run: nobody else is sent for, however much waits
-/// behind the limit.
-#[test]
-fn nobody_is_sent_for_what_waits_behind_a_limit() {
-    for (max_active, is_sent_for) in [(1, false), (2, true)] {
-        let (_sys, wq) = pods("core:2");
-        wq.set_max_active(max_active).unwrap();
-        take_long(&wq, 0);
-        let pool = pool(&wq, 0);
-        let coming = pool.lock().core.workers.create();
-        let items: Vec<_> = (0..20).map(|_| wq.spawn_on(0, || ())).collect();
-        assert_eq!(wq.stats().remote_wakeups > 0, is_sent_for, "{max_active}");
-        // It was refused.
-        let mut state = pool.lock();
-        state.core.workers.remove(coming);
-        pool.unlock(state, true);
-        items.into_iter().for_each(|item| item.wait().unwrap());
-    }
-}
-
 /// A pod's own items come first, however much another one has.
 #[test]
 fn a_worker_with_something_at_home_does_not_steal() {
