@@ -148,7 +148,9 @@ impl FlushDomainBuilder {
 
     fn make(self, caps: Caps, flusher: Option<Box<dyn Flusher>>) -> FlushDomain {
         let deferral = self.deferral.unwrap_or(Deferral::for_caps(caps));
-        let machine = Machine::new(caps, deferral).exclusive(self.exclusive);
+        let machine = Machine::new(caps, deferral)
+            .exclusive(self.exclusive)
+            .tells_once(true);
         FlushDomain {
             inner: Arc::new(Inner {
                 core: Mutex::new(Core::new(machine)),

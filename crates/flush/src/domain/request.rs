@@ -31,8 +31,6 @@ struct Waiter {
     next: Option<Next>,
     /// It has begun to carry out the flush that `next` says.
     leads: bool,
-    /// Its durable write has begun.
-    writes_durably: bool,
     /// Who is told when `next` is set.
     notify: Option<Notify>,
 }
@@ -43,6 +41,8 @@ pub(super) struct Core {
     pub(super) machine: Machine<DeviceError>,
     waiters: Vec<Waiter>,
     pub(super) poisoned: Option<DeviceError>,
+    /// When the next `tick` was due after the last event.
+    deadline: Option<Instant>,
     /// The thread that calls `tick`, if there is one.
     pub(super) ticker: Option<Ticker>,
 }
@@ -53,6 +53,7 @@ impl Core {
             machine,
             waiters: Vec::new(),
             poisoned: None,
+            deadline: None,
             ticker: None,
         }
     }
@@ -68,7 +69,20 @@ impl Core {
             });
         }
         told.extend(self.late_ticker());
+        told.extend(self.late_waiters());
         told
+    }
+
+    /// Who sleeps without an end though a flush was put off for it: a thread that joined while
+    /// another flush was in flight.
+    fn late_waiters(&mut self) -> Vec<Notify> {
+        let deadline = self.machine.next_deadline();
+        if std::mem::replace(&mut self.deadline, deadline) == deadline || deadline.is_none() {
+            return Vec::new();
+        }
+        let late: Vec<Id> = self.machine.waiting_for_issue().collect();
+        let notify = |id: Id| self.waiter(id).notify.take();
+        late.into_iter().filter_map(notify).collect()
     }
 
     fn set(&mut self, id: Id, next: Next) -> Option<Notify> {
@@ -104,9 +118,8 @@ impl Core {
         result: Result<(), DeviceError>,
         actions: &mut Vec<Action<DeviceError>>,
     ) {
-        let waiter = self.waiter(id);
-        waiter.next = None;
-        if std::mem::take(&mut waiter.writes_durably) {
+        self.waiter(id).next = None;
+        if self.machine.may_be_told(id) {
             self.poisoned = self.poisoned.or(result.err());
         }
         self.machine.data_done(now, id, result, actions);
@@ -116,12 +129,7 @@ impl Core {
     fn leave(&mut self, now: Instant, id: Id) -> (Vec<Notify>, Option<Notify>) {
         let mut actions = Vec::new();
         let mut chosen = None;
-        let Waiter {
-            next,
-            leads,
-            writes_durably,
-            ..
-        } = *self.waiter(id);
+        let Waiter { next, leads, .. } = *self.waiter(id);
         match (self.machine.leave(id), next) {
             (Left::Running, Some(Next::Lead(generation))) if leads => {
                 // How it ends nobody hears: a loss that the system tells of may be told to it
@@ -136,13 +144,14 @@ impl Core {
                     None => self.machine.withdraw(now, generation, &mut actions),
                 }
             }
-            (Left::NotWaiting, Some(Next::Data)) if writes_durably => {
-                // As with a flush: what the system tells it nobody hears.
-                self.data_done(now, id, Err(DeviceError::UNHEARD), &mut actions);
-            }
             (Left::NotWaiting, Some(Next::Data)) => {
-                let given_up = io::ErrorKind::Interrupted.into();
-                self.machine.data_not_begun(now, id, given_up, &mut actions);
+                let given_up = if self.machine.may_be_told(id) {
+                    // As with a flush: what the system tells it nobody hears.
+                    DeviceError::UNHEARD
+                } else {
+                    io::ErrorKind::Interrupted.into()
+                };
+                self.data_done(now, id, Err(given_up), &mut actions);
             }
             _ => {}
         }
@@ -246,7 +255,7 @@ impl Request {
 
     /// Its data is handed to its owner, who writes it durably.
     pub(super) fn begin_durable_write(&self) {
-        self.domain.inner.core.lock().waiter(self.id).writes_durably = true;
+        self.domain.inner.core.lock().machine.data_begun(self.id);
     }
 
     /// Tells how its data went.

@@ -140,6 +140,15 @@ impl Requests {
         &mut self.entries[id.index()]
     }
 
+    /// The members of a list.
+    pub(super) fn iter(&self, list: &List) -> impl Iterator<Item = Id> + '_ {
+        let next = |id: &Id| match self.get(*id).next {
+            NIL => None,
+            next => Some(Id(next)),
+        };
+        std::iter::successors(list.first(), next)
+    }
+
     #[cfg(test)]
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
         self.entries.iter_mut()

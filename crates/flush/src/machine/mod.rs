@@ -85,6 +85,8 @@ pub struct Machine<E> {
     deferral: Deferral,
     /// It sees every write of the device, so it knows when there is nothing to flush.
     exclusive: bool,
+    /// A loss is told to one call.
+    tells_once: bool,
     /// The generation that new waiters join.
     open: u64,
     running: Option<u64>,
@@ -117,6 +119,7 @@ impl<E: Copy> Machine<E> {
             caps,
             deferral,
             exclusive: false,
+            tells_once: false,
             open: 0,
             running: None,
             waiting: [List::new(), List::new()],
@@ -140,6 +143,15 @@ impl<E: Copy> Machine<E> {
     #[must_use]
     pub const fn exclusive(mut self, exclusive: bool) -> Self {
         self.exclusive = exclusive;
+        self
+    }
+
+    /// Whether the device is a file behind a system's cache. The system tells of a loss once: to a
+    /// flush or to a durable write, whichever asks first. Then a success is reported when the calls
+    /// beside it have ended, and a durable write that fails counts as a flush that has failed.
+    #[must_use]
+    pub const fn tells_once(mut self, tells_once: bool) -> Self {
+        self.tells_once = tells_once;
         self
     }
 
@@ -190,11 +202,35 @@ impl<E: Copy> Machine<E> {
         Ok(id)
     }
 
-    /// Tells that the data of a dispatched request has ended.
+    /// Tells that the data of a dispatched request begins now. Needed if it is a durable write of a
+    /// device that [tells once](Machine::tells_once).
+    pub fn data_begun(&mut self, id: Id) {
+        let failed = self.counters.errors;
+        let durable = self.caps.native_fua && self.caps.volatile_cache && self.tells_once;
+        let entry = self.requests.get_mut(id);
+        if let Place::Data { call, .. } = &mut entry.place {
+            if durable && entry.fua && call.is_none() {
+                entry.failed_before = failed;
+                *call = Some(self.calls.begin());
+            }
+        }
+    }
+
+    /// Whether a durable write of the request has begun that a loss may be told to.
+    #[must_use]
+    pub fn may_be_told(&self, id: Id) -> bool {
+        matches!(
+            self.requests.get(id).place,
+            Place::Data { call: Some(_), .. }
+        )
+    }
+
+    /// Tells that the data of a dispatched request has ended, or was given up.
     ///
-    /// A durable write that has failed counts as a flush that has failed: the system may have told
-    /// it of the loss of others' data. One that has succeeded ends when all calls that were under
-    /// way beside it have ended, and fails if one of them has.
+    /// If a loss [is told once](Machine::tells_once), a durable write that has begun and failed
+    /// counts as a flush that has failed: it may have been told of the loss of others' data. One
+    /// that has succeeded ends when all calls that were under way beside it have ended, and fails
+    /// if a call has failed since it began.
     pub fn data_done(
         &mut self,
         now: Instant,
@@ -234,23 +270,12 @@ impl<E: Copy> Machine<E> {
         }
     }
 
-    /// Tells that the data of a dispatched request was never begun. The request fails by `error`,
-    /// which says nothing about the device.
-    pub fn data_not_begun(&mut self, now: Instant, id: Id, error: E, actions: &mut Vec<Action<E>>) {
-        let entry = self.requests.get_mut(id);
-        if let Place::Data { call, .. } = &mut entry.place {
-            if let Some(call) = call.take() {
-                self.calls.end(call, None);
-            }
-        }
-        self.data_done(now, id, Err(error), actions);
-    }
-
     /// Tells that the flush of a generation has ended. Nothing happens if that generation's flush
     /// is not in flight.
     ///
-    /// One that has succeeded serves its waiters when all durable writes that were under way beside
-    /// it have ended, and fails if one of them has.
+    /// If a loss [is told once](Machine::tells_once), one that has succeeded is reported when all
+    /// durable writes that were under way beside it have ended, and fails if one has failed since
+    /// it was issued.
     pub fn flush_done(
         &mut self,
         now: Instant,
@@ -320,15 +345,18 @@ impl<E: Copy> Machine<E> {
     /// If somebody does.
     pub fn withdraw(&mut self, now: Instant, generation: u64, actions: &mut Vec<Action<E>>) {
         assert!(self.list(generation).is_empty(), "somebody waits for it");
-        if self.running == Some(generation) {
-            self.running = None;
-            if let Some(call) = self.flush_call.take() {
-                self.calls.end(call, None);
-            }
-            self.counters.withdrawn += 1;
-            self.report(now, actions);
-            self.try_issue(now, actions);
+        if self.running != Some(generation) {
+            return;
         }
+        // One that has ended is reported.
+        let Some(call) = self.flush_call.take() else {
+            return;
+        };
+        self.running = None;
+        self.calls.end(call, None);
+        self.counters.withdrawn += 1;
+        self.report(now, actions);
+        self.try_issue(now, actions);
     }
 
     /// The first request that waits for the flush in flight.
@@ -342,6 +370,11 @@ impl<E: Copy> Machine<E> {
     /// Forgets a request that has ended. Its id may name another one from now on.
     pub fn release(&mut self, id: Id) {
         self.requests.release(id);
+    }
+
+    /// The requests that wait for a flush that is not issued yet.
+    pub(crate) fn waiting_for_issue(&self) -> impl Iterator<Item = Id> + '_ {
+        self.requests.iter(self.list(self.open))
     }
 
     /// Whether a flush or a durable write is under way. Another one that succeeds is reported when
@@ -407,6 +440,7 @@ impl<E: Copy> Machine<E> {
         result: Result<(), E>,
         actions: &mut Vec<Action<E>>,
     ) {
+        debug_assert!(self.running == Some(generation));
         self.running = None;
         match result {
             Ok(()) if self.mutant.is(Mutation::CleanAtEnd) => {
@@ -464,8 +498,7 @@ impl<E: Copy> Machine<E> {
         self.counters.data_dispatched += 1;
         let failed = self.counters.errors;
         let entry = self.requests.get_mut(id);
-        let is_durable_write = entry.fua && self.caps.native_fua;
-        let call = is_durable_write.then(|| self.calls.begin());
+        let call = None;
         entry.place = Place::Data { sequenced, call };
         entry.failed_before = failed;
         actions.push(Action::Dispatch(id));
@@ -474,11 +507,12 @@ impl<E: Copy> Machine<E> {
     /// All steps have succeeded. Data that was to be durable may be what another call was told of.
     fn succeed(&mut self, id: Id, actions: &mut Vec<Action<E>>) {
         let entry = self.requests.get(id);
-        let result = if entry.fua && !self.mutant.is(Mutation::DataIgnoresFailures) {
-            self.failed_since(entry.failed_before)
-        } else {
-            Ok(())
-        };
+        let result =
+            if entry.fua && self.tells_once && !self.mutant.is(Mutation::DataIgnoresFailures) {
+                self.failed_since(entry.failed_before)
+            } else {
+                Ok(())
+            };
         self.complete(id, result, actions);
     }
 

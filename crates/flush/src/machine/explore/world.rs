@@ -91,7 +91,9 @@ pub(super) struct Setting {
 
 impl Setting {
     fn start(&self) -> World {
-        let mut machine = Machine::new(self.caps, self.deferral).exclusive(self.exclusive);
+        let mut machine = Machine::new(self.caps, self.deferral)
+            .exclusive(self.exclusive)
+            .tells_once(true);
         machine.mutant = Mutant(self.mutation);
         let count = self.kinds.len();
         World {
@@ -196,6 +198,7 @@ impl Setting {
             Event::Cache(r) => {
                 next.written |= 1 << r;
                 next.stages[r] = Stage::Cached;
+                next.machine.data_begun(next.ids[r].expect("submitted"));
             }
             Event::Tell(r) => next.stages[r] = Stage::Told(next.tell(1 << r)),
             Event::TellFlush => {
@@ -274,6 +277,9 @@ impl Setting {
                     return Err(format!("request {r} starts before {missing:b} is durable"));
                 }
                 world.stages[r] = Stage::Data;
+                if !self.faults.loss {
+                    world.machine.data_begun(id);
+                }
             }
             Action::Complete(id, result) => {
                 let r = world.request(id);
