@@ -169,7 +169,7 @@ pub struct Counters {
     pub data_dispatched: u64,
     /// How long flushes took.
     pub flush_time: Histogram,
-    /// How long one waited for its flush, from the call to the end of the flush.
+    /// How long one waited for its flush, from the call to the report of the flush.
     pub wait_time: Histogram,
 }
 

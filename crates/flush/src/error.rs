@@ -147,7 +147,8 @@ pub enum WriteError {
     Flush(DeviceError),
     /// The time was up. Whether the write was done, and is durable, is not known.
     TimedOut,
-    /// A flush is needed, and it was asked for without waiting. Nothing was written.
+    /// A flush is needed, or a call is under way whose end has to be waited for, and it was asked for
+    /// without waiting. Nothing was written.
     WouldBlock,
 }
 
@@ -157,7 +158,9 @@ impl fmt::Display for WriteError {
             Self::Write(error) => write!(f, "the write failed: {error}"),
             Self::Flush(error) => write!(f, "a flush for the write failed: {error}"),
             Self::TimedOut => f.write_str("the time was up before the write was durable"),
-            Self::WouldBlock => f.write_str("the write needs a flush, which takes time"),
+            Self::WouldBlock => {
+                f.write_str("the write has to wait for a flush or for another write")
+            }
         }
     }
 }

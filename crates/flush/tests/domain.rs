@@ -1,11 +1,12 @@
 //! What users of a flush domain rely on, on real threads and as tasks.
 #![cfg(not(any(loom, shuttle)))]
 
+use inflight_flush::machine::{Action, Left, Machine};
 use inflight_flush::{
     Caps, Deferral, Device, Flags, FlushDomain, FlushError, Flusher, MemoryDevice, WriteError,
 };
 use inflight_sync::atomic::{AtomicBool, Ordering};
-use inflight_sync::time::Clock;
+use inflight_sync::time::{Clock, Instant};
 use inflight_sync::{Arc, Condvar, Mutex, block_on, thread};
 use std::cell::Cell;
 use std::future::Future;
@@ -481,6 +482,80 @@ fn a_thread_that_waits_forces_a_flush_that_was_put_off_too_long() {
     let counters = domain.counters();
     assert_eq!((counters.forced_by_timeout, counters.issued), (1, 1));
     data.finish_blocking(Ok(())).unwrap();
+}
+
+/// It joins while a flush is in flight, when nothing is put off yet, and sleeps without an end.
+#[test]
+fn a_thread_behind_a_flush_in_flight_forces_the_next_one_that_is_put_off() {
+    let clock = Clock::manual();
+    let limit = Duration::from_millis(10);
+    let domain = FlushDomain::builder()
+        .clock(&clock)
+        .deferral(Deferral::Bounded(limit))
+        .device(MemoryDevice::new(4096));
+    let ends = Cell::new(false);
+    let mut in_flight = pin!(domain.flush_with(|| {
+        let ends = &ends;
+        std::future::poll_fn(move |_| match ends.get() {
+            true => Poll::Ready(Ok(())),
+            false => Poll::Pending,
+        })
+    }));
+    assert!(poll_once(in_flight.as_mut()).is_pending());
+    let data = domain.begin_blocking(Flags::write().fua()).unwrap();
+    let waiting = thread::spawn({
+        let domain = domain.clone();
+        move || domain.flush_blocking()
+    });
+    wait_until(|| domain.counters().joined_behind_running == 1);
+    ends.set(true);
+    assert!(poll_once(in_flight).is_ready());
+    wait_until(|| clock.sleepers() == 1);
+    clock.advance(limit);
+    waiting.join().unwrap().unwrap();
+    data.finish_blocking(Ok(())).unwrap();
+}
+
+/// Where nothing can be lost nobody waits for another one's report.
+#[test]
+fn durable_writes_of_a_device_without_a_cache_end_each_for_itself() {
+    let domain = FlushDomain::builder()
+        .caps(Caps {
+            volatile_cache: false,
+            native_fua: true,
+        })
+        .build();
+    let begin = || domain.begin_blocking(Flags::write().fua()).unwrap();
+    let (one, other) = (begin(), begin());
+    one.finish_blocking(Ok(())).unwrap();
+    domain.try_write_fua(|| Ok(())).unwrap();
+    other.finish_blocking(Ok(())).unwrap();
+}
+
+/// A flush that has ended, and is not reported yet, cannot be withdrawn.
+#[test]
+fn a_flush_that_is_held_stays_in_flight() {
+    let now = Instant::default();
+    let mut machine: Machine<()> =
+        Machine::new(Caps::volatile_with_fua(), Deferral::Off).tells_once(true);
+    let mut actions = Vec::new();
+    let write = machine
+        .submit(now, Flags::write().fua(), &mut actions)
+        .unwrap();
+    machine.data_begun(write);
+    let leaves = machine.submit(now, Flags::flush(), &mut actions).unwrap();
+    machine.flush_done(now, 0, Ok(()), &mut actions);
+    let next = machine.submit(now, Flags::flush(), &mut actions).unwrap();
+    assert_eq!(machine.leave(leaves), Left::Running);
+    actions.clear();
+    machine.withdraw(now, 0, &mut actions);
+    assert_eq!(actions, [], "it is held behind the write");
+    machine.data_done(now, write, Ok(()), &mut actions);
+    let issued = Action::IssueFlush {
+        generation: 1,
+        first: next,
+    };
+    assert_eq!(actions, [Action::Complete(write, Ok(())), issued]);
 }
 
 /// Remembers that it was told.

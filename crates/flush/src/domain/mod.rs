@@ -47,7 +47,8 @@ pub(crate) use wait::wait_until;
 /// # Fairness
 ///
 /// Whoever asks waits for the end of the flush in flight and for the next one, no longer, however
-/// many others ask; but see [`Deferral`] for data that is under way.
+/// many others ask; but see [`Deferral`] for data that is under way. A flush that has ended is
+/// reported when the durable writes beside it have ended, too ([`Sequence`](crate::Sequence)).
 ///
 /// # Cancel safety
 ///

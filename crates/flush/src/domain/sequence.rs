@@ -14,6 +14,9 @@ use std::time::Duration;
 /// counts as failed; if it was to be written durably ([`writes_fua`](Sequence::writes_fua)), as a
 /// failed flush, too, which poisons the domain: nobody has heard what the system told the write.
 ///
+/// A durable write is under way from here on. Flushes and other durable writes of the domain are
+/// reported when it has ended, so write at once, and ask nothing of the domain meanwhile.
+///
 /// ```
 /// use inflight_flush::{Device, Flags, FlushDomain, MemoryDevice};
 /// let device = MemoryDevice::new(1 << 20);
@@ -64,7 +67,8 @@ impl Sequence {
     /// the domain is poisoned. If it has succeeded, this waits for the flushes and durable writes
     /// that were under way when it ended: they may have been told of its loss. A thread that has
     /// several sequences, and finishes one with [`finish_blocking`](Sequence::finish_blocking)
-    /// while another one of them has not said how its data went, waits for itself.
+    /// while another one of them has not said how its data went, waits for itself. So does one that
+    /// flushes between `begin` and the end of its own durable write.
     ///
     /// # Errors
     ///
@@ -257,7 +261,8 @@ impl FlushDomain {
     }
 
     /// Runs `write`, and makes what it has written durable: by a flush behind it, or by nothing, if
-    /// the device has durable writes; then `write` has to be one.
+    /// the device has durable writes; then `write` has to be one. It must ask nothing of this domain:
+    /// what it asks for would wait for its own end.
     ///
     /// # Errors
     ///
