@@ -147,8 +147,8 @@ pub enum WriteError {
     Flush(DeviceError),
     /// The time was up. Whether the write was done, and is durable, is not known.
     TimedOut,
-    /// A flush is needed, or a call is under way whose end has to be waited for, and it was asked for
-    /// without waiting. Nothing was written.
+    /// A flush is needed, or a call is under way whose end has to be waited for, and it was asked
+    /// for without waiting. Nothing was written.
     WouldBlock,
 }
 

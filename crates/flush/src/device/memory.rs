@@ -198,8 +198,9 @@ impl MemoryDevice {
     }
 
     /// What is in the cache is lost, as if the system had failed to write it in the background. The
-    /// next flush that asks how it went is told so, or the next durable write if those go through the
-    /// cache ([`with_lost_writes_readable`](MemoryDevice::with_lost_writes_readable)), and no other one.
+    /// next flush that asks how it went is told so, and no other one. So is the next durable write,
+    /// if it comes first, where those go through the cache
+    /// ([`with_lost_writes_readable`](MemoryDevice::with_lost_writes_readable)).
     ///
     /// ```
     /// use inflight_flush::{Device, Flusher, MemoryDevice};

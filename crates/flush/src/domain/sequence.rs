@@ -261,8 +261,8 @@ impl FlushDomain {
     }
 
     /// Runs `write`, and makes what it has written durable: by a flush behind it, or by nothing, if
-    /// the device has durable writes; then `write` has to be one. It must ask nothing of this domain:
-    /// what it asks for would wait for its own end.
+    /// the device has durable writes; then `write` has to be one. It must ask nothing of this
+    /// domain: what it asks for would wait for its own end.
     ///
     /// # Errors
     ///
