@@ -25,6 +25,7 @@
 //! | a wait that is dropped tells no freezer | `h24_split_against_freeze` |
 //! | a wait that is dropped does not put what it was granted | `h24_*`, `h25_*` |
 //! | a split that is dropped between its parts does not leave | `h25_*` |
+//! | a freeze does not take back what a join has | `h25_joins_and_a_freeze` |
 //! | who blocks is told as the task that it was, in batches | `h25_a_task_goes_on_as_a_thread` |
 //! | S2, in batches | `h2[678]_*`, `h9_shares_in_batches` |
 //! | P2, in batches | `h26_*`, `h9_shares_in_batches` |
