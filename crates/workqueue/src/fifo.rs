@@ -8,10 +8,14 @@
 //! pool that need one, so that what waits now and then allocates nothing the next time.
 
 use crate::shrink::shrink_ring;
+use inflight_sync::prefetch_to_write;
 use std::collections::VecDeque;
 
 /// Places of a chunk; in tests as many as no `Vec` has by itself.
 const CHUNK: usize = if cfg!(any(loom, test)) { 5 } else { 64 };
+
+/// So many places ahead of the last the line of one is asked for.
+const AHEAD: usize = 8;
 
 /// So many empty chunks are kept: for a thousand entries that come and go.
 const SPARES: usize = 16;
@@ -88,6 +92,8 @@ impl<T: Copy> Fifo<T> {
             self.next_tail(spares);
         }
         self.tail.push(Some(entry));
+        // Who popped has had the line.
+        prefetch_to_write(self.tail.as_ptr().wrapping_add(self.tail.len() + AHEAD));
         let position = self.first.wrapping_add(self.places as u32);
         self.places += 1;
         self.entries += 1;

@@ -145,12 +145,13 @@ impl<T: PoolItem> PoolCore<T> {
         !self.deferred.is_empty()
     }
 
-    /// *queue*: an entry at the end of a pwq. Returns whether the pwq is busy by that, and counted.
+    /// *queue*: an entry at the end of a pwq, made when its flush colour is known. Returns whether
+    /// the pwq is busy by that, and counted.
     #[inline]
-    pub fn push(&mut self, index: PwqIndex, mut item: T) -> bool {
+    pub fn push(&mut self, index: PwqIndex, make: impl FnOnce(u8) -> T) -> bool {
         let pwq = self.pwqs[index as usize].as_mut().expect("it is there");
         let first = pwq.counted && pwq.colours.in_flight() == 0;
-        item.set_colour(pwq.colours.enter());
+        let item = make(pwq.colours.enter());
         pwq.counters.queued += 1;
         item.set_position(pwq.fifo.push_back(item, &mut self.spares));
         if pwq.listed {

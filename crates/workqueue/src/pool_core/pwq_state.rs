@@ -11,8 +11,6 @@ pub type PwqIndex = u32;
 pub trait PoolItem: Copy {
     /// The flush colour it is counted under.
     fn colour(&self) -> u8;
-    /// It is counted under that colour.
-    fn set_colour(&mut self, colour: u8);
     /// It stands there in the FIFO of its pwq.
     fn set_position(&self, position: u32);
 }

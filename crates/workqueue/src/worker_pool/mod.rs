@@ -42,11 +42,6 @@ impl PoolItem for Entry {
     }
 
     #[inline]
-    fn set_colour(&mut self, colour: u8) {
-        self.colour = colour;
-    }
-
-    #[inline]
     fn set_position(&self, position: u32) {
         // SAFETY: whoever has an entry keeps its item alive.
         unsafe { self.item.header() }.set_position(position);

@@ -269,10 +269,10 @@ impl WorkqueueInner {
             return state.stale.push(item);
         }
         pwq.set_queued(true);
-        let entry = Entry {
+        let entry = |colour| Entry {
             item,
             seq,
-            colour: 0,
+            colour,
             counted: true,
         };
         if state.core.push(pwq.index, entry) {
