@@ -19,10 +19,6 @@ impl PoolItem for Entry {
         self.colour
     }
 
-    fn set_colour(&mut self, colour: u8) {
-        self.colour = colour;
-    }
-
     fn set_position(&self, _: u32) {}
 }
 
@@ -65,7 +61,7 @@ impl Pool {
 
     /// An item has come; nobody is brought for it yet.
     pub(crate) fn push(&mut self, pwq: PwqIndex, item: usize) {
-        self.core.push(pwq, Entry { item, colour: 0 });
+        self.core.push(pwq, |colour| Entry { item, colour });
     }
 
     /// Who is brought for what waits. Unless `now`, little is left to those that run.

@@ -83,7 +83,7 @@ fn take_from(
     header.add_ref();
     let old = take(seen);
     match old {
-        Some(_) => state.core.pwq_mut(pwq.index).counters.cancelled += 1,
+        Some(_) => state.core.pwq_mut(pwq.index).count_cancelled(),
         // SAFETY: the reference has just been taken, and the caller has another one.
         None => unsafe { item.drop_ref() },
     }

@@ -50,10 +50,12 @@ impl<T> SpareChunks<T> {
 pub(crate) struct Fifo<T> {
     /// At most [`CHUNK`] places.
     tail: Vec<Option<T>>,
-    places: usize,
-    entries: usize,
+    /// The position of the next place. A push writes this and the tail alone.
+    next: u32,
     /// The position of the first place.
     first: u32,
+    /// Places without an entry.
+    holes: u32,
     /// Places of the head before this are gone.
     gone: u32,
     /// At most [`CHUNK`] places.
@@ -66,9 +68,9 @@ impl<T> Default for Fifo<T> {
     fn default() -> Self {
         Self {
             tail: Vec::new(),
-            places: 0,
-            entries: 0,
+            next: 0,
             first: 0,
+            holes: 0,
             gone: 0,
             head: Vec::new(),
             full: VecDeque::new(),
@@ -77,12 +79,19 @@ impl<T> Default for Fifo<T> {
 }
 
 impl<T: Copy> Fifo<T> {
-    pub(crate) fn len(&self) -> usize {
-        self.entries
+    #[inline]
+    fn places(&self) -> usize {
+        self.next.wrapping_sub(self.first) as usize
     }
 
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.places() - self.holes as usize
+    }
+
+    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.entries == 0
+        self.len() == 0
     }
 
     /// Returns its position.
@@ -94,9 +103,8 @@ impl<T: Copy> Fifo<T> {
         self.tail.push(Some(entry));
         // Who popped has had the line.
         prefetch_to_write(self.tail.as_ptr().wrapping_add(self.tail.len() + AHEAD));
-        let position = self.first.wrapping_add(self.places as u32);
-        self.places += 1;
-        self.entries += 1;
+        let position = self.next;
+        self.next = position.wrapping_add(1);
         position
     }
 
@@ -126,8 +134,6 @@ impl<T: Copy> Fifo<T> {
         self.gone -= 1;
         self.head[self.gone as usize] = Some(entry);
         self.first = self.first.wrapping_sub(1);
-        self.places += 1;
-        self.entries += 1;
         self.first
     }
 
@@ -141,7 +147,6 @@ impl<T: Copy> Fifo<T> {
     ) {
         let mut left = entries;
         while left > 0 {
-            let holes = self.places - self.entries;
             let places = (self.head.len() - self.gone as usize).min(left);
             if places == 0 {
                 self.next_head(spares);
@@ -149,13 +154,13 @@ impl<T: Copy> Fifo<T> {
             }
             let slice = &self.head[self.gone as usize..][..places];
             // Holes among them are not counted: perhaps another round.
-            let taken = match holes {
+            let taken = match self.holes {
                 0 => places,
                 _ => slice.iter().flatten().count(),
             };
             sink(slice);
             left -= taken;
-            self.entries -= taken;
+            self.holes -= (places - taken) as u32;
             self.pop_places(places);
         }
     }
@@ -176,7 +181,6 @@ impl<T: Copy> Fifo<T> {
     fn pop_places(&mut self, places: usize) {
         self.gone += places as u32;
         self.first = self.first.wrapping_add(places as u32);
-        self.places -= places;
     }
 
     pub(crate) fn front(&self) -> Option<&T> {
@@ -212,13 +216,15 @@ impl<T: Copy> Fifo<T> {
     /// Takes the entry out that is at a position.
     pub(crate) fn remove(&mut self, position: u32, spares: &mut SpareChunks<T>) -> Option<T> {
         let entry = self.place(position)?.take()?;
-        self.entries -= 1;
-        while self.places > 0 && self.first_place(spares).is_none() {
+        self.holes += 1;
+        while self.places() > 0 && self.first_place(spares).is_none() {
             self.pop_places(1);
+            self.holes -= 1;
         }
-        while self.places > 0 && self.last_part(spares).last().is_some_and(Option::is_none) {
+        while self.places() > 0 && self.last_part(spares).last().is_some_and(Option::is_none) {
             self.last_part(spares).pop();
-            self.places -= 1;
+            self.next = self.next.wrapping_sub(1);
+            self.holes -= 1;
         }
         Some(entry)
     }
@@ -248,13 +254,13 @@ impl<T: Copy> Fifo<T> {
 
     /// Whether there are more holes than entries, by a chunk.
     pub(crate) fn has_holes(&self) -> bool {
-        self.places > 2 * self.entries + CHUNK
+        self.places() > 2 * self.len() + CHUNK
     }
 
     /// Closes the holes. `moved` is told where each entry is now.
     pub(crate) fn compact(&mut self, mut moved: impl FnMut(&T, u32), spares: &mut SpareChunks<T>) {
         let old = std::mem::take(self);
-        self.first = old.first;
+        (self.first, self.next) = (old.first, old.first);
         for entry in old.iter() {
             let position = self.push_back(*entry, spares);
             moved(entry, position);
@@ -346,7 +352,7 @@ mod tests {
                 let moved = |entry: &_, position| last = if *entry == n { position } else { last };
                 fifo.compact(moved, &mut spares);
             }
-            assert!(fifo.places <= 2 * fifo.entries + CHUNK + 1);
+            assert!(fifo.places() <= 2 * fifo.len() + CHUNK + 1);
         }
         assert_eq!(fifo.len(), 2);
     }

@@ -34,15 +34,12 @@ impl FlushColours {
         self.total
     }
 
-    /// An entry has been queued.
-    #[inline]
-    pub(crate) fn enter(&mut self) -> u8 {
-        let colour = colour_of(self.next);
-        self.enter_as(colour, 1);
-        colour
+    /// The colour of what is queued now.
+    pub(crate) fn current(&self) -> u8 {
+        colour_of(self.next)
     }
 
-    /// Entries are counted under a colour that others have kept open.
+    /// Entries are counted under the present colour, or under one that others have kept open.
     #[inline]
     pub(crate) fn enter_as(&mut self, colour: u8, entries: usize) {
         self.in_flight[usize::from(colour)] += entries as u32;
@@ -104,6 +101,14 @@ impl FlushColours {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    impl FlushColours {
+        fn enter(&mut self) -> u8 {
+            let colour = self.current();
+            self.enter_as(colour, 1);
+            colour
+        }
+    }
 
     #[test]
     fn a_flush_of_nothing_is_over() {

@@ -44,7 +44,7 @@ pub enum Deferred<P = PwqIndex> {
     Idle(P, bool),
 }
 
-/// The state of a worker pool. First what each push and each release of the lock looks at.
+/// The state of a worker pool. First what each push and each batch changes.
 #[derive(Debug)]
 #[repr(C)]
 pub struct PoolCore<T> {
@@ -52,21 +52,25 @@ pub struct PoolCore<T> {
     listed: usize,
     /// What an item takes, in ns: a moving average.
     service_ns: u64,
-    pwqs: Vec<Option<PwqState<T>>>,
+    /// Each on lines of its own, where it stays.
+    pwqs: Vec<Option<Box<PwqState<T>>>>,
     /// Its ends.
     worklist: Links,
-    deferred: Vec<Deferred>,
     /// Its workers.
     pub workers: Workers,
-    /// Batches of more than one entry are taken.
-    batching: bool,
-    /// Batches taken.
-    taken: u64,
-    /// The pwqs that the last of them has left empty.
-    emptied: Vec<PwqIndex>,
+    deferred: Vec<Deferred>,
     /// For the FIFOs of all pwqs.
     spares: SpareChunks<T>,
+    /// Batches of more than one entry are taken.
+    batching: bool,
+    /// The pwqs that the last batch has left empty.
+    emptied: Vec<PwqIndex>,
+    /// Batches taken.
+    taken: u64,
 }
+
+// What a push and a batch change lies on one line.
+const _: () = assert!(std::mem::offset_of!(PoolCore<u64>, workers) <= 48);
 
 impl<T: PoolItem> Default for PoolCore<T> {
     fn default() -> Self {
@@ -108,14 +112,14 @@ impl<T: PoolItem> PoolCore<T> {
                 self.pwqs.len() - 1
             }
         };
-        self.pwqs[at] = Some(pwq);
+        self.pwqs[at] = Some(Box::new(pwq));
         at as PwqIndex
     }
 
     /// A pwq in which nothing is in flight goes.
     pub(crate) fn remove_pwq(&mut self, index: PwqIndex) {
         let pwq = self.pwqs[index as usize].take().expect("it is there");
-        debug_assert_eq!(pwq.colours.in_flight(), 0, "it is idle");
+        debug_assert_eq!(pwq.in_flight(), 0, "it is idle");
         debug_assert!(!pwq.listed, "it has no entries");
         if let (true, Limit::Shared(nr_active)) = (pwq.pending, &pwq.limit) {
             // If it is not there any more, whoever carries its slot finds no pwq and passes it on.
@@ -150,9 +154,8 @@ impl<T: PoolItem> PoolCore<T> {
     #[inline]
     pub fn push(&mut self, index: PwqIndex, make: impl FnOnce(u8) -> T) -> bool {
         let pwq = self.pwqs[index as usize].as_mut().expect("it is there");
-        let first = pwq.counted && pwq.colours.in_flight() == 0;
-        let item = make(pwq.colours.enter());
-        pwq.counters.queued += 1;
+        let first = pwq.counted && pwq.in_flight() == 0;
+        let item = make(pwq.enter());
         item.set_position(pwq.fifo.push_back(item, &mut self.spares));
         if pwq.listed {
             self.listed += 1;
@@ -335,15 +338,13 @@ impl<T: PoolItem> PoolCore<T> {
     #[inline]
     pub fn ended(&mut self, index: PwqIndex, colour: u8, entries: usize, ran: usize) {
         let pwq = self.pwqs[index as usize].as_mut().expect("it is there");
-        pwq.counters.ended += ran as u64;
+        if let Some(over) = pwq.leave(colour, entries, ran) {
+            self.deferred.push(Deferred::Flushed(index, over));
+        }
         if entries == 0 {
             return;
         }
-        if pwq.colours.leave(colour, entries) {
-            let over = pwq.colours.over();
-            self.deferred.push(Deferred::Flushed(index, over));
-        }
-        if (pwq.counted || pwq.retired) && pwq.colours.in_flight() == 0 {
+        if (pwq.counted || pwq.retired) && pwq.in_flight() == 0 {
             self.deferred.push(Deferred::Idle(index, pwq.counted));
         }
     }
@@ -406,8 +407,7 @@ impl<T: PoolItem> PoolCore<T> {
     pub(crate) fn enter_inline(&mut self, index: PwqIndex) -> u8 {
         let pwq = self.pwq_mut(index);
         pwq.inline += 1;
-        pwq.counters.queued += 1;
-        pwq.colours.enter()
+        pwq.enter()
     }
 
     pub(crate) fn end_inline(&mut self, index: PwqIndex, colour: u8) {
@@ -445,7 +445,7 @@ impl<T: PoolItem> PoolCore<T> {
 
     /// An entry that is in no queue was cancelled, and is not in flight any more.
     pub(crate) fn cancelled(&mut self, index: PwqIndex, colour: u8) {
-        self.pwq_mut(index).counters.cancelled += 1;
+        self.pwq_mut(index).count_cancelled();
         self.ended(index, colour, 1, 0);
     }
 
@@ -497,6 +497,6 @@ impl<T: PoolItem> PoolCore<T> {
 
     /// A flush of a pwq begins. `None`: there is nothing to wait for.
     pub(crate) fn begin_flush(&mut self, index: PwqIndex) -> Option<FlushNumber> {
-        self.pwq_mut(index).colours.begin_flush()
+        self.pwq_mut(index).begin_flush()
     }
 }

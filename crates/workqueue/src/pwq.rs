@@ -203,7 +203,7 @@ impl Pwq {
     pub(crate) fn count_queued(&self) {
         let mut state = self.lock();
         if !self.is_gone() {
-            state.core.pwq_mut(self.index).counters.queued += 1;
+            state.core.pwq_mut(self.index).count_queued(1);
         }
     }
 

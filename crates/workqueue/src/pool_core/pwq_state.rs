@@ -1,7 +1,7 @@
 //! A pwq of the core: its FIFO, its limit, and the reasons not to take from it.
 
 use crate::fifo::Fifo;
-use crate::flush_colour::FlushColours;
+use crate::flush_colour::{FlushColours, FlushNumber};
 use crate::nr_active::{Limit, PwqId};
 
 /// A pwq of one pool.
@@ -42,15 +42,16 @@ pub(crate) struct PwqCounters {
     pub(crate) cancelled: u64,
 }
 
-/// First what each push touches.
+/// A push touches the first line alone, and a place of the FIFO.
 #[derive(Debug)]
-#[repr(C)]
+#[repr(C, align(64))]
 pub(crate) struct PwqState<T> {
     /// On the worklist, with a slot.
     pub(super) listed: bool,
-    pub(super) links: Links,
     /// While something is in flight in it, its queue counts it as busy.
     pub(crate) counted: bool,
+    /// What entries get now.
+    colour: u8,
     /// Nothing is taken from it.
     pub(crate) frozen: bool,
     /// The same, until the pwq that it replaces is idle.
@@ -61,9 +62,12 @@ pub(crate) struct PwqState<T> {
     pub(crate) retired: bool,
     /// A worker that runs its items does not count as running.
     pub(crate) unmanaged: bool,
+    pub(super) links: Links,
+    /// Entries queued under the present colour that are not counted yet, in what follows.
+    newcomers: u32,
     pub(crate) fifo: Fifo<T>,
-    pub(crate) colours: FlushColours,
-    pub(crate) counters: PwqCounters,
+    colours: FlushColours,
+    counters: PwqCounters,
     pub(crate) limit: Limit,
     pub(crate) id: PwqId,
     /// Items that run on their callers' threads.
@@ -77,6 +81,8 @@ impl<T: PoolItem> PwqState<T> {
             fifo: Fifo::default(),
             limit,
             colours: FlushColours::default(),
+            colour: 0,
+            newcomers: 0,
             listed: false,
             links: Links::default(),
             pending: false,
@@ -100,6 +106,77 @@ impl<T: PoolItem> PwqState<T> {
     }
 
     pub(crate) fn is_idle(&self) -> bool {
-        self.colours.in_flight() == 0
+        self.in_flight() == 0
+    }
+
+    /// Entries that have not ended.
+    #[inline]
+    pub(crate) fn in_flight(&self) -> usize {
+        self.colours.in_flight() + self.newcomers as usize
+    }
+
+    /// An entry is queued. Its colour.
+    #[inline]
+    pub(crate) fn enter(&mut self) -> u8 {
+        self.newcomers += 1;
+        self.colour
+    }
+
+    /// Entries are in flight under a colour that others have kept open, and have been queued.
+    pub(crate) fn enter_as(&mut self, colour: u8, entries: usize) {
+        self.colours.enter_as(colour, entries);
+        self.count_queued(entries);
+    }
+
+    /// So many have been queued, and are not in flight.
+    #[inline]
+    pub(crate) fn count_queued(&mut self, entries: usize) {
+        self.counters.queued += entries as u64;
+    }
+
+    pub(crate) fn count_cancelled(&mut self) {
+        self.counters.cancelled += 1;
+    }
+
+    #[inline]
+    pub(super) fn count_newcomers(&mut self) {
+        let newcomers = std::mem::take(&mut self.newcomers) as usize;
+        self.colours.enter_as(self.colour, newcomers);
+        self.count_queued(newcomers);
+    }
+
+    /// Entries have ended, so many of them by running. Returns the first flush that is not over, if
+    /// one is over by that.
+    #[inline]
+    pub(super) fn leave(&mut self, colour: u8, entries: usize, ran: usize) -> Option<FlushNumber> {
+        self.count_newcomers();
+        self.counters.ended += ran as u64;
+        let is_over = entries > 0 && self.colours.leave(colour, entries);
+        if !is_over {
+            return None;
+        }
+        self.colour = self.colours.current();
+        Some(self.colours.over())
+    }
+
+    /// A flush begins. `None`: there is nothing to wait for.
+    pub(super) fn begin_flush(&mut self) -> Option<FlushNumber> {
+        self.count_newcomers();
+        let flush = self.colours.begin_flush();
+        self.colour = self.colours.current();
+        flush
+    }
+
+    /// Flushes below this are over.
+    #[cfg(test)]
+    pub(super) fn over(&self) -> FlushNumber {
+        self.colours.over()
+    }
+
+    pub(crate) fn counters(&self) -> PwqCounters {
+        PwqCounters {
+            queued: self.counters.queued + u64::from(self.newcomers),
+            ..self.counters
+        }
     }
 }

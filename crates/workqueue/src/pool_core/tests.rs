@@ -17,10 +17,6 @@ impl PoolItem for Entry<'_> {
         self.colour
     }
 
-    fn set_colour(&mut self, colour: u8) {
-        self.colour = colour;
-    }
-
     fn set_position(&self, position: u32) {
         if let Some(place) = self.position {
             place.set(position);
@@ -52,7 +48,7 @@ fn active<T>(core: &mut PoolCore<T>) -> WorkerId {
 
 fn push(core: &mut PoolCore<Entry<'static>>, pwq: PwqIndex, entries: usize) {
     for _ in 0..entries {
-        core.push(pwq, PLAIN);
+        core.push(pwq, |colour| Entry { colour, ..PLAIN });
     }
 }
 

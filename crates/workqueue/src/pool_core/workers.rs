@@ -55,10 +55,10 @@ pub(crate) struct Worker {
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct Workers {
-    target: usize,
-    nr_running: usize,
+    target: u32,
+    nr_running: u32,
     /// Those of them that have been woken or are being created, and are not there yet.
-    nr_coming: usize,
+    nr_coming: u32,
     /// One of those that run has nothing to do and waits a little before it sleeps.
     lingering: bool,
     /// Nobody is created.
@@ -73,26 +73,26 @@ pub struct Workers {
 impl Workers {
     pub(crate) fn new(target: usize) -> Self {
         Self {
-            target,
+            target: u32::try_from(target).unwrap_or(u32::MAX),
             creates: true,
             ..Self::default()
         }
     }
 
     pub(crate) fn target(&self) -> usize {
-        self.target
+        self.target as usize
     }
 
     /// Workers that count as running, those on their way included.
     #[must_use]
     pub fn nr_running(&self) -> usize {
-        self.nr_running
+        self.nr_running as usize
     }
 
     /// Those that count as running and will take what is listed: they are on their way, or linger.
     #[inline]
     pub(crate) fn nr_takers(&self) -> usize {
-        self.nr_coming + usize::from(self.lingering)
+        self.nr_coming as usize + usize::from(self.lingering)
     }
 
     /// Whether a worker that has nothing to do waits a little before it sleeps.
@@ -156,8 +156,8 @@ impl Workers {
         let (before, came) = (worker.is_running(), worker.is_coming());
         change(worker);
         let (after, comes) = (worker.is_running(), worker.is_coming());
-        self.nr_running = self.nr_running + usize::from(after) - usize::from(before);
-        self.nr_coming = self.nr_coming + usize::from(comes) - usize::from(came);
+        self.nr_running = self.nr_running + u32::from(after) - u32::from(before);
+        self.nr_coming = self.nr_coming + u32::from(comes) - u32::from(came);
     }
 
     pub(super) fn add(&mut self, phase: WorkerPhase, flags: u8) -> WorkerId {

@@ -51,7 +51,7 @@ impl PoolState {
         // SAFETY: an entry that has not been settled keeps it alive.
         let index = unsafe { run.pwq.as_ref() }.index;
         if run.appended > 0 {
-            self.core.pwq_mut(index).counters.queued += run.appended as u64;
+            self.core.pwq_mut(index).count_queued(run.appended);
         }
         self.core.ended(index, run.colour, run.counted, run.ran);
     }
@@ -78,9 +78,7 @@ impl PoolState {
     /// An entry that was appended is counted as in flight from now on.
     fn count(&mut self, index: PwqIndex, entry: &mut Entry) {
         if !std::mem::replace(&mut entry.counted, true) {
-            let pwq = self.core.pwq_mut(index);
-            pwq.colours.enter_as(entry.colour, 1);
-            pwq.counters.queued += 1;
+            self.core.pwq_mut(index).enter_as(entry.colour, 1);
         }
     }
 

@@ -67,10 +67,15 @@ pub(crate) struct WorkerPool {
 }
 
 /// What the lock guards. On lines of its own: who waits for the lock looks at that of the lock all
-/// the time. First what each push and each release looks at.
+/// the time. First what each push and each batch changes, then what each push only reads.
 #[derive(Default)]
 #[repr(C, align(128))]
 pub(crate) struct PoolState {
+    pub(crate) core: PoolCore<Entry>,
+    /// By the core's numbers.
+    pwqs: Vec<Option<Arc<Pwq>>>,
+    /// By the core's numbers of workers.
+    threads: Vec<Option<WorkerThread>>,
     /// The timer looks at the pool.
     pub(crate) watched: bool,
     /// Those know that they may take something here.
@@ -90,11 +95,6 @@ pub(crate) struct PoolState {
     pub(crate) stale: Vec<ItemPtr>,
     /// Of a pool of BH items.
     pub(crate) poller: Option<PollerState>,
-    pub(crate) core: PoolCore<Entry>,
-    /// By the core's numbers.
-    pwqs: Vec<Option<Arc<Pwq>>>,
-    /// By the core's numbers of workers.
-    threads: Vec<Option<WorkerThread>>,
     /// What workers take to come, in ns.
     delay: Lately,
     /// Threads asked for, to number them.

@@ -92,14 +92,15 @@ impl PoolState {
                 }
             }
         }
-        let in_flight = pwq.colours.in_flight() + uncounted - ended;
+        let in_flight = pwq.in_flight() + uncounted - ended;
         let reruns = self.pwq(index).reruns();
-        let completed = pwq.counters.ended + ran as u64 + reruns;
+        let counters = pwq.counters();
+        let completed = counters.ended + ran as u64 + reruns;
         PwqLevel {
-            queued: pwq.counters.queued + uncounted as u64 + reruns,
+            queued: counters.queued + uncounted as u64 + reruns,
             started: completed + executing as u64,
             completed,
-            cancelled: pwq.counters.cancelled,
+            cancelled: counters.cancelled,
             executing,
             waiting: in_flight.saturating_sub(executing),
         }

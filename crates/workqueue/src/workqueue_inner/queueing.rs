@@ -265,7 +265,7 @@ impl WorkqueueInner {
         // SAFETY: PENDING keeps it alive, or the reference that a cancel has left with the entry.
         if !is_live(unsafe { item.header() }.load(), seq) {
             // Cancelled on its way, and counted as that.
-            state.core.pwq_mut(pwq.index).counters.queued += 1;
+            state.core.pwq_mut(pwq.index).count_queued(1);
             return state.stale.push(item);
         }
         pwq.set_queued(true);

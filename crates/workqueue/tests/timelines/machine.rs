@@ -18,10 +18,6 @@ impl PoolItem for Entry {
         self.colour
     }
 
-    fn set_colour(&mut self, colour: u8) {
-        self.colour = colour;
-    }
-
     fn set_position(&self, _position: u32) {}
 }
 
@@ -128,7 +124,7 @@ impl Machine {
         };
         for (number, script) in scripts.iter().enumerate() {
             let index = script.queue as PwqIndex;
-            machine.core.push(index, Entry { number, colour: 0 });
+            machine.core.push(index, |colour| Entry { number, colour });
             machine.unlock();
         }
         machine

@@ -161,7 +161,7 @@ impl<'a> Driver<'a> {
         self.pushed += 1;
         self.ran.push(false);
         let queue = &mut self.queues[at];
-        let busy = self.core.push(index, entry);
+        let busy = self.core.push(index, |colour| Entry { colour, ..entry });
         assert_eq!(busy, !queue.busy, "it is busy from its first entry on");
         queue.busy = true;
         queue.waiting.push_back(number);

@@ -24,7 +24,7 @@ impl Driver<'_> {
             let index = at as PwqIndex;
             let pwq = self.core.pwq(index);
             assert_eq!(pwq.fifo.len(), queue.waiting.len());
-            assert_eq!(pwq.colours.in_flight(), queue.in_flight.len());
+            assert_eq!(pwq.in_flight(), queue.in_flight.len());
             let has_work = !queue.waiting.is_empty() && !queue.stopped;
             assert!(has_work || !pwq.listed, "what is listed can be taken");
             listed += if pwq.listed { queue.waiting.len() } else { 0 };
@@ -46,7 +46,7 @@ impl Driver<'_> {
             }
             queue.used = used;
             // Flushes: one that is over had nothing older in flight.
-            let over = pwq.colours.over();
+            let over = pwq.over();
             for (flush, since) in &queue.flushes {
                 let waits = queue.in_flight.values().any(|begun| begun <= since);
                 assert!(*flush >= over || !waits, "it is over too early");
@@ -108,7 +108,7 @@ impl Driver<'_> {
         for (at, queue) in self.queues.iter().enumerate() {
             assert_eq!(queue.used, 0);
             assert!(!queue.busy);
-            let counters = self.core.pwq(at as PwqIndex).counters;
+            let counters = self.core.pwq(at as PwqIndex).counters();
             let known = (queue.queued, queue.ended, queue.cancelled);
             assert_eq!((counters.queued, counters.ended, counters.cancelled), known);
             assert_eq!(queue.queued, queue.ended + queue.cancelled);
