@@ -234,21 +234,20 @@ impl<P> Fill<'_, P> {
     /// Entries of a pwq. There is room: what was in these places has been settled.
     #[inline]
     pub(crate) fn extend(&mut self, pwq: NonNull<P>, places: &[Option<Entry>]) {
-        let mut entries = places.iter().flatten().peekable();
-        let Some(first) = entries.peek() else {
+        let entries = places.iter().flatten();
+        let Some(first) = entries.clone().next() else {
             return;
         };
         let common = *self.first.get_or_insert((pwq, first.colour));
         let mut alike = self.alike && common.0 == pwq;
         let mut end = self.end;
-        for &entry in entries {
+        entries.for_each(|entry| {
             alike &= entry.colour == common.1;
-            let taken = Taken { entry, pwq };
             let place = self.batch.place(end);
             // SAFETY: nobody reads beyond `end`.
-            place.with_mut(|p| unsafe { *p = Some(taken) });
+            place.with_mut(|p| unsafe { *p = Some(Taken { entry: *entry, pwq }) });
             end = end.wrapping_add(1);
-        }
+        });
         (self.end, self.alike) = (end, alike);
     }
 

@@ -112,6 +112,9 @@ impl<T: Copy> Fifo<T> {
     #[cold]
     fn next_tail(&mut self, spares: &mut SpareChunks<T>) {
         let full = std::mem::replace(&mut self.tail, spares.get());
+        for place in 0..AHEAD {
+            prefetch_to_write(self.tail.as_ptr().wrapping_add(place));
+        }
         if !full.is_empty() {
             self.full.push_back(full);
         }
@@ -153,11 +156,9 @@ impl<T: Copy> Fifo<T> {
                 continue;
             }
             let slice = &self.head[self.gone as usize..][..places];
-            // Holes among them are not counted: perhaps another round.
-            let taken = match self.holes {
-                0 => places,
-                _ => slice.iter().flatten().count(),
-            };
+            // Holes among them are not counted: perhaps another round. To look at all of them first
+            // fetches their lines together.
+            let taken = slice.iter().flatten().count();
             sink(slice);
             left -= taken;
             self.holes -= (places - taken) as u32;

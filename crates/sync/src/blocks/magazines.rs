@@ -24,6 +24,9 @@ pub(super) const fn class_of(layout: Layout) -> Option<usize> {
     Some(class)
 }
 
+/// So many blocks ahead one is asked for.
+const AHEAD: usize = 8;
+
 /// Free blocks.
 ///
 /// Invariant: each is from `slab::cut` with the class of the depot that the magazine belongs to,
@@ -48,10 +51,21 @@ impl Magazine {
     fn pop(&mut self) -> Option<NonNull<u8>> {
         self.len = self.len.checked_sub(1)?;
         let block = self.blocks[self.len];
-        if let Some(soon) = self.len.checked_sub(8) {
+        if let Some(soon) = self.len.checked_sub(AHEAD) {
             crate::prefetch_to_write(self.blocks[soon].as_ptr());
         }
         Some(block)
+    }
+
+    /// It comes from another thread, and so do its blocks: asks for the lines that are used first.
+    fn prefetch(&self) {
+        self.blocks.chunks(LINE / size_of::<NonNull<u8>>()).for_each(|line| {
+            crate::prefetch_to_write(line.as_ptr());
+        });
+        let first = self.len.saturating_sub(AHEAD);
+        for block in &self.blocks[first..self.len] {
+            crate::prefetch_to_write(block.as_ptr());
+        }
     }
 
     /// Gives the block back if there is no room.
@@ -142,7 +156,10 @@ impl Depot {
             }
         };
         let loaded = cache.loaded.insert(match full {
-            Ok(full) => full,
+            Ok(full) => {
+                full.prefetch();
+                full
+            }
             Err(mut empty) => {
                 // The first is used at once, the others fit.
                 let mut blocks = slab::cut(self.class);

@@ -1,14 +1,14 @@
-//! How long a worker leaves its pool's lock alone after a short batch.
+//! How long a worker leaves its pool's lock alone after a batch that left nothing.
 //!
-//! One that takes an entry at a time passes the lines of the lock to and fro with who submits; if
-//! it waits a little, more comes together. It learns how long, by trying: as long as a change of
+//! One that takes a few entries at a time passes the lines of the lock to and fro with who submits;
+//! if it waits a little, more comes together. It learns how long, by trying: as long as a change of
 //! the length brings more the next change is of the same kind, otherwise of the other kind. Where a
 //! pause brings nothing it soon is none, until something comes all the same.
 
 use inflight_sync::{hint, time};
 
-/// A batch of fewer entries is short.
-const SHORT: usize = 16;
+/// A batch that takes longer, in ns, is no short one.
+const SHORT_NS: u64 = 1_000;
 
 /// How long at most a worker leaves the lock alone.
 const MOST_NS: u64 = 4_000;
@@ -45,10 +45,9 @@ impl Pace {
         }
     }
 
-    /// Whether a pause is in place after a batch of so many entries of so many ns each: not after a
-    /// long one, nor after one that took long.
+    /// Whether a pause is in place after a batch of so many entries of so many ns each.
     pub(super) fn is_short(taken: usize, service_ns: u64) -> bool {
-        taken < SHORT && taken as u64 * service_ns < MOST_NS / 4
+        taken as u64 * service_ns < SHORT_NS
     }
 
     /// The worker has looked for entries, and taken so many.
@@ -163,8 +162,8 @@ mod tests {
 
     #[test]
     fn short_batches_of_short_items_are_short() {
-        assert!(Pace::is_short(1, 999) && Pace::is_short(15, 66));
-        assert!(!Pace::is_short(1, 1_000) && !Pace::is_short(16, 0) && !Pace::is_short(15, 67));
+        assert!(Pace::is_short(1, 999) && Pace::is_short(48, 20));
+        assert!(!Pace::is_short(1, 1_000) && !Pace::is_short(48, 21));
     }
 
     #[test]
