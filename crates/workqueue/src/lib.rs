@@ -116,7 +116,7 @@ mod mayday_list;
 mod model_support;
 mod nr_active;
 mod panics;
-mod placement;
+mod pod_map;
 mod pool_attrs;
 mod pool_core;
 mod pwq;
@@ -129,6 +129,7 @@ mod test_support;
 mod threads;
 mod timer_queue;
 mod unfinished;
+mod wake_placement;
 mod worker;
 mod worker_pool;
 

@@ -16,17 +16,17 @@ use crate::nr_active::{Limit, NrActive, PwqId};
 use crate::shrink::shrink_table;
 use inflight_sync::Arc;
 
+mod need_worker;
 mod pwq_state;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
-mod wake;
 mod workers;
 mod worklist;
 
+pub use need_worker::WakeAction;
 use pwq_state::Links;
 pub(crate) use pwq_state::PwqState;
 pub use pwq_state::{PoolItem, PwqIndex};
-pub use wake::WakeAction;
 pub use workers::{ASLEEP, BLOCKED, INTENSIVE, WorkerId, WorkerPhase, Workers};
 
 /// What a batch may last, in ns.

@@ -7,7 +7,8 @@
 use super::{Control, WorkqueueInner};
 use crate::attrs::{Attrs, Mode};
 use crate::error::QueueError;
-use crate::pool_attrs::{PodMap, Settings};
+use crate::pod_map::PodMap;
+use crate::pool_attrs::Settings;
 use crate::pwq::{Pwq, RETIRED};
 use crate::worker_pool::QueueDeferred;
 use inflight_sync::{Arc, MutexGuard};

@@ -2,6 +2,7 @@
 
 mod apply_attrs;
 mod call;
+mod choose_pwq;
 mod lifecycle;
 mod max_active;
 mod queue_report;
@@ -17,7 +18,8 @@ use crate::cpu_time::Charge;
 use crate::error::AttrsError;
 use crate::mayday_list::MaydayList;
 use crate::nr_active::NrActive;
-use crate::pool_attrs::{PodMap, PoolAttrs};
+use crate::pod_map::PodMap;
+use crate::pool_attrs::PoolAttrs;
 use crate::pwq::Pwq;
 use crate::system_shared::SystemShared;
 use crate::unfinished::Unfinished;
@@ -26,7 +28,6 @@ use inflight_sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use inflight_sync::wait::Event;
 use inflight_sync::{Arc, Mutex};
 use inflight_topology::wake::WakeRules;
-use std::ptr;
 use std::time::Duration;
 
 /// How the limit of an unbound workqueue is split among memory nodes.
@@ -208,22 +209,6 @@ impl WorkqueueInner {
     pub(crate) fn panicked(&self, item: &str, message: Option<&str>) {
         self.counted(Count::Panicked, 1);
         *self.last_panic.lock() = Some((item.to_owned(), message.map(str::to_owned)));
-    }
-
-    /// The pwq of that CPU, if it has been made.
-    #[inline]
-    pub(crate) fn known_pwq(&self, cpu: usize) -> Option<&Pwq> {
-        // Ordering: Acquire, pairs with the Release in `set_pwq`.
-        let pwq = self.by_cpu.get(cpu)?.load(Ordering::Acquire);
-        // SAFETY: it lives in `control` until the queue is detached, and then nobody has a handle
-        // and nothing is in flight.
-        unsafe { pwq.as_ref() }
-    }
-
-    fn set_pwq(&self, cpu: usize, pwq: Option<&Arc<Pwq>>) {
-        let pwq = pwq.map_or(ptr::null(), Arc::as_ptr);
-        // Ordering: Release, pairs with the Acquire in `known_pwq`.
-        self.by_cpu[cpu].store(pwq.cast_mut(), Ordering::Release);
     }
 }
 

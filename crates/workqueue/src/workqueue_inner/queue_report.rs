@@ -2,7 +2,8 @@
 
 use super::{Count, WorkqueueInner};
 use crate::attrs::Mode;
-use crate::pool_attrs::{PodMap, PoolAttrs, Settings};
+use crate::pod_map::PodMap;
+use crate::pool_attrs::{PoolAttrs, Settings};
 use crate::pwq::Pwq;
 use crate::stats::WorkqueueStats;
 use crate::watchdog::{StallSite, Waiting};

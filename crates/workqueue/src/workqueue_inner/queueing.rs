@@ -1,19 +1,16 @@
 //! How items come into a queue.
 
 use super::{Count, WorkqueueInner};
-use crate::attrs::Mode;
 use crate::batch::Entry;
 use crate::current;
 use crate::error::{BuildError, QueueError};
 use crate::item::word::{Seq, is_live};
 use crate::item::{ItemPtr, Job, NewTask, ReusableRef, TaskHandle};
-use crate::nr_active::Limit;
 use crate::pwq::{CLOSED, DESTROYED, DRAINING, NOT_OPEN, Pwq, RETIRED, SHUT_DOWN};
 use crate::queued::Queued;
-use crate::submitters;
 use crate::trace::TraceStep;
 use crate::worker_pool::PoolState;
-use inflight_sync::{Arc, cpu};
+use inflight_sync::Arc;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
@@ -26,49 +23,6 @@ pub(crate) enum Origin {
 }
 
 impl WorkqueueInner {
-    /// The CPU for which an item is queued that names none.
-    #[inline]
-    pub(crate) fn here(&self) -> usize {
-        let cpu = cpu::current();
-        if self.mode == Mode::Unbound {
-            submitters::note(&self.shared.submitters, cpu);
-        }
-        cpu
-    }
-
-    /// The pwq of items that are queued on that CPU.
-    #[inline]
-    pub(crate) fn pwq_of(self: &Arc<Self>, cpu: usize) -> Result<&Pwq, QueueError> {
-        match self.known_pwq(cpu) {
-            Some(pwq) => Ok(pwq),
-            None => self.make_pwq(cpu),
-        }
-    }
-
-    /// The same, where there is none yet, or no such CPU.
-    #[cold]
-    fn make_pwq(self: &Arc<Self>, cpu: usize) -> Result<&Pwq, QueueError> {
-        let mut control = self.control.lock();
-        let at = control.pods.index_of(cpu);
-        let attrs = control.pods.pools[at].clone();
-        let known = control
-            .pwqs
-            .iter()
-            .find(|pwq| pwq.pool.attrs == attrs && pwq.flags() & RETIRED == 0);
-        let pwq = match known {
-            Some(known) => known.clone(),
-            None => self.add_pwq(&mut control, &attrs)?,
-        };
-        for other in 0..self.by_cpu.len() {
-            if control.pods.index_of(other) == at {
-                self.set_pwq(other, Some(&pwq));
-            }
-        }
-        let pwq = Arc::as_ptr(&pwq);
-        // SAFETY: it is in `control` now; see `known_pwq`.
-        Ok(unsafe { &*pwq })
-    }
-
     /// Queues a reusable item.
     pub(crate) fn queue(
         self: &Arc<Self>,
@@ -174,16 +128,6 @@ impl WorkqueueInner {
         self.push_traced(pwq, task, &name, 0, cpu, Origin::Anybody)
     }
 
-    /// The pwq of a task that nobody knows yet, which names it from now on.
-    #[inline]
-    fn pwq_of_new(self: &Arc<Self>, task: ItemPtr, cpu: usize) -> Result<&Pwq, QueueError> {
-        let pwq = self.pwq_of(cpu)?;
-        self.ensure_worker(pwq, Origin::Anybody)?;
-        // SAFETY: nobody has queued it yet.
-        unsafe { task.header() }.set_first_pwq(pwq.id);
-        Ok(pwq)
-    }
-
     /// *queue*, and tells of it: where the queue takes everything before that, so that this comes
     /// before the item's other steps.
     #[cold]
@@ -212,7 +156,7 @@ impl WorkqueueInner {
     /// The pool of the pwq has a worker, or will have one: there is a rescuer, or nobody whom a
     /// refusal could be told.
     #[inline]
-    fn ensure_worker(&self, pwq: &Pwq, origin: Origin) -> Result<(), QueueError> {
+    pub(super) fn ensure_worker(&self, pwq: &Pwq, origin: Origin) -> Result<(), QueueError> {
         if pwq.flags() & CLOSED != 0 && !current::runs_item_of(self) {
             return Ok(()); // What comes is refused.
         }
@@ -360,34 +304,6 @@ impl WorkqueueInner {
     pub(crate) fn refused_later(&self, item: &ReusableRef, seq: Seq) {
         self.counted(Count::Refused, 1);
         self.take_back(item, seq);
-    }
-
-    /// A pwq for a pool.
-    pub(super) fn add_pwq(
-        self: &Arc<Self>,
-        control: &mut super::Control,
-        attrs: &crate::pool_attrs::PoolAttrs,
-    ) -> Result<Arc<Pwq>, QueueError> {
-        let pool = self.host.pool(attrs);
-        let limit = match self.mode {
-            Mode::Bh => Limit::None,
-            Mode::Bound | Mode::Ordered => Limit::Own {
-                max: control.limit.max_active,
-                used: 0,
-            },
-            Mode::Unbound => Limit::Shared(self.nr_active_of(control, &pool)),
-        };
-        let (frozen, flags) = (control.frozen, control.flags());
-        let counting = control.counting;
-        let unmanaged = self.is_unmanaged(&control.attrs);
-        let made = Pwq::new(self, &pool, limit, unmanaged, |pwq, core| {
-            let state = core.pwq_mut(pwq.index);
-            (state.frozen, state.counted) = (frozen, counting);
-            pwq.set_flag(flags, true);
-        });
-        let pwq = made.map_err(|_| QueueError::TooManyQueues)?;
-        control.pwqs.push(pwq.clone());
-        Ok(pwq)
     }
 }
 

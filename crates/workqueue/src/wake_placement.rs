@@ -1,5 +1,5 @@
-//! On which CPU work goes on that something has woken. The rules are those of
-//! [`topology::wake`](inflight_topology::wake); this is what they ask for.
+//! On which CPU work goes on that something has woken: for queues with wake rules only. The rules
+//! are those of [`topology::wake`](inflight_topology::wake); this is what they ask for.
 
 use crate::current;
 use crate::pool_attrs::Cpus;

@@ -1,7 +1,7 @@
 //! Which pool an item goes to, on any machine and with any masks.
 
 use super::*;
-use inflight_topology::Topology;
+use inflight_topology::{CpuSet, Scope, Topology};
 use proptest::prelude::*;
 
 fn settings(machine: &str) -> Settings {

@@ -1,0 +1,84 @@
+//! From attributes and the machine to pools: which pool an item goes to that is queued on a CPU.
+
+use crate::attrs::{Attrs, HIGHPRI, Mode};
+use crate::pool_attrs::{Cpus, PoolAttrs, Settings, non_empty};
+use std::collections::HashMap;
+
+/// Where the items of a queue can go: for each CPU one of a few pools.
+#[derive(Debug, Default)]
+pub(crate) struct PodMap {
+    pub(crate) pools: Vec<PoolAttrs>,
+    /// Index into `pools` by CPU number; `None` for numbers that no CPU has.
+    by_cpu: Vec<Option<u32>>,
+}
+
+impl PodMap {
+    pub(crate) fn new(settings: &Settings, mode: Mode, attrs: &Attrs, high: bool) -> Self {
+        let nice = if high { HIGHPRI } else { attrs.get_nice() };
+        let cpus_of: &dyn Fn(usize) -> Cpus = match mode {
+            Mode::Bound | Mode::Bh => &Cpus::One,
+            Mode::Unbound => &pods(settings, attrs),
+            Mode::Ordered => &|_| all_cpus(settings, attrs),
+        };
+        let topology = &settings.topology;
+        // Also for those that may come later.
+        let cpus = topology.cpus().union(topology.possible());
+        let bh = mode == Mode::Bh;
+        let mut pools = Vec::new();
+        let mut known = HashMap::new();
+        let mut by_cpu = vec![None; cpus.last().map_or(0, |last| last + 1)];
+        for cpu in &cpus {
+            let cpus = cpus_of(cpu);
+            let index = *known.entry(cpus.clone()).or_insert_with(|| {
+                pools.push(PoolAttrs { cpus, nice, bh });
+                pools.len() - 1
+            });
+            by_cpu[cpu] = u32::try_from(index).ok();
+        }
+        Self { pools, by_cpu }
+    }
+
+    /// The pool for an item queued on `cpu`. Any number will do: one that no CPU has stands for
+    /// another one's.
+    pub(crate) fn index_of(&self, cpu: usize) -> usize {
+        match self.by_cpu.get(cpu).copied().flatten() {
+            Some(index) => index as usize,
+            None => cpu % self.pools.len(),
+        }
+    }
+
+    /// The number of CPUs that are looked up without a detour.
+    pub(crate) fn cpus(&self) -> usize {
+        self.by_cpu.len()
+    }
+}
+
+/// All that may be used, for a queue with one pwq.
+fn all_cpus(settings: &Settings, attrs: &Attrs) -> Cpus {
+    let effective = settings.effective(attrs);
+    Cpus::Pod {
+        cpus: effective.clone(),
+        strict: attrs.is_strict(),
+        allowed: effective,
+    }
+}
+
+/// For each CPU what may be used of its pod, or all that may be used if that is nothing.
+fn pods(settings: &Settings, attrs: &Attrs) -> impl Fn(usize) -> Cpus {
+    let effective = settings.effective(attrs);
+    let (scope, strict) = (settings.scope(attrs), attrs.is_strict());
+    let topology = settings.topology.clone();
+    move |cpu| {
+        let pod = topology.pod_of(scope, cpu);
+        let cpus = pod.and_then(|pod| non_empty(pod.cpus().intersection(&effective)));
+        let cpus = cpus.unwrap_or_else(|| effective.clone());
+        Cpus::Pod {
+            allowed: if strict { &cpus } else { &effective }.clone(),
+            cpus,
+            strict,
+        }
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests;

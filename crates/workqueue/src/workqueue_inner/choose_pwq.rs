@@ -1,0 +1,120 @@
+//! Which pwq an item goes to: that of the CPU it is queued for, made if there is none yet.
+//!
+//! Which CPUs share a pwq is what [`PodMap`](crate::pod_map::PodMap) says. Where the rules of a
+//! wake choose the CPU, `wake_placement` asks them first.
+
+use super::queueing::Origin;
+use super::{Control, WorkqueueInner};
+use crate::attrs::Mode;
+use crate::error::QueueError;
+use crate::item::ItemPtr;
+use crate::nr_active::Limit;
+use crate::pool_attrs::PoolAttrs;
+use crate::pwq::{Pwq, RETIRED};
+use crate::submitters;
+use inflight_sync::atomic::Ordering;
+use inflight_sync::{Arc, cpu};
+use std::ptr;
+
+impl WorkqueueInner {
+    /// The CPU for which an item is queued that names none.
+    #[inline]
+    pub(crate) fn here(&self) -> usize {
+        let cpu = cpu::current();
+        if self.mode == Mode::Unbound {
+            submitters::note(&self.shared.submitters, cpu);
+        }
+        cpu
+    }
+
+    /// The pwq of items that are queued on that CPU.
+    #[inline]
+    pub(crate) fn pwq_of(self: &Arc<Self>, cpu: usize) -> Result<&Pwq, QueueError> {
+        match self.known_pwq(cpu) {
+            Some(pwq) => Ok(pwq),
+            None => self.make_pwq(cpu),
+        }
+    }
+
+    /// The same, if it has been made.
+    #[inline]
+    pub(crate) fn known_pwq(&self, cpu: usize) -> Option<&Pwq> {
+        // Ordering: Acquire, pairs with the Release in `set_pwq`.
+        let pwq = self.by_cpu.get(cpu)?.load(Ordering::Acquire);
+        // SAFETY: it lives in `control` until the queue is detached, and then nobody has a handle
+        // and nothing is in flight.
+        unsafe { pwq.as_ref() }
+    }
+
+    pub(super) fn set_pwq(&self, cpu: usize, pwq: Option<&Arc<Pwq>>) {
+        let pwq = pwq.map_or(ptr::null(), Arc::as_ptr);
+        // Ordering: Release, pairs with the Acquire in `known_pwq`.
+        self.by_cpu[cpu].store(pwq.cast_mut(), Ordering::Release);
+    }
+
+    /// The pwq of a CPU that has none yet, or of a number that no CPU has.
+    #[cold]
+    fn make_pwq(self: &Arc<Self>, cpu: usize) -> Result<&Pwq, QueueError> {
+        let mut control = self.control.lock();
+        let at = control.pods.index_of(cpu);
+        let attrs = control.pods.pools[at].clone();
+        let known = control
+            .pwqs
+            .iter()
+            .find(|pwq| pwq.pool.attrs == attrs && pwq.flags() & RETIRED == 0);
+        let pwq = match known {
+            Some(known) => known.clone(),
+            None => self.add_pwq(&mut control, &attrs)?,
+        };
+        for other in 0..self.by_cpu.len() {
+            if control.pods.index_of(other) == at {
+                self.set_pwq(other, Some(&pwq));
+            }
+        }
+        let pwq = Arc::as_ptr(&pwq);
+        // SAFETY: it is in `control` now; see `known_pwq`.
+        Ok(unsafe { &*pwq })
+    }
+
+    /// The pwq of a task that nobody knows yet, which names it from now on.
+    #[inline]
+    pub(super) fn pwq_of_new(
+        self: &Arc<Self>,
+        task: ItemPtr,
+        cpu: usize,
+    ) -> Result<&Pwq, QueueError> {
+        let pwq = self.pwq_of(cpu)?;
+        self.ensure_worker(pwq, Origin::Anybody)?;
+        // SAFETY: nobody has queued it yet.
+        unsafe { task.header() }.set_first_pwq(pwq.id);
+        Ok(pwq)
+    }
+
+    /// A pwq for a pool.
+    pub(super) fn add_pwq(
+        self: &Arc<Self>,
+        control: &mut Control,
+        attrs: &PoolAttrs,
+    ) -> Result<Arc<Pwq>, QueueError> {
+        let pool = self.host.pool(attrs);
+        let limit = match self.mode {
+            Mode::Bh => Limit::None,
+            Mode::Bound | Mode::Ordered => Limit::Own {
+                max: control.limit.max_active,
+                used: 0,
+            },
+            Mode::Unbound => Limit::Shared(self.nr_active_of(control, &pool)),
+        };
+        let (frozen, flags) = (control.frozen, control.flags());
+        let counting = control.counting;
+        let unmanaged = self.is_unmanaged(&control.attrs);
+        let made = Pwq::new(self, &pool, limit, unmanaged, |pwq, core| {
+            let state = core.pwq_mut(pwq.index);
+            (state.frozen, state.counted) = (frozen, counting);
+            pwq.set_flag(flags, true);
+        });
+        let pwq = made.map_err(|_| QueueError::TooManyQueues)?;
+        control.pwqs.push(pwq.clone());
+        Ok(pwq)
+    }
+}
