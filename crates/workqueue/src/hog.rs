@@ -1,6 +1,7 @@
-//! Functions that have been found to compute for long on a bound queue.
+//! CPU hogs: which items compute for long, which functions of theirs are reported, and when.
 
 use crate::busy_worker::BusyWorker;
+use crate::pool_attrs::PoolAttrs;
 use inflight_sync::{Arc, Mutex};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,6 +9,18 @@ use std::time::Duration;
 
 /// So many functions are remembered; further ones are counted together.
 const FUNCTIONS: usize = 128;
+
+/// Whether an item that has used so much CPU time while others waited computes for long. With a
+/// threshold of zero none does.
+pub(crate) fn is_intensive(used: Duration, threshold: Duration) -> bool {
+    !threshold.is_zero() && used >= threshold
+}
+
+/// Whether an item of such a pool that computes for long is a hog: it holds the one CPU of its
+/// pool. In an unbound pool it is where it should be.
+pub(crate) fn is_hog(pool: &PoolAttrs) -> bool {
+    pool.is_of_one_cpu()
+}
 
 /// A function that has been found to compute for longer than the
 /// [threshold](crate::SystemBuilder::intensive_threshold) while other items of its CPU waited: it

@@ -16,6 +16,7 @@ use crate::nr_active::{Limit, NrActive, PwqId};
 use crate::shrink::shrink_table;
 use inflight_sync::Arc;
 
+mod batch_size;
 mod need_worker;
 mod pwq_state;
 #[cfg(all(test, not(any(loom, shuttle))))]
@@ -23,14 +24,13 @@ mod tests;
 mod workers;
 mod worklist;
 
+pub(crate) use batch_size::slice;
 pub use need_worker::WakeAction;
 use pwq_state::Links;
 pub(crate) use pwq_state::PwqState;
 pub use pwq_state::{PoolItem, PwqIndex};
+pub(crate) use workers::Worker;
 pub use workers::{ASLEEP, BLOCKED, INTENSIVE, WorkerId, WorkerPhase, Workers};
-
-/// What a batch may last, in ns.
-const SLICE_NS: u64 = 20_000;
 
 /// What is left to do when the lock has been released. `P` names a pwq.
 #[derive(Clone, Debug)]
@@ -94,12 +94,6 @@ impl<T: PoolItem> PoolCore<T> {
             spares: SpareChunks::default(),
             deferred: Vec::new(),
         }
-    }
-
-    /// Whether batches of more than one entry are taken: only if somebody looks after the pool, or
-    /// the rest of a batch would wait for an item that sleeps.
-    pub fn set_batching(&mut self, on: bool) {
-        self.batching = on;
     }
 
     /// A pwq joins. `unmanaged`: a worker that runs its items does not count as running.
@@ -251,89 +245,6 @@ impl<T: PoolItem> PoolCore<T> {
         }
     }
 
-    /// *take*: a worker that may run takes a batch. `sink` is given its entries in their order,
-    /// by slices of their places. Returns how many there are.
-    pub fn take(
-        &mut self,
-        worker: WorkerId,
-        mut sink: impl FnMut(PwqIndex, &[Option<T>]),
-    ) -> usize {
-        self.emptied.clear();
-        let mut room = self.room();
-        let mut taken = 0;
-        while taken < room {
-            let Some(index) = self.first_listed() else {
-                break;
-            };
-            let pwq = self.pwqs[index as usize].as_mut().expect("it is there");
-            let mut entries = pwq.fifo.len().min(room - taken);
-            if pwq.unmanaged {
-                if taken > 0 {
-                    break;
-                }
-                self.workers.set_flag(worker, INTENSIVE, true);
-                (entries, room) = (1, 1);
-            } else if pwq.slot_is_wanted() {
-                // Who waits for the slot has it after each item.
-                (entries, room) = (1, taken + 1);
-            }
-            let sink = |places: &_| sink(index, places);
-            pwq.fifo.pop_many(entries, sink, &mut self.spares);
-            taken += entries;
-            self.listed -= entries;
-            self.pass(worker, index);
-        }
-        self.taken += u64::from(taken > 0);
-        taken
-    }
-
-    /// The pwq at the front has been drawn from: its slot goes to the batch, or is given back if
-    /// the batch has one already; what is left waits behind the other pwqs.
-    #[inline]
-    fn pass(&mut self, worker: WorkerId, index: PwqIndex) {
-        self.unlink(index);
-        let pwq = self.pwqs[index as usize].as_mut().expect("it is there");
-        let has_more = !pwq.fifo.is_empty();
-        if !has_more {
-            self.emptied.push(index);
-        }
-        let held = &mut self.workers.get_mut(worker).held;
-        if held.contains(&index) {
-            if has_more {
-                self.list_last(index);
-            } else {
-                pwq.listed = false;
-                self.release_slot(index);
-            }
-            return;
-        }
-        if pwq.is_limited() {
-            held.push(index);
-        }
-        pwq.listed = false;
-        if has_more && pwq.acquire_slot() {
-            pwq.listed = true;
-            self.list_last(index);
-        } else if has_more {
-            self.listed -= pwq.fifo.len();
-        }
-    }
-
-    /// How many entries a batch may have.
-    #[inline]
-    fn room(&self) -> usize {
-        if !self.batching {
-            return 1;
-        }
-        let most = u64::from(crate::batch::BATCH_MAX);
-        let room = (SLICE_NS / self.service_ns.max(1)).clamp(1, most) as usize;
-        if self.workers.target() > 1 && self.is_worth_a_wake() && self.is_ready_for_more_than(1) {
-            // Somebody else can run the other half.
-            return room.min(self.listed.div_ceil(2)).max(1);
-        }
-        room
-    }
-
     /// *settle*: so many entries have ended, `ran` of them by running.
     #[inline]
     pub fn ended(&mut self, index: PwqIndex, colour: u8, entries: usize, ran: usize) {
@@ -469,22 +380,6 @@ impl<T: PoolItem> PoolCore<T> {
     /// Batches taken since the pool was made.
     pub(crate) fn progress(&self) -> u64 {
         self.taken
-    }
-
-    /// What an item takes, in ns.
-    #[must_use]
-    pub fn service_ns(&self) -> u64 {
-        self.service_ns
-    }
-
-    /// Items took so many ns each.
-    #[inline]
-    pub fn note_service(&mut self, ns: u64) {
-        self.service_ns = if ns > self.service_ns {
-            (self.service_ns + ns).div_ceil(2)
-        } else {
-            self.service_ns - (self.service_ns - ns) / 8
-        };
     }
 
     /// A pwq on the worklist is next.

@@ -1,10 +1,13 @@
-//! Looks for workers that sleep without having said so, or compute for long, while items wait
-//! behind them.
+//! Which workers sleep without having said so, or compute for long, while items wait behind them:
+//! who is looked at, what a look says of it, and whether that is still true. `sampler_tick` acts
+//! on it.
 //!
 //! Only then: a pool is looked at from the moment an item has to wait because others run, and until
 //! none has had to for some looks. What is looked at is the thread's state and the CPU time it has
 //! used, as `/proc` tells them. Where there is no `/proc`, nobody is looked at.
 
+use crate::hog;
+use crate::pool_core::{Worker, WorkerPhase};
 use crate::proc;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -56,6 +59,18 @@ pub(crate) struct Candidate {
     /// How far it was in its batch.
     pub(crate) turn: u32,
     pub(crate) thread: u32,
+}
+
+/// Whether a worker is looked at, of a pool in which something waits: it runs an item, and nothing
+/// is known of it that would let others run beside it.
+pub(crate) fn is_candidate(worker: &Worker, runs_item: bool) -> bool {
+    worker.phase == WorkerPhase::Active && worker.may_hold_others_back() && runs_item
+}
+
+/// Whether what was seen of a worker in a turn is to be acted on: it is still in that turn, and
+/// would be looked at again.
+pub(crate) fn is_news(worker: &Worker, runs_item: bool, seen: u32, turn: u32) -> bool {
+    is_candidate(worker, runs_item) && turn == seen
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,6 +158,6 @@ impl Watched {
         }
         let now = self.files.cpu_time()?;
         let used = now.saturating_sub(*self.used.get_or_insert(now));
-        (used >= intensive).then_some(Verdict::Intensive(used))
+        hog::is_intensive(used, intensive).then_some(Verdict::Intensive(used))
     }
 }

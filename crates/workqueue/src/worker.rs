@@ -4,7 +4,7 @@ use crate::batch::Entry;
 use crate::busy_worker::WorkerDesc;
 use crate::current::{self, Context};
 use crate::item::{ItemPtr, Parked, Ran, ReusableRef, RunScope, Runner, Trace};
-use crate::pool_core::{WorkerId, WorkerPhase};
+use crate::pool_core::{WorkerId, WorkerPhase, slice};
 use crate::proc;
 use crate::pwq::{BatchTaken, Pwq, Taken};
 use crate::submitters;
@@ -180,10 +180,9 @@ impl<'a> Worker<'a> {
         let service_ns = state.core.service_ns();
         let dry = !state.core.has_waiting() && Pace::is_short(taken.entries, service_ns);
         let batch = &self.context.shared.batch;
-        let slice = 20_000 / service_ns.max(1);
         let batching = self.pool.is_looked_after();
         // What is appended nobody is told of: somebody has to look.
-        let room = if state.watched { slice } else { 0 };
+        let room = if state.watched { slice(service_ns) } else { 0 };
         let begin = batch.next();
         self.context.begin_batch(begin, room);
         self.pool.unlock(state, false);

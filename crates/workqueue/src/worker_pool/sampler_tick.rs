@@ -3,8 +3,8 @@
 
 use super::{PoolState, WorkerPool};
 use crate::current::{FOUND_ASLEEP, FOUND_INTENSIVE};
-use crate::hog::Hog;
-use crate::pool_core::{ASLEEP, INTENSIVE, WorkerId, WorkerPhase};
+use crate::hog::{self, Hog};
+use crate::pool_core::{ASLEEP, INTENSIVE, WorkerId};
 use crate::sampler::{self, Candidate, Sampler, Verdict};
 use inflight_sync::MutexGuard;
 use inflight_sync::atomic::Ordering;
@@ -132,12 +132,11 @@ impl WorkerPool {
             return false;
         };
         let shared = thread.running_as();
-        let w = state.core.workers.get(worker);
-        let runs = w.phase == WorkerPhase::Active && w.may_hold_others_back();
         let Some(function) = shared.function.get() else {
             return false;
         };
-        if !runs || shared.batch.next() != turn {
+        let w = state.core.workers.get(worker);
+        if !sampler::is_news(w, true, turn, shared.batch.next()) {
             return false;
         }
         if thread.away.is_none() && !state.is_recalled(worker) {
@@ -155,8 +154,7 @@ impl WorkerPool {
                 self.shared.known_blockers.found_asleep(function.key());
                 None
             }
-            // In an unbound pool the item is where it should be.
-            Verdict::Intensive(_) if !self.attrs.is_of_one_cpu() => None,
+            Verdict::Intensive(_) if !hog::is_hog(&self.attrs) => None,
             Verdict::Intensive(used) => {
                 let worker = state.busy_worker(worker, self.shared.clock.now());
                 worker.map(|worker| Hog {
@@ -189,9 +187,8 @@ impl WorkerPool {
         }
         candidates.extend(state.core.workers.iter().filter_map(|(worker, w)| {
             let thread = state.known_thread(worker)?;
-            let runs = w.phase == WorkerPhase::Active && w.may_hold_others_back();
-            let runs = runs && thread.running_as().function.get().is_some();
-            runs.then_some(Candidate {
+            let runs = thread.running_as().function.get().is_some();
+            sampler::is_candidate(w, runs).then_some(Candidate {
                 worker,
                 turn: thread.running_as().batch.next(),
                 // In a model threads have no numbers, and nothing is read of them.

@@ -1,0 +1,120 @@
+//! *take*, and how many entries a batch has: by what is known of how long an item takes, and who
+//! else could run some of them.
+
+use super::{INTENSIVE, PoolCore, PoolItem, PwqIndex, WorkerId};
+
+/// What a batch may last, in ns.
+const SLICE_NS: u64 = 20_000;
+
+/// So many items of so many ns each last as long as a batch may.
+#[inline]
+pub(crate) fn slice(service_ns: u64) -> u64 {
+    SLICE_NS / service_ns.max(1)
+}
+
+impl<T: PoolItem> PoolCore<T> {
+    /// *take*: a worker that may run takes a batch. `sink` is given its entries in their order,
+    /// by slices of their places. Returns how many there are.
+    pub fn take(
+        &mut self,
+        worker: WorkerId,
+        mut sink: impl FnMut(PwqIndex, &[Option<T>]),
+    ) -> usize {
+        self.emptied.clear();
+        let mut room = self.room();
+        let mut taken = 0;
+        while taken < room {
+            let Some(index) = self.first_listed() else {
+                break;
+            };
+            let pwq = self.pwqs[index as usize].as_mut().expect("it is there");
+            let mut entries = pwq.fifo.len().min(room - taken);
+            if pwq.unmanaged {
+                if taken > 0 {
+                    break;
+                }
+                self.workers.set_flag(worker, INTENSIVE, true);
+                (entries, room) = (1, 1);
+            } else if pwq.slot_is_wanted() {
+                // Who waits for the slot has it after each item.
+                (entries, room) = (1, taken + 1);
+            }
+            let sink = |places: &_| sink(index, places);
+            pwq.fifo.pop_many(entries, sink, &mut self.spares);
+            taken += entries;
+            self.listed -= entries;
+            self.pass(worker, index);
+        }
+        self.taken += u64::from(taken > 0);
+        taken
+    }
+
+    /// The pwq at the front has been drawn from: its slot goes to the batch, or is given back if
+    /// the batch has one already; what is left waits behind the other pwqs.
+    #[inline]
+    fn pass(&mut self, worker: WorkerId, index: PwqIndex) {
+        self.unlink(index);
+        let pwq = self.pwqs[index as usize].as_mut().expect("it is there");
+        let has_more = !pwq.fifo.is_empty();
+        if !has_more {
+            self.emptied.push(index);
+        }
+        let held = &mut self.workers.get_mut(worker).held;
+        if held.contains(&index) {
+            if has_more {
+                self.list_last(index);
+            } else {
+                pwq.listed = false;
+                self.release_slot(index);
+            }
+            return;
+        }
+        if pwq.is_limited() {
+            held.push(index);
+        }
+        pwq.listed = false;
+        if has_more && pwq.acquire_slot() {
+            pwq.listed = true;
+            self.list_last(index);
+        } else if has_more {
+            self.listed -= pwq.fifo.len();
+        }
+    }
+
+    /// How many entries a batch may have.
+    #[inline]
+    fn room(&self) -> usize {
+        if !self.batching {
+            return 1;
+        }
+        let most = u64::from(crate::batch::BATCH_MAX);
+        let room = slice(self.service_ns).clamp(1, most) as usize;
+        if self.workers.target() > 1 && self.is_worth_a_wake() && self.is_ready_for_more_than(1) {
+            // Somebody else can run the other half.
+            return room.min(self.listed.div_ceil(2)).max(1);
+        }
+        room
+    }
+
+    /// Whether batches of more than one entry are taken: only if somebody looks after the pool, or
+    /// the rest of a batch would wait for an item that sleeps.
+    pub fn set_batching(&mut self, on: bool) {
+        self.batching = on;
+    }
+
+    /// What an item takes, in ns.
+    #[must_use]
+    pub fn service_ns(&self) -> u64 {
+        self.service_ns
+    }
+
+    /// Items took so many ns each.
+    #[inline]
+    pub fn note_service(&mut self, ns: u64) {
+        self.service_ns = if ns > self.service_ns {
+            (self.service_ns + ns).div_ceil(2)
+        } else {
+            self.service_ns - (self.service_ns - ns) / 8
+        };
+    }
+}
