@@ -5,6 +5,7 @@ use crate::attrs::{Kind, Mode};
 use crate::hog::Hog;
 use crate::pool_attrs::{Cpus, PoolAttrs, Settings};
 use crate::stats::WorkqueueStats;
+use crate::system_inner::SystemInner;
 use crate::watchdog::Stall;
 use crate::worker_pool::{PoolReport, WorkerPool};
 use crate::workqueue_inner::WorkqueueInner;
@@ -15,17 +16,44 @@ use std::fmt::{self, Write as _};
 use std::io;
 
 /// What a dump is made of, taken at about the same time.
-pub(crate) struct Dump<'a> {
-    pub(crate) topology: &'a Topology,
-    pub(crate) settings: &'a Settings,
-    pub(crate) pools: Vec<(Arc<WorkerPool>, PoolReport)>,
-    pub(crate) queues: Vec<(Arc<WorkqueueInner>, WorkqueueStats)>,
-    pub(crate) nice_refused: Option<io::ErrorKind>,
-    pub(crate) hogs: Vec<Hog>,
-    pub(crate) other_hogs: u64,
+struct Dump<'a> {
+    topology: &'a Topology,
+    settings: &'a Settings,
+    pools: Vec<(Arc<WorkerPool>, PoolReport)>,
+    queues: Vec<(Arc<WorkqueueInner>, WorkqueueStats)>,
+    nice_refused: Option<io::ErrorKind>,
+    hogs: Vec<Hog>,
+    other_hogs: u64,
     /// Of the watchdog's last tick, and when that was.
-    pub(crate) stalls: (Instant, Vec<Stall>),
-    pub(crate) now: Instant,
+    stalls: (Instant, Vec<Stall>),
+    now: Instant,
+}
+
+impl SystemInner {
+    /// The system as text.
+    pub(crate) fn dump(&self) -> String {
+        let settings = self.settings();
+        let dump = Dump {
+            topology: &settings.topology,
+            settings: &settings,
+            pools: self
+                .pools()
+                .into_iter()
+                .map(|p| (p.clone(), p.report()))
+                .collect(),
+            queues: self
+                .queues()
+                .into_iter()
+                .map(|q| (q.clone(), q.stats()))
+                .collect(),
+            nice_refused: *self.shared.nice_refused.lock(),
+            hogs: self.shared.hogs.all(),
+            other_hogs: self.shared.hogs.others(),
+            stalls: self.shared.watchdog.stalls(),
+            now: self.shared.clock.now(),
+        };
+        dump.to_string()
+    }
 }
 
 /// The column for a queue's name.

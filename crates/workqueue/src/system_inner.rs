@@ -2,7 +2,6 @@
 
 use crate::attrs::Attrs;
 use crate::completion::Completion;
-use crate::dump::Dump;
 use crate::error::{AttrsError, BuildError, QueueError};
 use crate::leftover::Leftover;
 use crate::panics::dispose;
@@ -108,30 +107,6 @@ impl SystemInner {
         if self.queues().iter().any(|queue| queue.items() > 0) {
             self.clone().arm_watchdog();
         }
-    }
-
-    pub(crate) fn dump(&self) -> String {
-        let settings = self.settings();
-        let dump = Dump {
-            topology: &settings.topology,
-            settings: &settings,
-            pools: self
-                .pools()
-                .into_iter()
-                .map(|p| (p.clone(), p.report()))
-                .collect(),
-            queues: self
-                .queues()
-                .into_iter()
-                .map(|q| (q.clone(), q.stats()))
-                .collect(),
-            nice_refused: *self.shared.nice_refused.lock(),
-            hogs: self.shared.hogs.all(),
-            other_hogs: self.shared.hogs.others(),
-            stalls: self.shared.watchdog.stalls(),
-            now: self.shared.clock.now(),
-        };
-        dump.to_string()
     }
 
     pub(crate) fn queues(&self) -> Vec<Arc<WorkqueueInner>> {
