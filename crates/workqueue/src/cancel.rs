@@ -153,34 +153,6 @@ impl ReusableRef {
         current::refuse_wait(current::runs_item(self.ptr()))
     }
 
-    /// What a flush waits for; `None` if there is nothing.
-    fn begin_flush(&self) -> Result<Option<Seq>, WaitError> {
-        self.refuse_own()?;
-        let Some(last) = self.unended() else {
-            return Ok(None);
-        };
-        if current::runs_any() && self.is_behind_caller() {
-            return Err(WaitError::WouldDeadlock);
-        }
-        Ok(Some(last))
-    }
-
-    /// Whether it is queued and waits for the caller's own slot.
-    fn is_behind_caller(&self) -> bool {
-        is_behind_caller(self.header())
-    }
-
-    pub(crate) async fn flush(&self) -> Result<bool, WaitError> {
-        match self.begin_flush()? {
-            None => Ok(false),
-            Some(last) => {
-                let ended = self.extra().ended.listen_while(|| self.holds(last));
-                ended.await;
-                Ok(true)
-            }
-        }
-    }
-
     pub(crate) async fn cancel_sync(&self) -> Result<bool, WaitError> {
         self.refuse_own()?;
         let cancel = Cancelling::begin(self);
@@ -200,14 +172,6 @@ impl ReusableRef {
         self.extra().ended.listen_while(|| self.holds(last)).await;
         Ok(was_pending)
     }
-}
-
-/// Whether an item is queued and waits for the caller's own slot.
-pub(crate) fn is_behind_caller(header: &Header) -> bool {
-    let seen = header.load();
-    let queued = seen & (PENDING | TIMER) == PENDING;
-    let pwq = queued.then(|| pwq::by_id(word::pwq(seen))).flatten();
-    pwq.is_some_and(|pwq| current::is_behind_caller(&pwq))
 }
 
 /// A cancel that waits: nothing is queued before it ends.

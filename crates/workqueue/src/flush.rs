@@ -1,10 +1,13 @@
-//! Flush of a queue: of all its pwqs, each by its [colours](crate::flush_colour).
+//! *flush*: of a queue, of all its pwqs, each by its [colours](crate::flush_colour); and of an item,
+//! by the number of its last queueing.
 
 use crate::completion::Completion;
 use crate::current;
 use crate::error::WaitError;
 use crate::flush_colour::FlushNumber;
-use crate::pwq::Pwq;
+use crate::item::word::{self, PENDING, Seq, TIMER};
+use crate::item::{Header, ReusableRef};
+use crate::pwq::{self, Pwq};
 use crate::worker_pool::QueueDeferred;
 use crate::workqueue_inner::WorkqueueInner;
 use inflight_sync::Arc;
@@ -29,6 +32,39 @@ impl WorkqueueInner {
         flush.done();
         flush
     }
+}
+
+impl ReusableRef {
+    /// What a flush waits for; `None` if there is nothing.
+    fn begin_flush(&self) -> Result<Option<Seq>, WaitError> {
+        self.refuse_own()?;
+        let Some(last) = self.unended() else {
+            return Ok(None);
+        };
+        if current::runs_any() && is_behind_caller(self.header()) {
+            return Err(WaitError::WouldDeadlock);
+        }
+        Ok(Some(last))
+    }
+
+    pub(crate) async fn flush(&self) -> Result<bool, WaitError> {
+        match self.begin_flush()? {
+            None => Ok(false),
+            Some(last) => {
+                let ended = self.extra().ended.listen_while(|| self.holds(last));
+                ended.await;
+                Ok(true)
+            }
+        }
+    }
+}
+
+/// Whether an item is queued and waits for the caller's own slot.
+pub(crate) fn is_behind_caller(header: &Header) -> bool {
+    let seen = header.load();
+    let queued = seen & (PENDING | TIMER) == PENDING;
+    let pwq = queued.then(|| pwq::by_id(word::pwq(seen))).flatten();
+    pwq.is_some_and(|pwq| current::is_behind_caller(&pwq))
 }
 
 impl Pwq {

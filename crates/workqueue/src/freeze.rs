@@ -1,7 +1,6 @@
 //! Holding all freezable queues of a system, before a snapshot or a sleep of the machine.
 
 use crate::pool_attrs::Settings;
-use crate::pool_core::PwqState;
 use crate::pwq::{FROZEN, Pwq};
 use crate::system_inner::SystemInner;
 use crate::worker_pool::QueueDeferred;
@@ -108,12 +107,5 @@ impl Pwq {
             state.recall_all(|pwq| std::ptr::eq(pwq, self));
         }
         self.pool.unlock_deferred(state, true, deferred);
-    }
-}
-
-impl<T> PwqState<T> {
-    /// Nothing is taken from it: it is frozen, or waits for the pwq that it replaces.
-    pub(crate) fn is_stopped(&self) -> bool {
-        self.frozen || self.plugged
     }
 }

@@ -10,6 +10,7 @@
 use crate::cancel;
 use crate::current;
 use crate::error::{JoinError, PanicPayload, QueueError};
+use crate::flush;
 use crate::item::{Name, ReusableRef, Run};
 use crate::join_handle::{FutureOutcome, JoinHandle};
 use crate::panics::{caught, contained};
@@ -232,7 +233,7 @@ where
     }
 
     fn is_behind_caller(&self) -> bool {
-        cancel::is_behind_caller(self.item.header())
+        flush::is_behind_caller(self.item.header())
     }
 }
 

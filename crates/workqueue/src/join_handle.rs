@@ -3,6 +3,7 @@
 use crate::cancel;
 use crate::current;
 use crate::error::JoinError;
+use crate::flush;
 use crate::item::TaskHandle;
 use inflight_sync::time::{Clock, Instant};
 use inflight_sync::wait::Notify;
@@ -89,7 +90,7 @@ impl<T> JoinHandle<T> {
             return false;
         }
         let behind = || match &self.task {
-            Joined::Task(task) => cancel::is_behind_caller(task.header()),
+            Joined::Task(task) => flush::is_behind_caller(task.header()),
             Joined::Future(future) => future.is_behind_caller(),
         };
         self.is_own() || (!self.is_finished() && (current::may_not_sleep() || behind()))

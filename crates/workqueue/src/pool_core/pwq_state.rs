@@ -96,6 +96,11 @@ impl<T: PoolItem> PwqState<T> {
         }
     }
 
+    /// Nothing is taken from it: it is frozen, or waits for the pwq that it replaces.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.frozen || self.plugged
+    }
+
     pub(super) fn has_work(&self) -> bool {
         !self.fifo.is_empty() && !self.is_stopped()
     }
