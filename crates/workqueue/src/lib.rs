@@ -190,8 +190,9 @@ pub mod unstable {
         ASLEEP, BLOCKED, Deferred, INTENSIVE, PoolCore, PoolItem, PwqIndex, WakeAction, WorkerId,
         WorkerPhase, Workers,
     };
-    pub use crate::steal_policy::{Costs, Load, Pod, Reason, StealPolicy, WakeTarget};
+    pub use crate::steal_policy::{Costs, Load, Pod, Reason, StealPolicy};
     pub use crate::submitters::Submitters;
+    pub use crate::worker_pool::WakeTarget;
 }
 
 #[cfg(doctest)]

@@ -4,9 +4,10 @@
 //! once; the next item of the same submitter goes to its own pod again. So no state is moved back
 //! and forth.
 //!
-//! Two decisions, as pure functions of what a pool knows anyway: whom to wake for a new item, and
-//! where a worker looks that finds nothing in its own pool. Each rule of the one has its partner in
-//! the other, so whoever is woken for an item finds it.
+//! Two decisions, as pure functions of what a pool knows anyway: where a worker looks that finds
+//! nothing in its own pool, and whom to wake for a new item, which is in
+//! `worker_pool/wake_sibling.rs`. Each rule of the one has its partner in the other, so whoever is
+//! woken for an item finds it.
 
 #[cfg(feature = "unstable-sim")]
 use inflight_topology::Scope;
@@ -79,22 +80,11 @@ pub enum Reason {
     Backlog,
 }
 
-/// Who is to be woken for an item that has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WakeTarget {
-    /// A worker of its own pod.
-    Own,
-    /// A worker of that pod, to steal it.
-    Other(usize, Reason),
-    /// Nobody: those that run will take it.
-    Nobody,
-}
-
 /// The pods of a scope.
 #[derive(Clone, Debug)]
 pub struct StealPolicy {
-    pods: Vec<Pod>,
-    costs: Costs,
+    pub(crate) pods: Vec<Pod>,
+    pub(crate) costs: Costs,
 }
 
 impl Pod {
@@ -129,39 +119,21 @@ impl StealPolicy {
         Self { pods, costs }
     }
 
-    /// Whether a pool keeps what has come to it, whatever the others do: there are workers of its
-    /// own to be woken, or what waits there is worth no move.
-    #[must_use]
-    pub fn needs_no_help(&self, own: usize, mine: &Load) -> bool {
-        let nearest = self.costs.near.min(self.costs.far);
-        let backlog = self.is_full(own, mine) && self.drain_ns(own, mine) >= nearest;
-        !(self.seeks_place(own, mine) || backlog)
-    }
-
-    /// Whether an item would run better elsewhere than beside those that are awake in its own pod,
-    /// if there is a place.
-    #[must_use]
-    pub fn seeks_place(&self, own: usize, mine: &Load) -> bool {
-        let sibling =
-            self.is_packed(own, mine) && self.sibling_loss(own, mine) > self.costs.transfer;
-        sibling || self.is_short_of_cpus(own, mine)
-    }
-
     /// Its workers have all the whole cores. An item that leaves is run elsewhere instead of here:
     /// one must be awake, or the item would have no other promise than who is woken there.
-    fn is_packed(&self, pod: usize, load: &Load) -> bool {
+    pub(crate) fn is_packed(&self, pod: usize, load: &Load) -> bool {
         load.awake >= self.cores_left(pod, load).max(1)
     }
 
     /// Half of the pod's CPUs or more are needed by those who submit there, and its workers have
     /// the rest.
-    fn is_short_of_cpus(&self, pod: usize, load: &Load) -> bool {
+    pub(crate) fn is_short_of_cpus(&self, pod: usize, load: &Load) -> bool {
         let taken = 2 * load.submitters >= self.pods[pod].cpus;
         taken && load.awake >= self.cpus_left(pod, load)
     }
 
     /// All workers that it may have are awake.
-    fn is_full(&self, pod: usize, load: &Load) -> bool {
+    pub(crate) fn is_full(&self, pod: usize, load: &Load) -> bool {
         load.awake >= self.cap(pod)
     }
 
@@ -172,7 +144,7 @@ impl StealPolicy {
     }
 
     /// Workers for which there is a whole core each.
-    fn cores_left(&self, pod: usize, load: &Load) -> usize {
+    pub(crate) fn cores_left(&self, pod: usize, load: &Load) -> usize {
         self.pods[pod].cores.saturating_sub(load.submitters)
     }
 
@@ -181,12 +153,12 @@ impl StealPolicy {
         self.pods[pod].cpus.saturating_sub(load.submitters).max(1)
     }
 
-    fn has_place(&self, pod: usize, load: &Load) -> bool {
+    pub(crate) fn has_place(&self, pod: usize, load: &Load) -> bool {
         load.awake < self.cpus_left(pod, load) && load.submitters < self.pods[pod].cpus
     }
 
     /// What is lost, in ns, when an item runs beside a busy sibling.
-    fn sibling_loss(&self, pod: usize, load: &Load) -> u64 {
+    pub(crate) fn sibling_loss(&self, pod: usize, load: &Load) -> u64 {
         let pod = &self.pods[pod];
         if pod.cores == pod.cpus {
             return 0;
@@ -195,7 +167,7 @@ impl StealPolicy {
     }
 
     /// How long the pod's CPUs need for what waits, in ns.
-    fn drain_ns(&self, pod: usize, load: &Load) -> u64 {
+    pub(crate) fn drain_ns(&self, pod: usize, load: &Load) -> u64 {
         load.service.saturating_mul(load.waiting as u64) / self.pods[pod].cpus as u64
     }
 
@@ -206,7 +178,7 @@ impl StealPolicy {
     }
 
     /// The other pods, nearest first: the next ones of the node, then the rest.
-    fn others(&self, from: usize) -> impl Iterator<Item = usize> + '_ {
+    pub(crate) fn others(&self, from: usize) -> impl Iterator<Item = usize> + '_ {
         let all = self.pods.len();
         let around = move || (1..all).map(move |k| (from + k) % all);
         let near = around().filter(move |to| self.is_near(from, *to));
@@ -214,7 +186,7 @@ impl StealPolicy {
     }
 
     /// Whether a whole core in `to` is worth a move.
-    fn pays(&self, loss: u64, from: usize, to: usize) -> bool {
+    pub(crate) fn pays(&self, loss: u64, from: usize, to: usize) -> bool {
         let transfer = self.costs.transfer;
         if self.is_near(from, to) {
             return loss > transfer;
@@ -223,7 +195,7 @@ impl StealPolicy {
         loss > 4 * transfer * self.costs.far_tenths / 10
     }
 
-    fn threshold(&self, from: usize, to: usize) -> u64 {
+    pub(crate) fn threshold(&self, from: usize, to: usize) -> u64 {
         if self.is_near(from, to) {
             self.costs.near
         } else {
@@ -232,47 +204,8 @@ impl StealPolicy {
     }
 
     /// Its workers start soon enough after a wake to be of use.
-    fn is_prompt(&self, load: &Load) -> bool {
+    pub(crate) fn is_prompt(&self, load: &Load) -> bool {
         load.delay <= self.costs.near.max(load.service)
-    }
-
-    /// *wake*: an item has been queued in pool `own`.
-    #[must_use]
-    pub fn wake_for(&self, own: usize, loads: &[Load]) -> WakeTarget {
-        let mine = &loads[own];
-        if self.is_packed(own, mine) {
-            let loss = self.sibling_loss(own, mine);
-            let whole_core = |to: &usize| {
-                let theirs = &loads[*to];
-                theirs.waiting == 0
-                    && theirs.awake < self.cores_left(*to, theirs)
-                    && self.pays(loss, own, *to)
-            };
-            if let Some(to) = self.others(own).find(whole_core) {
-                return WakeTarget::Other(to, Reason::Sibling);
-            }
-        }
-        if self.is_short_of_cpus(own, mine) {
-            let place = |to: &usize| loads[*to].waiting == 0 && self.has_place(*to, &loads[*to]);
-            if let Some(to) = self.others(own).find(place) {
-                return WakeTarget::Other(to, Reason::Submitters);
-            }
-        }
-        if !self.is_full(own, mine) {
-            return WakeTarget::Own;
-        }
-        let drain = self.drain_ns(own, mine);
-        let idle = |to: &usize| {
-            let theirs = &loads[*to];
-            drain >= self.threshold(own, *to)
-                && theirs.waiting == 0
-                && theirs.awake < self.pods[*to].cpus
-                && self.is_prompt(theirs)
-        };
-        match self.others(own).find(idle) {
-            Some(to) => WakeTarget::Other(to, Reason::Backlog),
-            None => WakeTarget::Nobody,
-        }
     }
 
     /// *steal*: a worker of `thief`, counted as awake, has found nothing in its own pool. From

@@ -14,7 +14,7 @@ use crate::shrink::shrink_table;
 use crate::steal_policy::StealPolicy;
 use crate::system_shared::SystemShared;
 use inflight_sync::atomic::AtomicUsize;
-use inflight_sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use inflight_sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
 use inflight_sync::time::Instant;
 use inflight_sync::{Arc, CachePadded, Mutex, MutexGuard, Unparker, Weak};
 use smallvec::SmallVec;
@@ -24,16 +24,21 @@ mod affinity;
 mod batches;
 mod create_worker;
 mod deferred;
+mod enter_idle;
 mod idle_timeout;
+mod leave;
 mod mayday;
 mod pool_report;
 mod sampler_tick;
 mod siblings;
 mod steal;
 mod wake;
+mod wake_sibling;
 
 pub(crate) use batches::Settlement;
 pub(crate) use pool_report::{PoolReport, PwqLevel};
+#[cfg(any(loom, feature = "unstable-sim"))]
+pub use wake_sibling::WakeTarget;
 
 impl PoolItem for Entry {
     #[inline]
@@ -229,29 +234,12 @@ impl WorkerShared {
             thread_name,
         })
     }
-
-    /// Whether the worker has been woken since it asked last.
-    pub(crate) fn take_woken(&self) -> bool {
-        // Relaxed: the token orders it, and the lock all else.
-        let woken = self.woken.load(Ordering::Relaxed);
-        if woken {
-            self.woken.store(false, Ordering::Relaxed);
-        }
-        woken
-    }
 }
 
 impl WorkerThread {
     /// What tells what it runs.
     fn running_as(&self) -> &Arc<WorkerShared> {
         self.away.as_ref().unwrap_or(&self.shared)
-    }
-
-    fn wake(&self) {
-        // Relaxed: as in `take_woken`. The worker sleeps on if a token was meant for something
-        // else.
-        self.shared.woken.store(true, Ordering::Relaxed);
-        self.unparker.unpark();
     }
 }
 
@@ -282,16 +270,6 @@ impl WorkerPool {
     #[inline]
     pub(crate) fn lock(&self) -> MutexGuard<'_, PoolState> {
         self.state.lock()
-    }
-
-    /// For a worker that lingers: whether something has come since the lock was released.
-    pub(crate) fn seems_to_have_work(&self) -> bool {
-        self.has_come.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn set_lingering(&self, state: &mut PoolState, lingering: bool) {
-        state.core.workers.set_lingering(lingering);
-        self.has_come.store(false, Ordering::Relaxed);
     }
 
     /// Whether somebody looks after the pool while something waits in it.

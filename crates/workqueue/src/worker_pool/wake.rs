@@ -3,11 +3,11 @@
 //! went idle last, or a new one; or a worker of another pod, which is to steal.
 //!
 //! The rule for the pool itself is that of its [core](crate::pool_core), the rule for other pods
-//! that of [`StealPolicy`](crate::steal_policy::StealPolicy).
+//! that of [`wake_for`](crate::steal_policy::StealPolicy::wake_for).
 
+use super::wake_sibling::WakeTarget;
 use super::{PoolDeferred, PoolState, WorkerPool};
 use crate::pool_core::WakeAction;
-use crate::steal_policy::WakeTarget;
 use crate::workqueue_inner::Count;
 use inflight_sync::atomic::Ordering;
 

@@ -1,0 +1,64 @@
+//! When workers of a pool leave it: with the system, with the pool's last queue, and as guests.
+//! Idle ones too many are dismissed by `idle_timeout`.
+
+use super::{PoolState, Settlement, WorkerPool, WorkerShared, WorkerThread};
+use crate::pool_core::WorkerId;
+use inflight_sync::MutexGuard;
+use inflight_sync::atomic::Ordering;
+
+impl WorkerPool {
+    /// It leaves.
+    pub(crate) fn detach(&self, me: WorkerId, shared: &WorkerShared) {
+        let mut state = self.lock();
+        state.end_batch(me, &shared.batch, &Settlement::default());
+        self.leave(state, me);
+    }
+
+    /// If nobody uses the pool and nothing is left in it, its workers leave.
+    pub(crate) fn dismiss_if_unused(&self) {
+        let state = self.lock();
+        if state.users == 0 && state.is_empty() && !state.stopped {
+            Self::dismiss_idle(state);
+        }
+    }
+
+    /// Whether nobody uses the pool: its workers leave when it is empty.
+    pub(super) fn is_unused(state: &PoolState) -> bool {
+        state.users == 0 && state.poller.is_none()
+    }
+
+    fn dismiss_idle(mut state: MutexGuard<'_, PoolState>) {
+        let mut woken = Vec::new();
+        while let Some((worker, _)) = state.core.workers.coldest() {
+            state.core.workers.dismiss(worker);
+            woken.extend(state.threads[worker].clone());
+        }
+        drop(state);
+        woken.iter().for_each(WorkerThread::wake);
+    }
+
+    /// Nothing is queued and nothing will be: the workers leave with the system.
+    pub(crate) fn stop(&self) {
+        let mut state = self.lock();
+        state.stopped = true;
+        Self::dismiss_idle(state);
+    }
+
+    /// Whether a worker that finds nothing to do is to leave. What waits for slots will want it.
+    pub(crate) fn is_over(state: &PoolState) -> bool {
+        state.stopped || (Self::is_unused(state) && state.is_empty())
+    }
+
+    /// The worker leaves. Returns whether the system has ended.
+    pub(crate) fn leave(&self, mut state: MutexGuard<'_, PoolState>, worker: WorkerId) -> bool {
+        state.core.workers.remove(worker);
+        let thread = state.threads[worker].take();
+        if state.core.workers.nr_workers() == 0 && state.poller.is_none() {
+            self.has_worker.store(false, Ordering::Relaxed);
+        }
+        let stopped = state.stopped;
+        self.unlock(state, false);
+        drop(thread);
+        stopped
+    }
+}
