@@ -18,17 +18,13 @@ pub(crate) const PERIOD: Duration = Duration::from_millis(10);
 /// Between two readings while those that run use none: they sleep without having said so.
 const SLOW: Duration = Duration::from_millis(100);
 
-pub(crate) trait Charge: Send + Sync {
-    fn used_cpu(&self, used: Duration);
-}
-
 /// What the meters of a system share. Relaxed, here and below: statistics.
 #[derive(Default)]
 pub(crate) struct Metering {
     on: AtomicBool,
     next: AtomicU64,
-    /// By number.
-    queues: Mutex<BTreeMap<u64, Weak<dyn Charge>>>,
+    /// By number: what the items of a queue have used, in ns.
+    queues: Mutex<BTreeMap<u64, Weak<AtomicU64>>>,
 }
 
 impl Metering {
@@ -49,14 +45,18 @@ impl Metering {
     }
 
     /// What items of that queue use is charged to it.
-    pub(crate) fn register(&self, number: u64, queue: Weak<dyn Charge>) {
+    pub(crate) fn register(&self, number: u64, used_ns: &Arc<AtomicU64>) {
         let mut queues = self.queues.lock();
         queues.retain(|_, queue| queue.strong_count() > 0);
-        queues.insert(number, queue);
+        queues.insert(number, Arc::downgrade(used_ns));
     }
 
-    fn queue(&self, number: u64) -> Option<Arc<dyn Charge>> {
-        self.queues.lock().get(&number)?.upgrade()
+    fn charge(&self, number: u64, used: Duration) {
+        let queue = self.queues.lock().get(&number).and_then(Weak::upgrade);
+        if let Some(used_ns) = queue {
+            let ns = u64::try_from(used.as_nanos()).unwrap_or(u64::MAX);
+            used_ns.fetch_add(ns, Ordering::Relaxed);
+        }
     }
 }
 
@@ -219,9 +219,7 @@ impl Meter {
         readings.metered = workers;
         drop(readings);
         for (queue, used) in charges {
-            if let Some(queue) = metering.queue(queue) {
-                queue.used_cpu(used);
-            }
+            metering.charge(queue, used);
         }
         running.then_some(period)
     }

@@ -7,6 +7,7 @@ pub use blocking::blocking;
 use crate::batch::Entry;
 use crate::busy_worker::WorkerDesc;
 use crate::error::WaitError;
+use crate::hog;
 use crate::item::ItemPtr;
 use crate::item::word::Seq;
 use crate::pool_core::WorkerId;
@@ -211,7 +212,7 @@ impl Context {
             self.shared.found.store(0, Ordering::Relaxed);
             if found == FOUND_ASLEEP {
                 pwq.wq.counted(Count::FoundAsleep, 1);
-            } else if self.pool.attrs.is_of_one_cpu() {
+            } else if hog::is_hog(&self.pool.attrs) {
                 pwq.wq.counted(Count::Intensive, 1);
             }
         }

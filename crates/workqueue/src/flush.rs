@@ -1,5 +1,5 @@
-//! *flush*: of a queue, of all its pwqs, each by its [colours](crate::flush_colour); and of an item,
-//! by the number of its last queueing.
+//! *flush*: of a queue, of all its pwqs, each by its [colours](crate::flush_colour); and of an
+//! item, by the number of its last queueing.
 
 use crate::completion::Completion;
 use crate::current;

@@ -110,23 +110,6 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_flush_of_nothing_is_over() {
-        assert_eq!(FlushColours::default().begin_flush(), None);
-    }
-
-    #[test]
-    fn later_entries_do_not_hold_a_flush() {
-        let mut colours = FlushColours::default();
-        let before = colours.enter();
-        let flush = colours.begin_flush().unwrap();
-        let after = colours.enter();
-        assert!((colours.over() <= flush));
-        assert!(colours.leave(before, 1), "the flusher is told");
-        assert!((colours.over() > flush));
-        assert!(!colours.leave(after, 1), "nobody waits for this one");
-    }
-
     /// I.22: one flush more than there are colours, over one old entry.
     #[test]
     fn seventeen_flushes_share_what_is_left() {

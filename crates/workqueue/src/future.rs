@@ -8,9 +8,7 @@
 //! until the poll that follows, so a future that nobody can wake any more goes.
 
 use crate::cancel;
-use crate::current;
 use crate::error::{JoinError, PanicPayload, QueueError};
-use crate::flush;
 use crate::item::{Name, ReusableRef, Run};
 use crate::join_handle::{FutureOutcome, JoinHandle};
 use crate::panics::{caught, contained};
@@ -228,12 +226,8 @@ where
         ends
     }
 
-    fn is_own(&self) -> bool {
-        current::runs_item(self.item.ptr())
-    }
-
-    fn is_behind_caller(&self) -> bool {
-        flush::is_behind_caller(self.item.header())
+    fn item(&self) -> &ReusableRef {
+        &self.item
     }
 }
 

@@ -4,7 +4,7 @@ use crate::cancel;
 use crate::current;
 use crate::error::JoinError;
 use crate::flush;
-use crate::item::TaskHandle;
+use crate::item::{ReusableRef, TaskHandle};
 use inflight_sync::time::{Clock, Instant};
 use inflight_sync::wait::Notify;
 use inflight_sync::{Arc, Parker, hint};
@@ -58,11 +58,8 @@ pub(crate) trait FutureOutcome<T>: Send + Sync {
     /// See [`JoinHandle::try_cancel`].
     fn try_cancel(&self) -> bool;
 
-    /// Whether the caller is the future.
-    fn is_own(&self) -> bool;
-
-    /// Whether the next poll waits for the caller's own slot.
-    fn is_behind_caller(&self) -> bool;
+    /// The item that polls it.
+    fn item(&self) -> &ReusableRef;
 }
 
 impl<T> JoinHandle<T> {
@@ -80,7 +77,7 @@ impl<T> JoinHandle<T> {
     fn is_own(&self) -> bool {
         match &self.task {
             Joined::Task(task) => current::runs_item(task.ptr()),
-            Joined::Future(future) => future.is_own(),
+            Joined::Future(future) => current::runs_item(future.item().ptr()),
         }
     }
 
@@ -91,7 +88,7 @@ impl<T> JoinHandle<T> {
         }
         let behind = || match &self.task {
             Joined::Task(task) => flush::is_behind_caller(task.header()),
-            Joined::Future(future) => future.is_behind_caller(),
+            Joined::Future(future) => flush::is_behind_caller(future.item().header()),
         };
         self.is_own() || (!self.is_finished() && (current::may_not_sleep() || behind()))
     }

@@ -89,19 +89,4 @@ mod tests {
         learned.found_asleep(sleeps);
         assert!(learned.knows(sleeps), "once more is enough");
     }
-
-    #[test]
-    fn a_function_that_computes_has_to_be_found_twice_again() {
-        let learned = KnownBlockers::default();
-        learned.found_asleep(7);
-        learned.found_asleep(7);
-        learned.used(7, COMPUTES / 2);
-        assert!(learned.knows(7), "it has slept for the most part");
-        learned.used(7, COMPUTES);
-        assert!(!learned.knows(7));
-        learned.found_asleep(7);
-        assert!(!learned.knows(7), "once may be chance");
-        learned.found_asleep(7);
-        assert!(learned.knows(7));
-    }
 }

@@ -38,10 +38,7 @@ impl Rescuer {
         self.arrive(parker.unparker(), proc::this_thread());
         let mut settled = None;
         loop {
-            let refreshed = shared.refreshed();
-            if settled.replace(refreshed) != Some(refreshed) {
-                shared.settle_housekeeper(HIGHPRI);
-            }
+            shared.settle_housekeeper(HIGHPRI, &mut settled);
             match self.next() {
                 (Some(pool), _) => self.rescue(&pool),
                 (None, true) => return End::Early,

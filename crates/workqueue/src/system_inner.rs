@@ -152,8 +152,8 @@ impl SystemInner {
             registry.shut
         };
         if !shut {
-            let charged: Weak<WorkqueueInner> = Arc::downgrade(queue);
-            self.shared.metering.register(queue.number, charged);
+            let metering = &self.shared.metering;
+            metering.register(queue.number, &queue.cpu_time_ns);
         }
         drop(settings);
         if shut {

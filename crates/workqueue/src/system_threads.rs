@@ -64,9 +64,13 @@ impl SystemShared {
     }
 
     /// The same for threads that serve the whole system: they keep to the CPUs of unbound queues.
-    pub(crate) fn settle_housekeeper(&self, nice: i32) {
-        let cpus = self.unbound_cpus.lock().clone();
-        self.settle_thread(&cpus, nice);
+    /// Unless nothing has changed since it was `settled`.
+    pub(crate) fn settle_housekeeper(&self, nice: i32, settled: &mut Option<usize>) {
+        let refreshed = self.refreshed();
+        if settled.replace(refreshed) != Some(refreshed) {
+            let cpus = self.unbound_cpus.lock().clone();
+            self.settle_thread(&cpus, nice);
+        }
     }
 }
 
@@ -102,10 +106,7 @@ fn run_timer(shared: &Arc<SystemShared>) -> End {
     shared.timers.arrive(parker.unparker());
     let mut settled = None;
     while let Some(due) = shared.timers.due(shared.clock.now()) {
-        let refreshed = shared.refreshed();
-        if settled.replace(refreshed) != Some(refreshed) {
-            shared.settle_housekeeper(0);
-        }
+        shared.settle_housekeeper(0, &mut settled);
         match due {
             // Dropping an item that nobody else has runs foreign code.
             Due::Now(job) => drop(contained(|| match job {
@@ -190,10 +191,7 @@ fn run_reporter(shared: &Arc<SystemShared>) -> End {
     let parker = Parker::current();
     let mut settled = None;
     loop {
-        let refreshed = shared.refreshed();
-        if settled.replace(refreshed) != Some(refreshed) {
-            shared.settle_housekeeper(0);
-        }
+        shared.settle_housekeeper(0, &mut settled);
         match shared.reporter.next(|| parker.unparker()) {
             (Some(report), _) => drop(contained(report)),
             (None, true) => return End::WithSystem,

@@ -54,7 +54,6 @@ fn flush_is_not_held_by_later_items() {
     assert_eq!(wq.stats().active, 0);
 }
 
-/// The seventeenth flusher over one old item, with items queued in between.
 /// An item has ended when what it leaves behind is gone: its function, and a result nobody wants.
 #[test]
 fn flush_waits_until_the_items_values_are_dropped() {
@@ -82,6 +81,7 @@ fn flush_waits_until_the_items_values_are_dropped() {
     }
 }
 
+/// The seventeenth flusher over one old item, with items queued in between.
 #[test]
 fn i22_many_flushers_at_once() {
     let sys = system();

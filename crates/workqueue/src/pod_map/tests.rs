@@ -29,28 +29,6 @@ fn every_cpu_number_has_a_place() {
     assert_eq!(bound.index_of(9), 1);
 }
 
-/// An ordered queue has one pool whatever its scope, and bound ones one for each CPU whatever the
-/// masks.
-#[test]
-fn modes_that_have_no_scope() {
-    let mut settings = settings("numa:2 cache:2 core:2");
-    settings.unbound = Some([2, 3].into());
-    let attrs = Attrs::new().scope(Scope::Cpu);
-    let ordered = map(&settings, Mode::Ordered, &attrs);
-    assert_eq!(ordered.pools.len(), 1);
-    assert_eq!(ordered.pools[0].cpus().to_string(), "2-3");
-    for mode in [Mode::Bound, Mode::Bh] {
-        let map = PodMap::new(&settings, mode, &attrs, true);
-        assert_eq!(map.pools.len(), 8);
-        assert!(
-            map.pools
-                .iter()
-                .all(|pool| pool.is_high() && pool.target() == 1)
-        );
-        assert!(map.pools.iter().all(|pool| pool.bh == (mode == Mode::Bh)));
-    }
-}
-
 /// Isolated CPUs are in nobody's group, unless the unbound mask names them; what is queued there
 /// has a pool all the same.
 #[test]

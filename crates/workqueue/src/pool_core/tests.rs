@@ -195,55 +195,6 @@ fn who_lingers_has_the_first_entry() {
     assert!(matches!(core.need_worker(true), WakeAction::Create(_)));
 }
 
-/// What one worker may run, who is on his way, and little work: nobody is brought for it.
-#[test]
-fn who_is_brought() {
-    let (mut core, pwq, worker) = pool(4, Limit::None);
-    assert_eq!(core.need_worker(true), WakeAction::None, "for nothing");
-    // Somebody runs, and it is little: 7 us.
-    push(&mut core, pwq, 7);
-    assert_eq!(core.need_worker(false), WakeAction::None);
-    push(&mut core, pwq, 1);
-    let brought = core.need_worker(false);
-    let WakeAction::Create(second) = brought else {
-        panic!("{brought:?}");
-    };
-    // However little, if nobody looks after those that run.
-    core.take(worker, |_, _| {});
-    core.workers.set_flag(worker, BLOCKED, true);
-    core.workers.set_flag(second, BLOCKED, true);
-    assert_eq!(core.workers.nr_running(), 0);
-    let brought = core.need_worker(false);
-    assert!(matches!(brought, WakeAction::Create(_)), "nobody runs");
-    assert!(matches!(core.need_worker(true), WakeAction::Create(_)));
-    assert!(matches!(core.need_worker(true), WakeAction::Create(_)));
-    assert!(matches!(core.need_worker(true), WakeAction::Create(_)));
-    assert!(core.workers.are_enough());
-    assert_eq!(
-        core.need_worker(true),
-        WakeAction::None,
-        "four run, or come"
-    );
-}
-
-/// The first push wakes an idle worker; while it comes, little that follows is left to it.
-#[test]
-fn the_first_push_wakes_a_worker_and_the_next_ones_nobody() {
-    let (mut core, pwq, worker) = pool(2, Limit::None);
-    let other = active(&mut core);
-    core.workers.enter_idle(other, 0);
-    core.workers.enter_idle(worker, 1);
-    push(&mut core, pwq, 1);
-    assert_eq!(core.need_worker(false), WakeAction::Wake(worker));
-    for _ in 0..6 {
-        push(&mut core, pwq, 1);
-        assert_eq!(core.need_worker(false), WakeAction::None);
-    }
-    // 8 us of it are worth another one.
-    push(&mut core, pwq, 1);
-    assert_eq!(core.need_worker(false), WakeAction::Wake(other));
-}
-
 /// The one that went idle last is warm: it is woken first; the first to leave is the coldest.
 #[test]
 fn the_last_idle_is_woken_first_and_the_first_idle_leaves_first() {

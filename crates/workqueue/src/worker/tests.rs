@@ -1,31 +1,8 @@
 //! Sections in which a worker does not count as running end with their items.
 
 use crate::Work;
-use crate::test_support::Rigged;
-use inflight_sync::atomic::{AtomicUsize, Ordering};
-use inflight_sync::wait::Event;
-use inflight_sync::{Arc, thread};
-
-/// A number that threads wait for.
-#[derive(Clone, Default)]
-struct Level(Arc<(AtomicUsize, Event)>);
-
-impl Level {
-    fn raise(&self) {
-        // Ordering: Release, pairs with the Acquire in `wait`.
-        self.0.0.fetch_add(1, Ordering::Release);
-        self.0.1.notify_all();
-    }
-
-    fn get(&self) -> usize {
-        // Ordering: Acquire, pairs with the Release in `raise`.
-        self.0.0.load(Ordering::Acquire)
-    }
-
-    fn wait(&self, at_least: usize) {
-        self.0.1.wait_while(|| self.get() < at_least);
-    }
-}
+use crate::test_support::{Rigged, Signal};
+use inflight_sync::thread;
 
 /// It never comes: far more looks than it can take.
 fn until(is_so: impl Fn() -> bool, what: &str) {
@@ -44,7 +21,7 @@ fn until(is_so: impl Fn() -> bool, what: &str) {
 fn a_known_sleeper_that_is_parked_leaves_no_section_open() {
     let sys = Rigged::new("core:2", |builder| builder);
     let wq = sys.0.workqueue("sleepers").bound().build().unwrap();
-    let [begun, open] = [(); 2].map(|()| Level::default());
+    let [begun, open] = [(); 2].map(|()| Signal::default());
     let work = Work::new({
         let (begun, open) = (begun.clone(), open.clone());
         move || {

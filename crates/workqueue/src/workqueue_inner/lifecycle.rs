@@ -58,7 +58,7 @@ impl WorkqueueInner {
             busy: AtomicUsize::new(0),
             idle: Event::new(),
             counts: std::array::from_fn(|_| AtomicU64::new(0)),
-            cpu_time_ns: AtomicU64::new(0),
+            cpu_time_ns: Arc::default(),
             last_panic: Mutex::default(),
             rescuer,
             unfinished: Unfinished::default(),

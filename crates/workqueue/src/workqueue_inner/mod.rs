@@ -14,7 +14,6 @@ pub(crate) use queueing::Origin;
 
 use crate::attrs::{Attrs, Kind, Mode};
 use crate::consts::DEFAULT_MAX_ACTIVE;
-use crate::cpu_time::Charge;
 use crate::error::AttrsError;
 use crate::mayday_list::MaydayList;
 use crate::nr_active::NrActive;
@@ -28,7 +27,6 @@ use inflight_sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use inflight_sync::wait::Event;
 use inflight_sync::{Arc, Mutex};
 use inflight_topology::wake::WakeRules;
-use std::time::Duration;
 
 /// How the limit of an unbound workqueue is split among memory nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -146,7 +144,7 @@ pub(crate) struct WorkqueueInner {
     idle: Event,
     /// Relaxed: statistics.
     counts: [AtomicU64; COUNTS],
-    cpu_time_ns: AtomicU64,
+    pub(crate) cpu_time_ns: Arc<AtomicU64>,
     last_panic: Mutex<Option<(String, Option<String>)>>,
     pub(crate) rescuer: Option<Arc<MaydayList<WorkerPool>>>,
     /// Futures that have not ended.
@@ -209,12 +207,5 @@ impl WorkqueueInner {
     pub(crate) fn panicked(&self, item: &str, message: Option<&str>) {
         self.counted(Count::Panicked, 1);
         *self.last_panic.lock() = Some((item.to_owned(), message.map(str::to_owned)));
-    }
-}
-
-impl Charge for WorkqueueInner {
-    fn used_cpu(&self, used: Duration) {
-        let ns = u64::try_from(used.as_nanos()).unwrap_or(u64::MAX);
-        self.cpu_time_ns.fetch_add(ns, Ordering::Relaxed);
     }
 }
