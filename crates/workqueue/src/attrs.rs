@@ -288,11 +288,6 @@ impl Mode {
         }
     }
 
-    /// Whether a limit of 0 asks for the default.
-    pub(crate) fn has_default_limit(self) -> bool {
-        matches!(self, Self::Bound | Self::Unbound)
-    }
-
     pub(crate) fn is_bound(self) -> bool {
         matches!(self, Self::Bound | Self::Bh)
     }

@@ -102,13 +102,6 @@ pub(crate) struct Metered {
     pub(crate) before: Option<Duration>,
 }
 
-impl Metered {
-    /// Whether it may use CPU time before its pool hears of it again.
-    fn may_compute(&self) -> bool {
-        !self.idle && !self.blocked
-    }
-}
-
 #[derive(Default)]
 pub(crate) struct Meter {
     /// The timer has an entry for it.
@@ -214,7 +207,8 @@ impl Meter {
             PERIOD
         };
         let period = readings.period;
-        let running = workers.iter().any(Metered::may_compute);
+        // They may use CPU time before their pool hears of them again.
+        let running = workers.iter().any(|w| !w.idle && !w.blocked);
         workers.clear();
         readings.metered = workers;
         drop(readings);

@@ -71,7 +71,8 @@ impl Pwq {
     /// A flush begins: `flush` is done once more when what is in flight now has ended.
     pub(crate) fn begin_flush(&self, flush: &Arc<Completion>, deferred: &mut QueueDeferred) {
         let mut state = self.lock();
-        if let Some(number) = state.core.begin_flush(self.index) {
+        let pwq = state.core.pwq_mut(self.index);
+        if let Some(number) = pwq.begin_flush() {
             flush.add();
             let mut flushes = self.flushes.lock();
             if flushes.len() == flushes.capacity() {

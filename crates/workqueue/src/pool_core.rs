@@ -389,9 +389,4 @@ impl<T: PoolItem> PoolCore<T> {
             self.list_first(index);
         }
     }
-
-    /// A flush of a pwq begins. `None`: there is nothing to wait for.
-    pub(crate) fn begin_flush(&mut self, index: PwqIndex) -> Option<FlushNumber> {
-        self.pwq_mut(index).begin_flush()
-    }
 }

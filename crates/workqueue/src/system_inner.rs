@@ -330,7 +330,9 @@ impl QueueHost for SystemInner {
         attrs: Attrs,
         expected: Option<&Attrs>,
     ) -> Result<bool, AttrsError> {
-        queue.check_unbound()?;
+        if queue.mode.is_bound() {
+            return Err(AttrsError::NotUnbound);
+        }
         let mut deferred = QueueDeferred::default();
         let settings = self.settings.lock();
         if self.is_stopped() {

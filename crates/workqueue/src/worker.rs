@@ -210,12 +210,9 @@ impl<'a> Worker<'a> {
     /// Whether it waits a little for more. Not where the submitter is on its own CPU: it would keep
     /// that from submitting.
     fn may_linger(&self, state: &PoolState) -> bool {
-        !state.core.workers.is_lingering() && self.lingers() && !self.is_on_submitters_cpu()
-    }
-
-    /// Whether somebody submits from the CPU that the worker is on.
-    fn is_on_submitters_cpu(&self) -> bool {
-        self.pool.shared.submitters.is_heard(cpu::current())
+        let submitters = &self.pool.shared.submitters;
+        let may = !state.core.workers.is_lingering() && self.lingers();
+        may && !submitters.is_heard(cpu::current())
     }
 
     fn lingers(&self) -> bool {

@@ -165,7 +165,7 @@ impl<T: PoolItem> PwqState<T> {
     }
 
     /// A flush begins. `None`: there is nothing to wait for.
-    pub(super) fn begin_flush(&mut self) -> Option<FlushNumber> {
+    pub(crate) fn begin_flush(&mut self) -> Option<FlushNumber> {
         self.count_newcomers();
         let flush = self.colours.begin_flush();
         self.colour = self.colours.current();

@@ -147,7 +147,7 @@ pub(crate) const NO_LIMIT: usize = usize::MAX;
 /// The limit that is asked for; 0 asks for the default.
 pub(crate) fn checked_max_active(mode: Mode, asked: usize) -> Result<usize, MaxActiveError> {
     match mode {
-        _ if asked == 0 && mode.has_default_limit() => Ok(DEFAULT_MAX_ACTIVE),
+        Mode::Bound | Mode::Unbound if asked == 0 => Ok(DEFAULT_MAX_ACTIVE),
         Mode::Ordered if asked != 1 => Err(MaxActiveError::Ordered),
         Mode::Bh if asked == NO_LIMIT => Ok(asked),
         Mode::Bh => Err(MaxActiveError::Bh),

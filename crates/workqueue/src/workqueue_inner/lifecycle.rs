@@ -2,7 +2,6 @@
 
 use super::{ActiveLimit, Control, Flags, QueueHost, WorkqueueInner};
 use crate::attrs::{Kind, Mode};
-use crate::error::AttrsError;
 use crate::mayday_list::MaydayList;
 use crate::nr_active::NrActive;
 use crate::panics;
@@ -204,13 +203,6 @@ impl WorkqueueInner {
     /// Waits until the queue is idle, while it is counted.
     pub(crate) async fn idle(self: Arc<Self>) {
         self.idle.listen_while(|| !self.is_idle()).await;
-    }
-
-    pub(crate) fn check_unbound(&self) -> Result<(), AttrsError> {
-        if self.mode.is_bound() {
-            return Err(AttrsError::NotUnbound);
-        }
-        Ok(())
     }
 }
 

@@ -332,7 +332,7 @@ impl<'a> Driver<'a> {
 
     fn flush(&mut self, at: usize) {
         let queue = &mut self.queues[at];
-        match self.core.begin_flush(at as PwqIndex) {
+        match self.core.pwq_mut(at as PwqIndex).begin_flush() {
             None => assert!(
                 queue.in_flight.is_empty(),
                 "there was something to wait for"
