@@ -2,8 +2,8 @@
 //! if those that run, linger or are on their way are enough; the pool's poller; its worker that
 //! went idle last, or a new one; or a worker of another pod, which is to steal.
 //!
-//! The rule for the pool itself is that of its [core](crate::pool_core), the rule for other pods
-//! that of [`wake_for`](crate::steal_policy::StealPolicy::wake_for).
+//! Whether the pool itself needs one more is decided in `pool_core/need_worker.rs`, which other pod
+//! is asked in `wake_sibling.rs`.
 
 use super::wake_sibling::WakeTarget;
 use super::{PoolDeferred, PoolState, WorkerPool};
