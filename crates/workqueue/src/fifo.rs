@@ -79,6 +79,9 @@ impl<T> Default for Fifo<T> {
 }
 
 impl<T: Copy> Fifo<T> {
+    /// The bytes that a push and a pop touch, of those here.
+    pub(crate) const PUSHED: usize = std::mem::offset_of!(Self, head);
+
     #[inline]
     fn places(&self) -> usize {
         self.next.wrapping_sub(self.first) as usize

@@ -52,8 +52,8 @@ pub struct PoolCore<T> {
     listed: usize,
     /// What an item takes, in ns: a moving average.
     service_ns: u64,
-    /// Each on lines of its own, where it stays.
-    pwqs: Vec<Option<Box<PwqState<T>>>>,
+    /// Those that have gone are vacant.
+    pwqs: Vec<PwqState<T>>,
     /// Its ends.
     worklist: Links,
     /// Its workers.
@@ -99,37 +99,43 @@ impl<T: PoolItem> PoolCore<T> {
     /// A pwq joins. `unmanaged`: a worker that runs its items does not count as running.
     pub fn add_pwq(&mut self, id: PwqId, limit: Limit, unmanaged: bool) -> PwqIndex {
         let pwq = PwqState::new(id, limit, unmanaged);
-        let at = match self.pwqs.iter().position(Option::is_none) {
-            Some(free) => free,
+        let at = match self.pwqs.iter().position(PwqState::is_vacant) {
+            Some(free) => {
+                self.pwqs[free] = pwq;
+                free
+            }
             None => {
-                self.pwqs.push(None);
+                self.pwqs.push(pwq);
                 self.pwqs.len() - 1
             }
         };
-        self.pwqs[at] = Some(Box::new(pwq));
         at as PwqIndex
     }
 
     /// A pwq in which nothing is in flight goes.
     pub(crate) fn remove_pwq(&mut self, index: PwqIndex) {
-        let pwq = self.pwqs[index as usize].take().expect("it is there");
+        let pwq = std::mem::replace(self.pwq_mut(index), PwqState::vacant());
         debug_assert_eq!(pwq.in_flight(), 0, "it is idle");
         debug_assert!(!pwq.listed, "it has no entries");
         if let (true, Limit::Shared(nr_active)) = (pwq.pending, &pwq.limit) {
             // If it is not there any more, whoever carries its slot finds no pwq and passes it on.
             let _ = nr_active.forget(pwq.id);
         }
-        shrink_table(&mut self.pwqs);
+        shrink_table(&mut self.pwqs, PwqState::is_vacant);
     }
 
     #[inline]
     pub(crate) fn pwq(&self, index: PwqIndex) -> &PwqState<T> {
-        self.pwqs[index as usize].as_ref().expect("it is there")
+        let pwq = &self.pwqs[index as usize];
+        debug_assert!(!pwq.is_vacant(), "it is there");
+        pwq
     }
 
     #[inline]
     pub(crate) fn pwq_mut(&mut self, index: PwqIndex) -> &mut PwqState<T> {
-        self.pwqs[index as usize].as_mut().expect("it is there")
+        let pwq = &mut self.pwqs[index as usize];
+        debug_assert!(!pwq.is_vacant(), "it is there");
+        pwq
     }
 
     /// What is to be done once the lock has been released.
@@ -147,7 +153,7 @@ impl<T: PoolItem> PoolCore<T> {
     /// the pwq is busy by that, and counted.
     #[inline]
     pub fn push(&mut self, index: PwqIndex, make: impl FnOnce(u8) -> T) -> bool {
-        let pwq = self.pwqs[index as usize].as_mut().expect("it is there");
+        let pwq = &mut self.pwqs[index as usize];
         let first = pwq.counted && pwq.in_flight() == 0;
         let item = make(pwq.enter());
         item.set_position(pwq.fifo.push_back(item, &mut self.spares));
@@ -161,7 +167,7 @@ impl<T: PoolItem> PoolCore<T> {
 
     /// An entry that had been taken goes back to the head, counted as it is.
     pub fn put_back(&mut self, index: PwqIndex, item: T) {
-        let pwq = self.pwqs[index as usize].as_mut().expect("it is there");
+        let pwq = &mut self.pwqs[index as usize];
         item.set_position(pwq.fifo.push_front(item, &mut self.spares));
         if pwq.listed {
             self.listed += 1;
@@ -248,7 +254,7 @@ impl<T: PoolItem> PoolCore<T> {
     /// *settle*: so many entries have ended, `ran` of them by running.
     #[inline]
     pub fn ended(&mut self, index: PwqIndex, colour: u8, entries: usize, ran: usize) {
-        let pwq = self.pwqs[index as usize].as_mut().expect("it is there");
+        let pwq = &mut self.pwqs[index as usize];
         if let Some(over) = pwq.leave(colour, entries, ran) {
             self.deferred.push(Deferred::Flushed(index, over));
         }
@@ -287,7 +293,7 @@ impl<T: PoolItem> PoolCore<T> {
 
     /// *put back*: the entry that was parked goes to the head, and its slot with it.
     pub(crate) fn unpark(&mut self, index: PwqIndex, item: T) {
-        let pwq = self.pwqs[index as usize].as_mut().expect("it is there");
+        let pwq = &mut self.pwqs[index as usize];
         item.set_position(pwq.fifo.push_front(item, &mut self.spares));
         if pwq.listed {
             self.listed += 1;
@@ -339,7 +345,7 @@ impl<T: PoolItem> PoolCore<T> {
 
     /// *cancel*: takes an entry that stands there out of the FIFO.
     pub(crate) fn remove(&mut self, index: PwqIndex, position: u32) {
-        let pwq = self.pwqs[index as usize].as_mut().expect("it is there");
+        let pwq = &mut self.pwqs[index as usize];
         let entry = pwq.fifo.remove(position, &mut self.spares);
         let entry = entry.expect("it stands there");
         if pwq.fifo.has_holes() {

@@ -11,8 +11,8 @@ pub(crate) fn shrink_ring<T>(ring: &mut VecDeque<T>, most: usize) {
 }
 
 /// A table keeps no free places at its end, and room for some.
-pub(crate) fn shrink_table<T>(table: &mut Vec<Option<T>>) {
-    while table.last().is_some_and(Option::is_none) {
+pub(crate) fn shrink_table<T>(table: &mut Vec<T>, is_free: impl Fn(&T) -> bool) {
+    while table.last().is_some_and(&is_free) {
         table.pop();
     }
     if table.capacity() > 4 * table.len() + 16 {
@@ -36,7 +36,7 @@ mod tests {
         let mut table: Vec<_> = (0..1_000).map(Some).collect();
         table[10..].fill(None);
         table[3] = None;
-        shrink_table(&mut table);
+        shrink_table(&mut table, Option::is_none);
         assert_eq!(table.len(), 10);
         assert!(table.capacity() < 100);
     }

@@ -59,9 +59,11 @@ impl Magazine {
 
     /// It comes from another thread, and so do its blocks: asks for the lines that are used first.
     fn prefetch(&self) {
-        self.blocks.chunks(LINE / size_of::<NonNull<u8>>()).for_each(|line| {
-            crate::prefetch_to_write(line.as_ptr());
-        });
+        self.blocks
+            .chunks(LINE / size_of::<NonNull<u8>>())
+            .for_each(|line| {
+                crate::prefetch_to_write(line.as_ptr());
+            });
         let first = self.len.saturating_sub(AHEAD);
         for block in &self.blocks[first..self.len] {
             crate::prefetch_to_write(block.as_ptr());

@@ -27,7 +27,7 @@ impl<T: PoolItem> PoolCore<T> {
             let Some(index) = self.first_listed() else {
                 break;
             };
-            let pwq = self.pwqs[index as usize].as_mut().expect("it is there");
+            let pwq = &mut self.pwqs[index as usize];
             let mut entries = pwq.fifo.len().min(room - taken);
             if pwq.unmanaged {
                 if taken > 0 {
@@ -54,7 +54,7 @@ impl<T: PoolItem> PoolCore<T> {
     #[inline]
     fn pass(&mut self, worker: WorkerId, index: PwqIndex) {
         self.unlink(index);
-        let pwq = self.pwqs[index as usize].as_mut().expect("it is there");
+        let pwq = &mut self.pwqs[index as usize];
         let has_more = !pwq.fifo.is_empty();
         if !has_more {
             self.emptied.push(index);

@@ -3,6 +3,7 @@
 use crate::fifo::Fifo;
 use crate::flush_colour::{FlushColours, FlushNumber};
 use crate::nr_active::{Limit, PwqId};
+use std::mem;
 
 /// A pwq of one pool.
 pub type PwqIndex = u32;
@@ -46,6 +47,8 @@ pub(crate) struct PwqCounters {
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct PwqState<T> {
+    /// There is none of that index.
+    vacant: bool,
     /// On the worklist, with a slot.
     pub(super) listed: bool,
     /// While something is in flight in it, its queue counts it as busy.
@@ -66,17 +69,21 @@ pub(crate) struct PwqState<T> {
     /// Entries queued under the present colour that are not counted yet, in what follows.
     newcomers: u32,
     pub(crate) fifo: Fifo<T>,
-    colours: FlushColours,
-    counters: PwqCounters,
-    pub(crate) limit: Limit,
-    pub(crate) id: PwqId,
     /// Items that run on their callers' threads.
     pub(crate) inline: usize,
+    pub(crate) limit: Limit,
+    counters: PwqCounters,
+    colours: FlushColours,
+    pub(crate) id: PwqId,
 }
+
+// What a push touches lies on one line.
+const _: () = assert!(mem::offset_of!(PwqState<u64>, fifo) + Fifo::<u64>::PUSHED <= 64);
 
 impl<T: PoolItem> PwqState<T> {
     pub(crate) fn new(id: PwqId, limit: Limit, unmanaged: bool) -> Self {
         Self {
+            vacant: false,
             id,
             fifo: Fifo::default(),
             limit,
@@ -99,6 +106,17 @@ impl<T: PoolItem> PwqState<T> {
     /// Nothing is taken from it: it is frozen, or waits for the pwq that it replaces.
     pub(crate) fn is_stopped(&self) -> bool {
         self.frozen || self.plugged
+    }
+
+    pub(super) fn vacant() -> Self {
+        Self {
+            vacant: true,
+            ..Self::new(0, Limit::None, false)
+        }
+    }
+
+    pub(super) fn is_vacant(&self) -> bool {
+        self.vacant
     }
 
     pub(super) fn has_work(&self) -> bool {
@@ -145,7 +163,7 @@ impl<T: PoolItem> PwqState<T> {
 
     #[inline]
     pub(super) fn count_newcomers(&mut self) {
-        let newcomers = std::mem::take(&mut self.newcomers) as usize;
+        let newcomers = mem::take(&mut self.newcomers) as usize;
         self.colours.enter_as(self.colour, newcomers);
         self.count_queued(newcomers);
     }

@@ -18,8 +18,7 @@ impl<T> PoolCore<T> {
         let mut next = self.worklist.after;
         std::iter::from_fn(move || {
             let index = (next != NONE).then_some(next)?;
-            let pwq = self.pwqs[index as usize].as_ref().expect("it is there");
-            next = pwq.links.after;
+            next = self.pwqs[index as usize].links.after;
             Some(index)
         })
     }
@@ -56,7 +55,6 @@ impl<T> PoolCore<T> {
         if index == NONE {
             return &mut self.worklist;
         }
-        let pwq = self.pwqs[index as usize].as_mut().expect("it is there");
-        &mut pwq.links
+        &mut self.pwqs[index as usize].links
     }
 }

@@ -320,7 +320,7 @@ impl PoolState {
     pub(crate) fn remove_pwq(&mut self, index: PwqIndex) -> Option<Arc<Pwq>> {
         self.core.remove_pwq(index);
         let pwq = self.pwqs[index as usize].take();
-        shrink_table(&mut self.pwqs);
+        shrink_table(&mut self.pwqs, Option::is_none);
         pwq
     }
 
