@@ -10,8 +10,8 @@ fi
 step deny cargo deny check bans licenses sources
 if cargo deny fetch db >/dev/null 2>&1; then
     step advisories cargo deny check advisories
-elif [ -n "$(ls -d "${CARGO_HOME:-$HOME/.cargo}"/advisory-db*/* 2>/dev/null)" ]; then
-    step advisories cargo deny check --disable-fetch advisories
+elif [ -n "$(ls -d "${CARGO_HOME:-$HOME/.cargo}"/advisory-db*/*/ 2>/dev/null)" ]; then
+    step advisories cargo deny --offline check advisories
 else
     skip advisories "the advisory database cannot be fetched, and there is no copy of it"
 fi
