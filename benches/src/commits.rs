@@ -1,12 +1,12 @@
 //! Committers that each append a small record and want it durable, again and again.
 
+use crate::disk::Disk;
 use anyhow::{Context as _, Result};
 use inflight_flush::log::{
     DirStorage, Durability, GroupMode, Log, LogOptions, MemoryStorage, Storage as _,
 };
 use inflight_flush::{Device, Flusher as _, MemoryDevice, Power};
 use std::fmt;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
@@ -222,10 +222,11 @@ pub struct Outcome {
 #[must_use]
 pub fn run(commits: &dyn Commits, place: &Place, committers: usize, window: Duration) -> Outcome {
     let record = [7; RECORD];
-    let disk = || match place {
-        Place::Folder(folder) => disk_flushes(folder),
+    let disk = match place {
+        Place::Folder(folder) => Disk::of(folder),
         Place::Memory(_) | Place::MemoryFolder(_) => None,
     };
+    let disk = || Some(disk.as_ref()?.counts()?.flushes);
     let barrier = Barrier::new(committers + 1);
     let (asked, seen) = (commits.flushes(), disk());
     let (count, took) = std::thread::scope(|scope| {
@@ -258,12 +259,4 @@ pub fn run(commits: &dyn Commits, place: &Place, committers: usize, window: Dura
         asked_per_commit: per_commit(asked, commits.flushes()),
         disk_per_commit: per_commit(seen, disk()),
     }
-}
-
-/// Flushes that the disk of a folder has done, if the system counts them.
-fn disk_flushes(folder: &Path) -> Option<u64> {
-    let device = std::fs::metadata(folder).ok()?.dev();
-    let (major, minor) = (libc::major(device), libc::minor(device));
-    let stat = std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/stat")).ok()?;
-    stat.split_whitespace().nth(15)?.parse().ok()
 }

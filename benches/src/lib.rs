@@ -7,7 +7,9 @@
 
 mod batches;
 pub mod commits;
+pub mod disk;
 pub mod distance;
+pub mod durable;
 mod ids;
 mod loads;
 pub mod machine;
