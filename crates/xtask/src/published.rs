@@ -223,7 +223,7 @@ impl Runs<'_> {
         let [ours, published] =
             ["flush_ratio", "published_flush_ratio"].map(|key| float(&flushes[key]));
         let ratio = percent(ours, published);
-        table.line("flushes, eager for each other", "%", "flush", vec![ratio]);
+        table.line("flushes, eager / flush-before", "%", "flush", vec![ratio]);
 
         let rows = self.rows("placement")?;
         for (what, name) in [
