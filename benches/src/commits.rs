@@ -1,6 +1,7 @@
 //! Committers that each append a small record and want it durable, again and again.
 
 use crate::disk::Disk;
+use crate::rounds::Span;
 use anyhow::{Context as _, Result};
 use inflight_flush::log::{
     DirStorage, Durability, GroupMode, Log, LogOptions, MemoryStorage, Storage as _,
@@ -218,7 +219,7 @@ pub struct Outcome {
 ///
 /// # Panics
 ///
-/// If nothing was committed.
+/// If nothing was committed, or there are no committers.
 #[must_use]
 pub fn run(commits: &dyn Commits, place: &Place, committers: usize, window: Duration) -> Outcome {
     let record = [7; RECORD];
@@ -227,27 +228,25 @@ pub fn run(commits: &dyn Commits, place: &Place, committers: usize, window: Dura
         Place::Memory(_) | Place::MemoryFolder(_) => None,
     };
     let disk = || Some(disk.as_ref()?.counts()?.flushes);
-    let barrier = Barrier::new(committers + 1);
+    let barrier = Barrier::new(committers);
     let (asked, seen) = (commits.flushes(), disk());
-    let (count, took) = std::thread::scope(|scope| {
+    let (count, span) = std::thread::scope(|scope| {
         let committer = || {
             barrier.wait();
-            let end = Instant::now() + window;
+            let begin = Instant::now();
             let mut count = 0_u64;
-            while Instant::now() < end {
+            while begin.elapsed() < window {
                 commits.commit(&record);
                 count += 1;
             }
-            count
+            (count, Span::since(begin))
         };
         let threads: Vec<_> = (0..committers).map(|_| scope.spawn(committer)).collect();
-        barrier.wait();
-        let started = Instant::now();
-        let count: u64 = threads
+        threads
             .into_iter()
             .map(|t| t.join().expect("no panic"))
-            .sum();
-        (count, started.elapsed())
+            .reduce(|(count, span), (more, other)| (count + more, span.with(other)))
+            .expect("a committer")
     });
     assert!(count > 0, "nothing was committed");
     let per_commit = |before: Option<u64>, after: Option<u64>| {
@@ -255,7 +254,7 @@ pub fn run(commits: &dyn Commits, place: &Place, committers: usize, window: Dura
         Some(more as f64 / count as f64)
     };
     Outcome {
-        per_second: count as f64 / took.as_secs_f64(),
+        per_second: count as f64 / span.seconds(),
         asked_per_commit: per_commit(asked, commits.flushes()),
         disk_per_commit: per_commit(seen, disk()),
     }

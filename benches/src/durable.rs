@@ -4,6 +4,7 @@
 //! was given as many sectors, and no flush served more writes than there are threads.
 
 use crate::disk::{Counts, Disk};
+use crate::rounds::Span;
 use anyhow::{Context as _, Result, ensure};
 use inflight_flush::{Device as _, FileDevice, FlushDomain};
 use std::fs::{File, OpenOptions};
@@ -176,8 +177,8 @@ impl Writer {
         // Relaxed: a number, nothing is handed over.
         let run = self.runs.fetch_add(1, Ordering::Relaxed) + 1;
         let (flushes, disk) = (self.flushes(), self.seen()?);
-        let barrier = Barrier::new(threads + 1);
-        let (acknowledged, took) = std::thread::scope(|scope| {
+        let barrier = Barrier::new(threads);
+        let (acknowledged, span) = std::thread::scope(|scope| {
             let all: Vec<_> = (0..threads)
                 .map(|thread| {
                     let region = Region {
@@ -192,13 +193,14 @@ impl Writer {
                     })
                 })
                 .collect();
-            barrier.wait();
-            let started = Instant::now();
-            let counts: Result<Vec<u64>> = all
-                .into_iter()
-                .map(|thread| Ok(thread.join().expect("no panic")?))
-                .collect();
-            Ok::<_, anyhow::Error>((counts?, started.elapsed()))
+            let mut acknowledged = Vec::new();
+            let mut span: Option<Span> = None;
+            for thread in all {
+                let (count, other) = thread.join().expect("no panic")?;
+                acknowledged.push(count);
+                span = Some(span.map_or(other, |span| span.with(other)));
+            }
+            Ok::<_, anyhow::Error>((acknowledged, span.context("no threads")?))
         })?;
         let (flushes, after) = (self.flushes() - flushes, self.seen()?);
         let seen = Counts {
@@ -220,23 +222,23 @@ impl Writer {
             self.read_back(region, acknowledged)?;
         }
         Ok(Outcome {
-            per_second: count as f64 / took.as_secs_f64(),
+            per_second: count as f64 / span.seconds(),
             asked_per_write: asked as f64 / count as f64,
             disk_per_write: seen.flushes as f64 / count as f64,
         })
     }
 
-    /// Writes the region's blocks for a while. How many were acknowledged.
-    fn fill(&self, region: Region, window: Duration) -> std::io::Result<u64> {
+    /// Writes the region's blocks for a while. How many were acknowledged, and when.
+    fn fill(&self, region: Region, window: Duration) -> std::io::Result<(u64, Span)> {
         let mut block = [0; BLOCK];
-        let end = Instant::now() + window;
+        let begin = Instant::now();
         let mut count = 0;
-        while Instant::now() < end {
+        while begin.elapsed() < window {
             region.stamp(count + 1, &mut block);
             self.write(&block, region.offset(count))?;
             count += 1;
         }
-        Ok(count)
+        Ok((count, Span::since(begin)))
     }
 
     /// Reads the region from the disk: each block is that of the last write that was acknowledged.

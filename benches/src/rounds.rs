@@ -2,7 +2,7 @@
 
 use crate::distance::{State, probe};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Calls `sample(contender)` for each of `contenders`, `rounds` times over, beginning with another
 /// one each time, so that a slow moment of the machine meets all. The samples of each contender.
@@ -19,6 +19,34 @@ pub fn rotate<T>(
         }
     }
     samples
+}
+
+/// From the first start to the last end of threads that each look at the clock themselves: one that
+/// looks for them may get a CPU late.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Span {
+    begin: Instant,
+    end: Instant,
+}
+
+impl Span {
+    /// From `begin` until now.
+    pub(crate) fn since(begin: Instant) -> Self {
+        let end = Instant::now();
+        Self { begin, end }
+    }
+
+    /// Both.
+    pub(crate) fn with(self, other: Self) -> Self {
+        Self {
+            begin: self.begin.min(other.begin),
+            end: self.end.max(other.end),
+        }
+    }
+
+    pub(crate) fn seconds(self) -> f64 {
+        (self.end - self.begin).as_secs_f64()
+    }
 }
 
 /// A sample, and where the two CPUs were.
