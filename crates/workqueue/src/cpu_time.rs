@@ -176,17 +176,18 @@ impl Meter {
         self.armed.store(false, Ordering::Relaxed);
     }
 
-    /// Reads what the workers have used and charges it. Returns when to read again, `None`
-    /// if nobody runs.
+    /// Reads what the workers have used and charges it. `look` tells of them, and whether more are
+    /// coming whose threads are not there yet. Returns when to read again, `None` if nobody runs
+    /// and nobody comes.
     pub(crate) fn read(
         &self,
         metering: &Metering,
-        look: impl FnOnce(&mut Vec<Metered>),
+        look: impl FnOnce(&mut Vec<Metered>) -> bool,
     ) -> Option<Duration> {
         self.disarm();
         let mut readings = self.readings.lock();
         let mut workers = std::mem::take(&mut readings.metered);
-        look(&mut workers);
+        let coming = look(&mut workers);
         let mut before = std::mem::take(&mut readings.workers);
         let mut sum = Duration::ZERO;
         let mut charges = BTreeMap::<u64, Duration>::new();
@@ -208,7 +209,7 @@ impl Meter {
         };
         let period = readings.period;
         // They may use CPU time before their pool hears of them again.
-        let running = workers.iter().any(|w| !w.idle && !w.blocked);
+        let running = coming || workers.iter().any(|w| !w.idle && !w.blocked);
         workers.clear();
         readings.metered = workers;
         drop(readings);
@@ -245,5 +246,13 @@ mod tests {
         }
         assert_eq!(reading.advance(&this_thread(0)), Duration::ZERO);
         assert!(reading.advance(&this_thread(1)) >= Duration::from_millis(4));
+    }
+
+    /// Who comes does not arm the timer again.
+    #[test]
+    fn the_reading_before_a_thread_has_come_is_not_the_last() {
+        let (meter, metering) = (Meter::default(), Metering::default());
+        assert!(meter.read(&metering, |_| true).is_some());
+        assert_eq!(meter.read(&metering, |_| false), None);
     }
 }

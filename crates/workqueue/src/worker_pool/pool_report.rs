@@ -245,8 +245,8 @@ impl WorkerPool {
         }
     }
 
-    /// The workers whose CPU time can be read.
-    pub(crate) fn metered(&self, metered: &mut Vec<Metered>) {
+    /// The workers whose CPU time can be read. Returns whether a thread is still to come.
+    pub(crate) fn metered(&self, metered: &mut Vec<Metered>) -> bool {
         let now = self.shared.clock.now();
         let mut state = self.lock();
         state.note_running(now);
@@ -266,6 +266,8 @@ impl WorkerPool {
             })
         });
         metered.extend(workers);
+        let mut workers = state.core.workers.iter();
+        workers.any(|(_, w)| w.phase == WorkerPhase::Creating)
     }
 }
 
@@ -273,6 +275,19 @@ impl WorkerPool {
 mod tests {
     use crate::test_support::{Rigged, Signal};
     use crate::worker_pool::WorkerShared;
+
+    #[test]
+    fn a_worker_whose_thread_is_being_made_is_metered_when_it_has_come() {
+        let sys = Rigged::new("core:1", |builder| builder);
+        let wq = sys.0.workqueue("late").bound().build().unwrap();
+        let pool = &wq.inner().pwq_of(0).unwrap().pool;
+        let coming = pool.lock().core.workers.create();
+        let mut metered = Vec::new();
+        assert!(pool.metered(&mut metered));
+        assert!(metered.is_empty());
+        pool.lock().core.workers.remove(coming);
+        assert!(!pool.metered(&mut metered));
+    }
 
     /// Others may run and settle it, and its queue may go, before its worker asks.
     #[test]
