@@ -1,5 +1,6 @@
 //! Which hardware queues are active, and which one stands in for each of the others.
 
+use crate::tag_maps::TagMaps;
 use inflight_sync::Mutex;
 use inflight_sync::atomic::{AtomicU64, Ordering};
 use std::collections::BTreeSet;
@@ -25,7 +26,7 @@ impl ActiveQueues {
     }
 
     pub(crate) fn word(&self, hw_queue: usize) -> u64 {
-        // Ordering: pairs with D1 and E1 in `serve_by`.
+        // Ordering: pairs with D1 and E1 in `set_stand_in`.
         self.words[hw_queue].load(Ordering::Acquire)
     }
 
@@ -35,7 +36,7 @@ impl ActiveQueues {
     }
 
     /// D1 or E1 of one hardware queue. One caller at a time. Returns whether it turned active.
-    pub(crate) fn serve_by(&self, hw_queue: usize, by: usize) -> bool {
+    pub(crate) fn set_stand_in(&self, hw_queue: usize, by: usize) -> bool {
         let old = self.word(hw_queue);
         let was_active = old % SERIAL == hw_queue as u64;
         let is_active = by == hw_queue;
@@ -43,5 +44,17 @@ impl ActiveQueues {
         // Ordering: pairs with the load in `word`: who sees it sees what was done before.
         self.words[hw_queue].store(serial * SERIAL + by as u64, Ordering::Release);
         is_active && !was_active
+    }
+}
+
+impl TagMaps {
+    /// The hardware queue itself, or the one that stands in for it while it is inactive.
+    #[inline]
+    pub(crate) fn stand_in(&self, hw_queue: usize) -> usize {
+        if self.gate.state().has_inactive_queue() {
+            self.active_queues.stand_in(hw_queue)
+        } else {
+            hw_queue
+        }
     }
 }

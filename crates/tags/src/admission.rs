@@ -59,11 +59,6 @@ pub enum Admission {
 
 impl Admission {
     /// [`Preempt`](Admission::Preempt), whose wait queues are served one after the other.
-    ///
-    /// ```
-    /// use inflight_tags::{Admission, WakePolicy};
-    /// assert_eq!(Admission::preempt(), Admission::Preempt(WakePolicy::RoundRobin));
-    /// ```
     #[must_use]
     pub const fn preempt() -> Self {
         Self::Preempt(WakePolicy::RoundRobin)
@@ -112,13 +107,15 @@ impl Admission {
 /// The settings of [`Admission::NoPreempt`].
 ///
 /// ```
-/// use inflight_tags::{Force, NoPreempt, WakeAccounting};
+/// use inflight_tags::{Force, NoPreempt, WakeAccounting, WakePolicy};
 /// let policy = NoPreempt::default();
 /// assert_eq!(policy.threshold, 8);
 /// assert_eq!(policy.force, Force::Hysteresis);
 /// assert_eq!(policy.accounting, WakeAccounting::PerTag);
 /// let as_posted = policy.force(Force::AsPosted).threshold(4);
 /// assert_eq!(as_posted.threshold, 4);
+/// let by_waiters = policy.accounting(WakeAccounting::PerWaiter);
+/// assert_eq!(by_waiters.wake_policy(WakePolicy::FullestFirst).threshold, 8);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -146,11 +143,6 @@ impl Default for NoPreempt {
 
 impl NoPreempt {
     /// While at most `waiters` wait, newcomers try at once.
-    ///
-    /// ```
-    /// # use inflight_tags::NoPreempt;
-    /// assert_eq!(NoPreempt::default().threshold(0).threshold, 0);
-    /// ```
     #[must_use]
     pub const fn threshold(mut self, waiters: usize) -> Self {
         self.threshold = waiters;
@@ -158,11 +150,6 @@ impl NoPreempt {
     }
 
     /// When newcomers may try although more wait.
-    ///
-    /// ```
-    /// # use inflight_tags::{Force, NoPreempt};
-    /// assert_eq!(NoPreempt::default().force(Force::Never).force, Force::Never);
-    /// ```
     #[must_use]
     pub const fn force(mut self, force: Force) -> Self {
         self.force = force;
@@ -170,12 +157,6 @@ impl NoPreempt {
     }
 
     /// What a wake is worth.
-    ///
-    /// ```
-    /// # use inflight_tags::{NoPreempt, WakeAccounting};
-    /// let policy = NoPreempt::default().accounting(WakeAccounting::PerWaiter);
-    /// assert_eq!(policy.accounting, WakeAccounting::PerWaiter);
-    /// ```
     #[must_use]
     pub const fn accounting(mut self, accounting: WakeAccounting) -> Self {
         self.accounting = accounting;
@@ -183,12 +164,6 @@ impl NoPreempt {
     }
 
     /// In which order the wait queues are served.
-    ///
-    /// ```
-    /// # use inflight_tags::{NoPreempt, WakePolicy};
-    /// let policy = NoPreempt::default().wake_policy(WakePolicy::FullestFirst);
-    /// assert_eq!(policy.wake_policy, WakePolicy::FullestFirst);
-    /// ```
     #[must_use]
     pub const fn wake_policy(mut self, policy: WakePolicy) -> Self {
         self.wake_policy = policy;
@@ -197,11 +172,6 @@ impl NoPreempt {
 }
 
 /// What the wake of a waiter is worth when a batch of freed tags is handed out.
-///
-/// ```
-/// use inflight_tags::WakeAccounting;
-/// assert_ne!(WakeAccounting::PerWaiter, WakeAccounting::PerTag);
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WakeAccounting {

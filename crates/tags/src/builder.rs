@@ -4,14 +4,15 @@ use crate::admission::Admission;
 use crate::cpu_groups::Machine;
 use crate::cpu_map::CpuMap;
 use crate::error::BuildError;
-use crate::handle::Handle;
-use crate::hw_queues::HwQueueOptions;
+use crate::hw_queue_options::HwQueueOptions;
+use crate::last_handle::Handle;
 use crate::queue_kind::Kinds;
 use crate::set::TagSet;
 use crate::shared::{BeforeWait, DEFAULT_TIMEOUT, Shared};
+use crate::shares::SharePolicy;
 use crate::slot::Slot;
-use crate::tag_maps::{Geometry, Setup, TagMaps};
-use crate::tenant::SharePolicy;
+use crate::tag_layout::TagLayout;
+use crate::tag_maps::{Setup, TagMaps};
 use crate::token::MAX_SLOTS;
 use inflight_sbitmap::Engine;
 use inflight_steering::SteeringPolicy;
@@ -32,8 +33,9 @@ const DEFAULT_DEPTH: usize = 128;
 /// Describes a [`TagSet`] before it is built. Made by [`TagSet::builder`].
 ///
 /// ```
-/// use inflight_tags::{Clock, TagSet};
+/// use inflight_tags::{Clock, Engine, SharePolicy, TagSet};
 /// use inflight_topology::Topology;
+/// use std::time::Duration;
 ///
 /// let topo = Topology::synthetic("cache:2 core:4")?;
 /// let set = TagSet::builder()
@@ -42,13 +44,16 @@ const DEFAULT_DEPTH: usize = 128;
 ///     .reserved(8)
 ///     .topology(&topo)
 ///     .clock(Clock::system())
+///     .timeout(Duration::from_secs(5))
+///     .engine(Engine::Shared)
+///     .share(SharePolicy::None)
 ///     .build(|_hwq, _tag| vec![0u8; 64])?;
 /// assert_eq!(set.capacity(), 1024);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "a builder does nothing until `build`"]
 pub struct TagSetBuilder<T> {
-    geometry: Geometry,
+    layout: TagLayout,
     /// The CPUs of the topology, if one was given.
     machine: Option<Machine>,
     clock: Clock,
@@ -64,12 +69,6 @@ pub struct TagSetBuilder<T> {
 
 impl<T: Send + 'static> TagSet<T> {
     /// Describes a new set.
-    ///
-    /// ```
-    /// let set = inflight_tags::TagSet::builder().depth(64).build(|_hwq, _tag| 0u32)?;
-    /// # let _ = set;
-    /// # Ok::<(), inflight_tags::BuildError>(())
-    /// ```
     pub fn builder() -> TagSetBuilder<T> {
         TagSetBuilder::new()
     }
@@ -78,12 +77,12 @@ impl<T: Send + 'static> TagSet<T> {
 impl<T> TagSetBuilder<T> {
     pub(crate) fn new() -> Self {
         Self {
-            geometry: Geometry {
+            layout: TagLayout {
                 hw_queues: 1,
                 depth: DEFAULT_DEPTH,
                 reserved: 0,
                 extra: 0,
-                shared: false,
+                shared_tags: false,
             },
             machine: None,
             clock: Clock::system(),
@@ -116,27 +115,13 @@ impl<T> TagSetBuilder<T> {
 
     /// The number of tags of each hardware queue, reserved ones included, 1 to 10,240; by default
     /// 128.
-    ///
-    /// ```
-    /// # use inflight_tags::TagSet;
-    /// assert_eq!(TagSet::builder().depth(32).build(|_, _| ())?.depth(), 32);
-    /// # Ok::<(), inflight_tags::BuildError>(())
-    /// ```
     pub fn depth(mut self, depth: usize) -> Self {
-        self.geometry.depth = depth;
+        self.layout.depth = depth;
         self
     }
 
     /// How long a request may be in flight before it [expires](TagSet::expire); by default 30
     /// seconds.
-    ///
-    /// ```
-    /// # use inflight_tags::TagSet;
-    /// use std::time::Duration;
-    /// let set = TagSet::builder().timeout(Duration::from_secs(5)).build(|_, _| ())?;
-    /// # let _ = set;
-    /// # Ok::<(), inflight_tags::BuildError>(())
-    /// ```
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
@@ -185,14 +170,8 @@ impl<T> TagSetBuilder<T> {
 
     /// How many of the tags of each hardware queue are reserved, below the depth; by default none.
     /// They have the numbers from 0 and are given only to who asks for one.
-    ///
-    /// ```
-    /// # use inflight_tags::TagSet;
-    /// assert_eq!(TagSet::builder().depth(32).reserved(2).build(|_, _| ())?.reserved(), 2);
-    /// # Ok::<(), inflight_tags::BuildError>(())
-    /// ```
     pub fn reserved(mut self, n: usize) -> Self {
-        self.geometry.reserved = n;
+        self.layout.reserved = n;
         self
     }
 
@@ -223,14 +202,6 @@ impl<T> TagSetBuilder<T> {
     }
 
     /// The clock of timeouts and ages; by default the system's.
-    ///
-    /// ```
-    /// # use inflight_tags::{Clock, TagSet};
-    /// let clock = Clock::manual(); // moved by hand
-    /// let set = TagSet::builder().clock(clock).build(|_, _| ())?;
-    /// # let _ = set;
-    /// # Ok::<(), inflight_tags::BuildError>(())
-    /// ```
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self
@@ -240,13 +211,6 @@ impl<T> TagSetBuilder<T> {
     /// takes the policy of the moment with it when it is submitted.
     /// [`TagSet::set_steering`](crate::TagSet::set_steering) changes it later. It means nothing
     /// until the set has [`Completions`](crate::Completions).
-    ///
-    /// ```
-    /// use inflight_tags::{Steering, TagSet};
-    /// let set = TagSet::builder().steering(Steering::SameCpu).build(|_, _| ())?;
-    /// assert_eq!(set.steering().steering(), Steering::SameCpu);
-    /// # Ok::<(), inflight_tags::BuildError>(())
-    /// ```
     pub fn steering(mut self, policy: impl Into<SteeringPolicy>) -> Self {
         self.steering = Some(policy.into());
         self
@@ -282,7 +246,7 @@ impl<T> TagSetBuilder<T> {
     /// # Ok::<(), inflight_tags::BuildError>(())
     /// ```
     pub fn admission(mut self, policy: Admission) -> Self {
-        self.geometry.extra = match policy {
+        self.layout.extra = match policy {
             Admission::ElasticOvercommit { max_extra, .. } => max_extra,
             _ => 0,
         };
@@ -292,26 +256,12 @@ impl<T> TagSetBuilder<T> {
 
     /// What keeps the bits: [`Engine::Auto`] by default. Policies other than
     /// [`Admission::WholeIo`] need [`Engine::Shared`], and refuse [`Engine::Local`].
-    ///
-    /// ```
-    /// use inflight_tags::{Engine, TagSet};
-    /// let set = TagSet::builder().engine(Engine::Shared).build(|_, _| ())?;
-    /// # let _ = set;
-    /// # Ok::<(), inflight_tags::BuildError>(())
-    /// ```
     pub fn engine(mut self, engine: Engine) -> Self {
         self.setup.engine = engine;
         self
     }
 
     /// How tenants share the tags: by default each the same.
-    ///
-    /// ```
-    /// use inflight_tags::{SharePolicy, TagSet};
-    /// let set = TagSet::builder().share(SharePolicy::None).build(|_, _| ())?;
-    /// # let _ = set;
-    /// # Ok::<(), inflight_tags::BuildError>(())
-    /// ```
     pub fn share(mut self, policy: SharePolicy) -> Self {
         self.setup.share = policy;
         self
@@ -353,13 +303,13 @@ impl<T> TagSetBuilder<T> {
             poll,
             shared_tags,
         } = self.hw_queues;
-        let depth = self.geometry.depth;
-        let mut geometry = Geometry {
+        let depth = self.layout.depth;
+        let mut layout = TagLayout {
             hw_queues,
-            shared: shared_tags,
-            ..self.geometry
+            shared_tags,
+            ..self.layout
         };
-        check(geometry)?;
+        check(layout)?;
         if read.saturating_add(poll) >= hw_queues {
             return Err(BuildError::Kinds {
                 read,
@@ -371,14 +321,14 @@ impl<T> TagSetBuilder<T> {
         if self.setup.engine == Engine::Local && self.setup.admission != Admission::WholeIo {
             return Err(BuildError::BatchedNeedsShared);
         }
-        geometry.depth = self.max_depth.unwrap_or(depth);
-        if !(depth..=MAX_DEPTH).contains(&geometry.depth) {
+        layout.depth = self.max_depth.unwrap_or(depth);
+        if !(depth..=MAX_DEPTH).contains(&layout.depth) {
             return Err(BuildError::MaxDepth {
-                max_depth: geometry.depth,
+                max_depth: layout.depth,
                 depth,
             });
         }
-        geometry.hw_queues = match most {
+        layout.hw_queues = match most {
             Some(most) if (hw_queues..=MAX_HW_QUEUES).contains(&most) => most,
             Some(max_hw_queues) => {
                 return Err(BuildError::MaxHwQueues {
@@ -386,33 +336,33 @@ impl<T> TagSetBuilder<T> {
                     hw_queues,
                 });
             }
-            None => default_max_hw_queues(geometry),
+            None => default_max_hw_queues(layout),
         };
-        check(geometry)?;
-        let tables = geometry.tables_of(hw_queues);
-        let map = CpuMap::new(self.machine, kinds, hw_queues, geometry.hw_queues);
+        check(layout)?;
+        let tables = layout.tables_of(hw_queues);
+        let map = CpuMap::new(self.machine, kinds, hw_queues, layout.hw_queues);
         let setup = Setup {
             depth: Some(depth),
             hw_queues: Some(hw_queues),
-            users: map.users(geometry.shared),
+            users: map.users(layout.shared_tags),
             kinds,
             free: Some(Shared::<T>::free),
             ..self.setup
         };
-        let bitmaps = Arc::new(TagMaps::new(geometry, self.clock, self.ages, setup));
+        let bitmaps = Arc::new(TagMaps::new(layout, self.clock, self.ages, setup));
         if let Some(policy) = self.steering {
-            bitmaps.policies().set(policy);
+            bitmaps.policies.set(policy);
         }
         let slot = |flat: usize| {
-            let (table, tag) = (flat / geometry.stride(), flat % geometry.stride());
+            let (table, tag) = (flat / layout.stride(), flat % layout.stride());
             let slot = Slot::new(&bitmaps, table, tag);
-            // Tags beyond the geometry's depth are there from the beginning.
-            if table < tables && (tag < depth || tag >= geometry.depth) {
+            // Tags beyond the layout's depth are there from the beginning.
+            if table < tables && (tag < depth || tag >= layout.depth) {
                 slot.make(payload(table, tag));
             }
             CachePadded::new(slot)
         };
-        let slots = (0..geometry.tags()).map(slot).collect();
+        let slots = (0..layout.tags()).map(slot).collect();
         let mut shared = Shared::new(bitmaps.clone(), slots, Box::new(payload), map);
         shared.timeout = self.timeout;
         shared.before_wait = self.before_wait;
@@ -423,12 +373,12 @@ impl<T> TagSetBuilder<T> {
 /// Memory for more tags than these is laid out only for who asks for it.
 const MAX_SLOTS_UNASKED: usize = 1 << 16;
 
-/// Room to grow for a set that says nothing. `geometry` has the most tags per hardware queue.
-fn default_max_hw_queues(geometry: Geometry) -> usize {
-    let first = geometry.hw_queues;
-    let twice = Geometry {
+/// Room to grow for a set that says nothing. `layout` has the most tags per hardware queue.
+fn default_max_hw_queues(layout: TagLayout) -> usize {
+    let first = layout.hw_queues;
+    let twice = TagLayout {
         hw_queues: 2 * first,
-        ..geometry
+        ..layout
     };
     if cfg!(loom) || first == 1 || check(twice).is_err() || twice.tags() > MAX_SLOTS_UNASKED {
         first
@@ -437,14 +387,14 @@ fn default_max_hw_queues(geometry: Geometry) -> usize {
     }
 }
 
-fn check(geometry: Geometry) -> Result<(), BuildError> {
-    let Geometry {
+fn check(layout: TagLayout) -> Result<(), BuildError> {
+    let TagLayout {
         hw_queues,
         depth,
         reserved,
         extra,
-        shared: _,
-    } = geometry;
+        shared_tags: _,
+    } = layout;
     if !(1..=MAX_HW_QUEUES).contains(&hw_queues) {
         return Err(BuildError::HwQueues { hw_queues });
     }
@@ -457,9 +407,9 @@ fn check(geometry: Geometry) -> Result<(), BuildError> {
     if extra > MAX_DEPTH {
         return Err(BuildError::Extra { extra });
     }
-    if geometry.tags() > MAX_SLOTS {
+    if layout.tags() > MAX_SLOTS {
         return Err(BuildError::TooLarge {
-            tags: geometry.tags(),
+            tags: layout.tags(),
         });
     }
     Ok(())
@@ -468,7 +418,7 @@ fn check(geometry: Geometry) -> Result<(), BuildError> {
 impl<T> fmt::Debug for TagSetBuilder<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TagSetBuilder")
-            .field("geometry", &self.geometry)
+            .field("layout", &self.layout)
             .field("topology", &self.machine.is_some())
             .field("ages", &self.ages)
             .finish_non_exhaustive()

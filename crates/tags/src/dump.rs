@@ -2,7 +2,6 @@
 
 use crate::set::TagSet;
 use crate::slot::Phase;
-use crate::token::Token;
 use inflight_steering::TenantId;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -57,7 +56,6 @@ impl<T: Send + 'static> TagSet<T> {
                 Phase::Reported => ("held, overdue", true),
                 _ => ("held", false),
             };
-            let (generation, place) = (state.generation, slot.place());
             let in_flight = matches!(state.phase, Phase::InFlight | Phase::Overdue);
             let age = |now| slot.record.issued_at().min(now);
             rows.push(InUse {
@@ -68,7 +66,7 @@ impl<T: Send + 'static> TagSet<T> {
                 hw_queue: slot.hw_queue(),
                 index: slot.tag,
                 what,
-                token: in_flight.then(|| Token { generation, place }.encode()),
+                token: in_flight.then(|| slot.id().token(state.generation)),
             });
             *counts.entry(slot.info.tenant()).or_default() += 1;
             in_use += 1;
@@ -90,10 +88,10 @@ impl<T: Send + 'static> TagSet<T> {
         let name = |tenant| names.get(tenant).map_or("(gone)", String::as_str);
         let mut text = format!(
             "tag set: {} hardware queue(s), {} tags each, {in_use} in use",
-            self.shared.bitmaps.size().hw_queues(),
+            self.shared.bitmaps.size.hw_queues(),
             self.depth(),
         );
-        if let Some(why) = self.shared.bitmaps.gate().state().refuses() {
+        if let Some(why) = self.shared.bitmaps.gate.state().refuses() {
             let _ = write!(text, "; {why}");
         }
         text.push('\n');

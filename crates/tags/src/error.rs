@@ -6,7 +6,7 @@
 //! while a [`Duration`](std::time::Duration) would make `Result<Tag<T>, AllocError>` half as large
 //! again, on the way of each allocation. Its text says what did not come in time.
 
-use crate::tenant::SharePolicy;
+use crate::shares::SharePolicy;
 use crate::token::TokenTail;
 use std::error::Error;
 use std::fmt;
@@ -270,14 +270,6 @@ impl fmt::Display for WeightError {
 impl Error for WeightError {}
 
 /// Why a set was not frozen, or a quiesced one not drained.
-///
-/// ```
-/// use inflight_tags::{FreezeError, TagSet};
-/// let set = TagSet::builder().build(|_, _| ())?;
-/// let _held = set.add_tenant("sda")?.try_alloc()?;
-/// assert_eq!(set.try_freeze().unwrap_err(), FreezeError::InUse);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FreezeError {
@@ -299,15 +291,6 @@ impl fmt::Display for FreezeError {
 impl Error for FreezeError {}
 
 /// Why a [`Tenant`](crate::Tenant) got no tag.
-///
-/// ```
-/// use inflight_tags::{AllocError, TagSet};
-/// let set = TagSet::builder().depth(1).build(|_, _| ())?;
-/// let dev = set.add_tenant("nvme0n1")?;
-/// let _held = dev.try_alloc()?;
-/// assert_eq!(dev.try_alloc().unwrap_err(), AllocError::Exhausted);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AllocError {
@@ -381,14 +364,6 @@ impl fmt::Display for AllocError {
 impl Error for AllocError {}
 
 /// Why a hardware queue was not drained.
-///
-/// ```
-/// use inflight_tags::{DrainError, TagSet};
-/// let set = TagSet::builder().hw_queues(2).build(|_, _| ())?;
-/// let active = DrainError::Active { hw_queue: 1 };
-/// assert_eq!(set.hw_queues().drain_blocking(1), Err(active));
-/// # Ok::<(), inflight_tags::BuildError>(())
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DrainError {
@@ -437,15 +412,6 @@ impl fmt::Display for DrainError {
 impl Error for DrainError {}
 
 /// Why there is no request whose time is up.
-///
-/// ```
-/// # use inflight_tags::{ExpireError, TagSet};
-/// # use std::time::Duration;
-/// let set = TagSet::builder().build(|_, _| ())?;
-/// let error = set.expired_timeout(Duration::ZERO).unwrap_err();
-/// assert_eq!(error, ExpireError::TimedOut);
-/// # Ok::<(), inflight_tags::BuildError>(())
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ExpireError {

@@ -13,17 +13,17 @@
 //!
 //! PROTOCOL-freeze.md has the proof. The word is in `gate`.
 
-use crate::drain::DrainPass;
 use crate::error::FreezeError;
 use crate::freeze_gate::FREEZE;
+use crate::set::TagSet;
 use crate::tag_maps::TagMaps;
+use crate::wait_until_unused::{Drain, is_unused, wait_until_unused};
 use inflight_sync::Arc;
-use inflight_sync::time::{Clock, Instant};
-use inflight_sync::wait::WaiterKey;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 /// Keeps a set frozen until it is dropped.
 ///
@@ -57,45 +57,11 @@ pub struct FrozenGuard {
 
 impl FrozenGuard {
     /// F1 and F2. The caller still has to wait.
-    pub(crate) fn close(bitmaps: &Arc<TagMaps>) -> Self {
+    fn begin(bitmaps: &Arc<TagMaps>) -> Self {
         // Built before F2, which can panic: then its drop thaws.
-        bitmaps.gate().close(FREEZE, || Self {
+        bitmaps.gate.close(FREEZE, || Self {
             bitmaps: bitmaps.clone(),
         })
-    }
-
-    /// F3 without waiting.
-    pub(crate) fn drained_now(self) -> Result<Self, FreezeError> {
-        let busy = DrainPass::of_all(&self.bitmaps).is_busy(&self.bitmaps);
-        if busy {
-            Err(FreezeError::InUse)
-        } else {
-            Ok(self)
-        }
-    }
-
-    /// F3 for a thread.
-    pub(crate) fn wait_drained(self) -> Self {
-        let mut pass = DrainPass::of_all(&self.bitmaps);
-        let drained = self.bitmaps.gate().drained();
-        drained.wait_while(|| pass.is_busy(&self.bitmaps));
-        self
-    }
-
-    /// F3 for a thread in a hurry. Gives up the guard if the time is up.
-    pub(crate) fn wait_drained_until(
-        self,
-        clock: &Clock,
-        deadline: Instant,
-    ) -> Result<Self, FreezeError> {
-        let mut pass = DrainPass::of_all(&self.bitmaps);
-        let drained = self.bitmaps.gate().drained();
-        let in_time = drained.wait_while_until(clock, deadline, || pass.is_busy(&self.bitmaps));
-        if in_time {
-            Ok(self)
-        } else {
-            Err(FreezeError::TimedOut)
-        }
     }
 }
 
@@ -114,20 +80,16 @@ impl FrozenGuard {
 /// ```
 #[must_use = "futures do nothing unless polled"]
 pub struct Freeze {
-    bitmaps: Arc<TagMaps>,
+    drain: Drain,
     /// Once it has begun.
     guard: Option<FrozenGuard>,
-    pass: DrainPass,
-    place: Option<WaiterKey>,
 }
 
 impl Freeze {
     pub(crate) fn new(bitmaps: &Arc<TagMaps>) -> Self {
         Self {
+            drain: Drain::new(bitmaps.clone()),
             guard: None,
-            pass: DrainPass::of_all(bitmaps),
-            place: None,
-            bitmaps: bitmaps.clone(),
         }
     }
 }
@@ -136,27 +98,12 @@ impl Future for Freeze {
     type Output = FrozenGuard;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<FrozenGuard> {
-        let Self {
-            bitmaps,
-            guard,
-            pass,
-            place,
-        } = &mut *self;
+        let Self { drain, guard } = &mut *self;
         if guard.is_none() {
-            *pass = DrainPass::of_all(bitmaps);
-            *guard = Some(FrozenGuard::close(bitmaps));
+            *guard = Some(FrozenGuard::begin(drain.bitmaps()));
         }
-        let drained = bitmaps.gate().drained();
-        match drained.poll_while(place, cx, || pass.is_busy(bitmaps)) {
-            Poll::Pending => Poll::Pending,
-            Poll::Ready(()) => guard.take().map_or(Poll::Pending, Poll::Ready),
-        }
-    }
-}
-
-impl Drop for Freeze {
-    fn drop(&mut self) {
-        self.bitmaps.gate().drained().leave(&mut self.place);
+        ready!(Pin::new(drain).poll(cx));
+        guard.take().map_or(Poll::Pending, Poll::Ready)
     }
 }
 
@@ -176,6 +123,112 @@ impl fmt::Debug for FrozenGuard {
 
 impl Drop for FrozenGuard {
     fn drop(&mut self) {
-        self.bitmaps.gate().open(FREEZE);
+        self.bitmaps.gate.open(FREEZE);
+    }
+}
+
+impl<T: Send + 'static> TagSet<T> {
+    /// Freezes the set if no tag is in use now. Others may find the set frozen for the moment the
+    /// look takes.
+    ///
+    /// # Errors
+    ///
+    /// [`FreezeError::InUse`].
+    ///
+    /// ```
+    /// # use inflight_tags::{FreezeError, TagSet};
+    /// let set = TagSet::builder().depth(4).build(|_, _| ())?;
+    /// let held = set.add_tenant("nvme0n1")?.try_alloc()?;
+    /// assert_eq!(set.try_freeze().unwrap_err(), FreezeError::InUse);
+    /// drop(held);
+    /// assert!(set.try_freeze().is_ok());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn try_freeze(&self) -> Result<FrozenGuard, FreezeError> {
+        let frozen = FrozenGuard::begin(&self.shared.bitmaps);
+        if is_unused(&frozen.bitmaps) {
+            Ok(frozen)
+        } else {
+            Err(FreezeError::InUse)
+        }
+    }
+
+    /// Freezes the set: no tag is given out from the future's first poll on, and it is ready when
+    /// none is held or in flight. Freezes nest; the last guard's drop thaws.
+    ///
+    /// While the set is frozen, or somebody waits for it to be, the try forms of a [`Tenant`]
+    /// return [`Frozen`](crate::AllocError::Frozen) and the waiting forms wait for the thaw.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future ends the freeze: the set is as it was.
+    ///
+    /// ```
+    /// # use inflight_tags::TagSet;
+    /// let set = TagSet::builder().depth(4).build(|_, _| ())?;
+    /// let frozen = inflight_sync::block_on(set.freeze());
+    /// assert!(set.is_frozen());
+    /// # drop(frozen);
+    /// # Ok::<(), inflight_tags::BuildError>(())
+    /// ```
+    pub fn freeze(&self) -> Freeze {
+        Freeze::new(&self.shared.bitmaps)
+    }
+
+    /// As [`freeze`](TagSet::freeze), sleeping.
+    ///
+    /// A thread that holds a tag itself, or is the one that redeems, waits for itself here, for
+    /// ever: it looks like a slow device. Who is not sure takes
+    /// [`freeze_timeout`](TagSet::freeze_timeout), or [`try_freeze`](TagSet::try_freeze).
+    ///
+    /// ```
+    /// # use inflight_tags::{AllocError, TagSet};
+    /// let set = TagSet::builder().depth(4).build(|_, _| ())?;
+    /// let dev = set.add_tenant("nvme0n1")?;
+    /// let frozen = set.freeze_blocking();
+    /// assert_eq!(dev.try_alloc().unwrap_err(), AllocError::Frozen);
+    /// drop(frozen);
+    /// assert!(dev.try_alloc().is_ok());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn freeze_blocking(&self) -> FrozenGuard {
+        let frozen = FrozenGuard::begin(&self.shared.bitmaps);
+        let _always = wait_until_unused(&frozen.bitmaps, None);
+        frozen
+    }
+
+    /// As [`freeze`](TagSet::freeze), sleeping at most for `timeout`; after that the set is as it
+    /// was.
+    ///
+    /// # Errors
+    ///
+    /// [`FreezeError::TimedOut`].
+    ///
+    /// ```
+    /// # use inflight_tags::{FreezeError, TagSet};
+    /// use std::time::Duration;
+    /// let set = TagSet::builder().depth(4).build(|_, _| ())?;
+    /// let held = set.add_tenant("nvme0n1")?.try_alloc()?;
+    /// let short = Duration::from_millis(1);
+    /// assert_eq!(set.freeze_timeout(short).unwrap_err(), FreezeError::TimedOut);
+    /// assert!(!set.is_frozen());
+    /// drop(held);
+    /// assert!(set.freeze_timeout(Duration::from_secs(1)).is_ok());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn freeze_timeout(&self, timeout: Duration) -> Result<FrozenGuard, FreezeError> {
+        let deadline = self.shared.bitmaps.clock.now() + timeout;
+        let frozen = FrozenGuard::begin(&self.shared.bitmaps);
+        if wait_until_unused(&frozen.bitmaps, Some(deadline)) {
+            Ok(frozen)
+        } else {
+            Err(FreezeError::TimedOut)
+        }
+    }
+
+    /// Whether the set is frozen, or somebody waits for it to be.
+    #[must_use]
+    pub fn is_frozen(&self) -> bool {
+        self.shared.bitmaps.gate.state().is_frozen()
     }
 }

@@ -20,11 +20,11 @@ pub(crate) const QUIESCE: u64 = 1 << 31;
 /// Some hardware queue is inactive.
 const INACTIVE: u64 = 1 << 62;
 /// The set is closed, for good.
-const SHUT: u64 = 1 << 61;
+const CLOSED: u64 = 1 << 61;
 /// All freezes and quiesces: while there are any, nobody is admitted.
-const STOPPED: u64 = SHUT - 1;
+const STOPPED: u64 = CLOSED - 1;
 /// There has been a second tenant. Set once, and for good.
-const MANY: u64 = 1 << 63;
+const SEVERAL_TENANTS: u64 = 1 << 63;
 
 /// What the gate's word says.
 #[derive(Clone, Copy)]
@@ -40,21 +40,21 @@ impl GateState {
     /// Nothing stops anybody.
     #[inline]
     pub(crate) const fn is_open(self) -> bool {
-        self.0 & !MANY == 0
+        self.0 & !SEVERAL_TENANTS == 0
     }
 
-    pub(crate) const fn is_shut(self) -> bool {
-        self.0 & SHUT != 0
+    pub(crate) const fn is_set_closed(self) -> bool {
+        self.0 & CLOSED != 0
     }
 
     /// Whether there is an end to wait for.
     const fn is_stopped(self) -> bool {
-        self.0 & STOPPED != 0 && !self.is_shut()
+        self.0 & STOPPED != 0 && !self.is_set_closed()
     }
 
     /// Why nobody is admitted, if so.
     pub(crate) const fn refuses(self) -> Option<AllocError> {
-        if self.is_shut() {
+        if self.is_set_closed() {
             Some(AllocError::Closed)
         } else if self.is_frozen() {
             Some(AllocError::Frozen)
@@ -75,19 +75,19 @@ impl GateState {
 
     /// Whether there has been a second tenant. Until then nothing is counted.
     #[inline]
-    pub(crate) const fn is_many(self) -> bool {
-        self.0 & MANY != 0
+    pub(crate) const fn has_several_tenants(self) -> bool {
+        self.0 & SEVERAL_TENANTS != 0
     }
 
     /// Whether somebody may wait on `drained`.
     #[inline]
     const fn is_watched(self) -> bool {
-        self.0 & !(MANY | SHUT) != 0
+        self.0 & !(SEVERAL_TENANTS | CLOSED) != 0
     }
 
     /// Whether some hardware queue is inactive.
     #[inline]
-    pub(crate) const fn is_short(self) -> bool {
+    pub(crate) const fn has_inactive_queue(self) -> bool {
         self.0 & INACTIVE != 0
     }
 }
@@ -97,9 +97,9 @@ impl fmt::Debug for GateState {
         f.debug_struct("GateState")
             .field("freezes", &(self.0 & (QUIESCE - 1)))
             .field("quiesces", &((self.0 & STOPPED) / QUIESCE))
-            .field("closed", &self.is_shut())
-            .field("some_inactive", &self.is_short())
-            .field("many_tenants", &self.is_many())
+            .field("closed", &self.is_set_closed())
+            .field("some_inactive", &self.has_inactive_queue())
+            .field("many_tenants", &self.has_several_tenants())
             .finish()
     }
 }
@@ -146,17 +146,17 @@ impl FreezeGate {
     }
 
     /// Whether a bitmap that gave nothing may have been closed.
-    pub(crate) fn is_shut_by_now(&self) -> bool {
+    pub(crate) fn is_set_closed_by_now(&self) -> bool {
         // Ordering: pairs with the fence of `notify_all` in `shut`, after which bitmaps are closed.
         fence(Ordering::Acquire);
-        self.state().is_shut()
+        self.state().is_set_closed()
     }
 
     /// Nobody is admitted from now on, and nobody waits for the end of a freeze.
-    pub(crate) fn shut(&self) {
+    pub(crate) fn close_set(&self) {
         // Relaxed: who is admitted all the same came before.
-        self.word.state.fetch_or(SHUT, Ordering::Relaxed);
-        // Its fence pairs with the one in `is_shut_by_now` too.
+        self.word.state.fetch_or(CLOSED, Ordering::Relaxed);
+        // Its fence pairs with the one in `is_set_closed_by_now` too.
         self.thawed.notify_all();
     }
 
@@ -180,7 +180,7 @@ impl FreezeGate {
     }
 
     /// The beginning of D1, and the end of E1: whether some hardware queue is inactive.
-    pub(crate) fn set_short(&self, short: bool) {
+    pub(crate) fn set_inactive_queue(&self, short: bool) {
         if short {
             // Relaxed: the mark of the queue publishes it, and D2 orders it before the scan.
             self.word.state.fetch_or(INACTIVE, Ordering::Relaxed);
@@ -226,19 +226,19 @@ impl FreezeGate {
         self.drained.notify_all();
     }
 
-    /// Whether there has been a second tenant, as `GateState::is_many`.
+    /// Whether there has been a second tenant, as `GateState::has_several_tenants`.
     #[inline]
-    pub(crate) fn is_many(&self) -> bool {
+    pub(crate) fn has_several_tenants(&self) -> bool {
         // Relaxed: who takes a counted tag comes after one that has read `true` (the Acquire in
         // `ShareAccounts::is_shared`), and so does whoever gives it back.
         let state = GateState(self.word.state.load(Ordering::Relaxed));
-        !state.is_plain() && state.is_many()
+        !state.is_plain() && state.has_several_tenants()
     }
 
     /// There is a second tenant.
-    pub(crate) fn set_many(&self) {
-        // Relaxed: see `is_many`.
-        self.word.state.fetch_or(MANY, Ordering::Relaxed);
+    pub(crate) fn set_several_tenants(&self) {
+        // Relaxed: see `has_several_tenants`.
+        self.word.state.fetch_or(SEVERAL_TENANTS, Ordering::Relaxed);
     }
 
     /// One freeze or quiesce less.
@@ -249,39 +249,59 @@ impl FreezeGate {
         }
     }
 
-    /// B2 for a thread, at most until the deadline. Whether the set was thawed.
-    pub(crate) fn wait_thaw(&self, until: Option<(&Clock, Instant)>) -> bool {
-        match until {
-            None => {
-                self.thawed.wait_while(|| self.is_stopped());
-                true
-            }
-            Some((clock, deadline)) => self
-                .thawed
-                .wait_while_until(clock, deadline, || self.is_stopped()),
-        }
+    /// F3 or D3 for a thread, at most until the deadline. Whether nothing is busy any more.
+    pub(crate) fn wait_drained(
+        &self,
+        until: Option<(&Clock, Instant)>,
+        busy: impl FnMut() -> bool,
+    ) -> bool {
+        wait_while(&self.drained, until, busy)
     }
 
-    /// B2 for a task, which keeps its place apart and gives it up by `leave_thaw`.
-    pub(crate) fn poll_thaw(&self, place: &mut Option<WaiterKey>, cx: &Context<'_>) -> Poll<()> {
-        self.thawed.poll_while(place, cx, || self.is_stopped())
+    /// B2 for a thread, at most until the deadline. Whether the set was thawed.
+    pub(crate) fn wait_thaw(&self, until: Option<(&Clock, Instant)>) -> bool {
+        wait_while(&self.thawed, until, || self.is_stopped())
+    }
+
+    /// B2 for a task, which keeps its key apart and leaves by `leave_thaw`.
+    pub(crate) fn poll_thaw(&self, key: &mut Option<WaiterKey>, cx: &Context<'_>) -> Poll<()> {
+        self.thawed.poll_while(key, cx, || self.is_stopped())
     }
 
     /// B2 for a thread that waits for the end of the set, at most until the deadline.
-    pub(crate) fn wait_shut(&self, clock: &Clock, deadline: Instant) {
-        let open = || !self.state().is_shut();
+    pub(crate) fn wait_set_closed(&self, clock: &Clock, deadline: Instant) {
+        let open = || !self.state().is_set_closed();
         // Why ignored: who waits looks at the set again.
         let _ = self.thawed.wait_while_until(clock, deadline, open);
     }
 
     /// The same for a task, as `poll_thaw`.
-    pub(crate) fn poll_shut(&self, place: &mut Option<WaiterKey>, cx: &Context<'_>) -> Poll<()> {
-        let open = || !self.state().is_shut();
-        self.thawed.poll_while(place, cx, open)
+    pub(crate) fn poll_set_closed(
+        &self,
+        key: &mut Option<WaiterKey>,
+        cx: &Context<'_>,
+    ) -> Poll<()> {
+        let open = || !self.state().is_set_closed();
+        self.thawed.poll_while(key, cx, open)
     }
 
-    pub(crate) fn leave_thaw(&self, place: &mut Option<WaiterKey>) {
-        self.thawed.leave(place);
+    pub(crate) fn leave_thaw(&self, key: &mut Option<WaiterKey>) {
+        self.thawed.leave(key);
+    }
+}
+
+/// Sleeps until the condition is over, or the deadline. Whether it is over.
+fn wait_while(
+    event: &Event,
+    until: Option<(&Clock, Instant)>,
+    condition: impl FnMut() -> bool,
+) -> bool {
+    match until {
+        None => {
+            event.wait_while(condition);
+            true
+        }
+        Some((clock, deadline)) => event.wait_while_until(clock, deadline, condition),
     }
 }
 

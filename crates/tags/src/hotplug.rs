@@ -9,33 +9,197 @@
 //!
 //! PROTOCOL-freeze.md has the proof.
 
-use crate::active_queues::SERIAL;
-use crate::drain::DrainPass;
-use crate::error::DrainError;
+use crate::cpu_groups::Machine;
 use crate::queue_kind::QueueKind;
+use crate::set::TagSet;
 use crate::shared::Shared;
 use crate::tag_maps::TagMaps;
-use std::time::Duration;
+use inflight_steering::first_of;
+use inflight_topology::Topology;
+use std::fmt;
+use std::panic::resume_unwind;
 
-/// A drain of a hardware queue that has begun.
-pub(crate) struct HwQueueDrain {
-    hw_queue: usize,
-    /// What says whose it is, as it was then.
-    word: u64,
-    pass: DrainPass,
+/// The CPUs of a set; from [`TagSet::cpus`].
+///
+/// ```
+/// # use inflight_tags::TagSet;
+/// let topo = inflight_topology::Topology::synthetic("core:2")?;
+/// let set = TagSet::builder().hw_queues(2).topology(&topo).build(|_, _| ())?;
+/// assert_eq!(set.cpus().offline(1), [1], "its hardware queue is inactive");
+/// assert_eq!(set.cpus().online(1), [1]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy)]
+pub struct Cpus<'a, T: Send + 'static> {
+    set: &'a TagSet<T>,
+}
+
+impl<T: Send + 'static> TagSet<T> {
+    /// The set's CPUs.
+    ///
+    /// ```
+    /// # use inflight_tags::TagSet;
+    /// let set = TagSet::builder().build(|_, _| ())?;
+    /// assert_eq!(set.cpus().online(0), [], "it was there");
+    /// # Ok::<(), inflight_tags::BuildError>(())
+    /// ```
+    #[must_use]
+    pub const fn cpus(&self) -> Cpus<'_, T> {
+        Cpus { set: self }
+    }
+}
+
+impl<T: Send + 'static> Cpus<'_, T> {
+    /// A CPU leaves: it goes offline, or the engine's thread on it ends. Returns the hardware
+    /// queues that turn inactive with it, having no other CPU: one or none, as a rule.
+    ///
+    /// An inactive hardware queue gives out no tags. Submitters that run on its CPUs all the same
+    /// get theirs from the next hardware queue of its [kind](crate::QueueKind) that has a CPU, or
+    /// of any kind; so do its waiters when their turn comes, at the latest when it is drained. Who
+    /// names it gets [`InactiveHwQueue`](crate::AllocError::InactiveHwQueue). Its tags that are out
+    /// live on; [`drain`](crate::HwQueues::drain) waits for the last of them.
+    ///
+    /// The last CPU does not leave: a call for it changes nothing, as one for a CPU that is gone
+    /// or that the set does not know. Without a topology the CPUs are those that the machine may
+    /// have. Waits for nobody, but for the build closure of a change of size that is making slots.
+    ///
+    /// # Panics
+    ///
+    /// In the build closure of this set.
+    ///
+    /// Completions are told by [`Completions::close_cpu`](crate::Completions::close_cpu).
+    ///
+    /// The idea is the CPU hotplug of blk-mq.
+    ///
+    /// ```
+    /// use inflight_tags::{AllocError, AllocOptions, TagSet};
+    /// use inflight_topology::Topology;
+    /// let topo = Topology::synthetic("core:4")?;
+    /// let set = TagSet::builder().hw_queues(2).depth(8).topology(&topo).build(|_, _| ())?;
+    /// let dev = set.add_tenant("nvme0n1")?;
+    /// assert_eq!(set.cpus().offline(2), [], "CPU 3 has the same hardware queue");
+    /// for hwq in set.cpus().offline(3) {
+    ///     set.hw_queues().drain_blocking(hwq)?; // and close its ring
+    /// }
+    /// assert_eq!(set.hw_queues().of_cpu(3), 0);
+    /// let refused = dev.try_alloc_with(AllocOptions::new().hw_queue(1)).unwrap_err();
+    /// assert_eq!(refused, AllocError::InactiveHwQueue { hw_queue: 1 });
+    /// assert_eq!(set.cpus().online(3), [1]);
+    /// assert_eq!(set.hw_queues().of_cpu(3), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    // Why: who drains nothing has no use for it.
+    #[allow(clippy::must_use_candidate)]
+    pub fn offline(&self, cpu: usize) -> Vec<usize> {
+        self.set.shared().set_online(cpu, false)
+    }
+
+    /// A CPU is back. Returns the hardware queues that serve again with it. What was done before
+    /// the call is visible to those who get their tags.
+    ///
+    /// # Panics
+    ///
+    /// In the build closure of this set.
+    ///
+    /// ```
+    /// # use inflight_tags::TagSet;
+    /// # let topo = inflight_topology::Topology::synthetic("core:2")?;
+    /// let set = TagSet::builder().hw_queues(2).topology(&topo).build(|_, _| ())?;
+    /// set.cpus().offline(0);
+    /// assert_eq!(set.cpus().online(0), [0]);
+    /// assert_eq!(set.cpus().online(0), [], "it was back already");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    // Why: as above.
+    #[allow(clippy::must_use_candidate)]
+    pub fn online(&self, cpu: usize) -> Vec<usize> {
+        self.set.shared().set_online(cpu, true)
+    }
+
+    /// Follows a machine that has changed: CPUs are spread over the hardware queues as a set built
+    /// [with this topology](crate::TagSetBuilder::topology) would spread them, and all
+    /// [`Completions`](crate::Completions) of the set steer by it. Returns the hardware queues that
+    /// turned [active or inactive](crate::HwQueues::is_active) with that.
+    ///
+    /// Live and without a freeze: tags that are out stay with their hardware queue, submitters that
+    /// wait stay in line, and whoever asks meanwhile gets a tag by the old map or by the new one.
+    /// CPUs that left by [`offline`](Cpus::offline) stay away until
+    /// [`online`](Cpus::online), whatever the topology says. Where the map had better
+    /// stay as it is, because each hardware queue is a ring that belongs to the thread of a CPU,
+    /// say, use these two alone.
+    ///
+    /// The done lists of CPUs that are not in the topology are closed, and what is in them runs on
+    /// the calling thread; they open again when their CPUs are back. CPUs that nobody knew get
+    /// theirs, with a runner of the [sink](crate::CompletionSink). What was submitted on a CPU that
+    /// is gone completes where it is seen. Each topology that the set has not seen before costs
+    /// some memory, which stays until the `Completions` are dropped.
+    ///
+    /// Waits for no request; for the build closure of a change of size that is making slots.
+    ///
+    /// # Panics
+    ///
+    /// With the first panic of a callback that ran here, after all of them have been called, and
+    /// everything has changed; in the build closure of this set.
+    ///
+    /// The idea is blk-mq's, which maps its queues anew when CPUs come; Linux does so under a
+    /// freeze.
+    ///
+    /// ```
+    /// use inflight_tags::TagSet;
+    /// use inflight_topology::Topology;
+    /// let all = Topology::synthetic("core:4")?;
+    /// let set = TagSet::builder().hw_queues(2).topology(&all).build(|_, _| ())?;
+    /// let map = || [0, 1, 2, 3].map(|cpu| set.hw_queues().of_cpu(cpu));
+    /// assert_eq!(map(), [0, 0, 1, 1]);
+    /// // CPUs 0 and 1 were taken from us. Their hardware queue gets one of the others.
+    /// set.cpus().refresh(&Topology::synthetic("core:4 offline:0-1")?);
+    /// assert_eq!(map()[2..], [0, 1]);
+    /// set.cpus().refresh(&all); // as `Topology::refresh` finds it
+    /// assert_eq!(map(), [0, 0, 1, 1]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    // Why: as above.
+    #[allow(clippy::must_use_candidate)]
+    pub fn refresh(&self, topology: &Topology) -> Vec<usize> {
+        let (shared, machine) = (self.set.shared(), Machine::new(topology));
+        let size = &shared.bitmaps.size;
+        // Held past the lock: dropping one may run callbacks.
+        let followers = shared.followers();
+        let (turned, left) = {
+            let _change = size.change();
+            let change = || shared.cpu_map.set_machine(machine, size.hw_queues());
+            let turned = shared.queues_changed_by(change);
+            let bitmaps = &shared.bitmaps;
+            bitmaps.set_users(&shared.cpu_map.users(bitmaps.layout.shared_tags));
+            let follow = followers.iter().map(|follower| follower.refresh(topology));
+            (turned, follow.collect::<Vec<_>>())
+        };
+        let ran = first_of(left.into_iter().map(|left| left()));
+        ran.unwrap_or_else(|panic| resume_unwind(panic));
+        turned
+    }
+}
+
+impl<T: Send + 'static> fmt::Debug for Cpus<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let cpus = self.set.shared().cpu_map.cpus();
+        f.debug_struct("Cpus")
+            .field("known", &cpus)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<T> Shared<T> {
     /// D1 and D2, E1 and E2, for every hardware queue. Under the lock for changes of size.
-    pub(crate) fn look_who_serves(&self) {
+    pub(crate) fn update_active_queues(&self) {
         let bitmaps: &TagMaps = &self.bitmaps;
-        let n = bitmaps.size().hw_queues();
+        let n = bitmaps.size.hw_queues();
         let (mut mapped, mut served) = (vec![false; n], vec![false; n]);
         {
-            let gone = bitmaps.active_queues().gone.lock();
-            for cpu in self.map.cpus() {
+            let gone = bitmaps.active_queues.gone.lock();
+            for cpu in self.cpu_map.cpus() {
                 for kind in QueueKind::ALL {
-                    let hw_queue = self.map.hw_queue_of(kind, cpu);
+                    let hw_queue = self.cpu_map.hw_queue_of(kind, cpu);
                     mapped[hw_queue] = true;
                     served[hw_queue] |= !gone.contains(&cpu);
                 }
@@ -46,10 +210,10 @@ impl<T> Shared<T> {
         if !all_serve {
             // Before the marks of the queues: who finds one, and drains, must know that submitters
             // look for it.
-            bitmaps.gate().set_short(true);
+            bitmaps.gate.set_inactive_queue(true);
         }
         let mut returned = false;
-        for hw_queue in 0..bitmaps.geometry().hw_queues {
+        for hw_queue in 0..bitmaps.layout.hw_queues {
             let by = if hw_queue >= n || is_active(&hw_queue) {
                 hw_queue
             } else {
@@ -60,21 +224,21 @@ impl<T> Shared<T> {
                 let alike = others.clone().find(|&by| bitmaps.kind_of(by) == kind);
                 alike.or_else(|| others.next()).unwrap_or(hw_queue)
             };
-            returned |= bitmaps.active_queues().serve_by(hw_queue, by);
+            returned |= bitmaps.active_queues.set_stand_in(hw_queue, by);
         }
         if all_serve {
-            bitmaps.gate().set_short(false);
+            bitmaps.gate.set_inactive_queue(false);
         }
         // D2.
-        bitmaps.gate().publish();
+        bitmaps.gate.publish();
         if returned {
             // E2.
-            bitmaps.gate().drained().notify_all();
+            bitmaps.gate.drained().notify_all();
         }
     }
 
     fn active(&self) -> Vec<bool> {
-        let n = self.bitmaps.size().hw_queues();
+        let n = self.bitmaps.size.hw_queues();
         (0..n)
             .map(|hw_queue| self.bitmaps.stand_in(hw_queue) == hw_queue)
             .collect()
@@ -82,10 +246,10 @@ impl<T> Shared<T> {
 
     /// A CPU goes or comes. Which hardware queues have turned.
     pub(crate) fn set_online(&self, cpu: usize, online: bool) -> Vec<usize> {
-        let _change = self.bitmaps.size().change();
+        let _change = self.bitmaps.size.change();
         {
-            let cpus = self.map.cpus();
-            let mut gone = self.bitmaps.active_queues().gone.lock();
+            let cpus = self.cpu_map.cpus();
+            let mut gone = self.bitmaps.active_queues.gone.lock();
             let changed = if online {
                 gone.remove(&cpu)
             } else {
@@ -96,88 +260,18 @@ impl<T> Shared<T> {
                 return vec![];
             }
         }
-        self.turned_by(|| ())
+        self.queues_changed_by(|| ())
     }
 
     /// Which hardware queues turn active or inactive by a change of the map or of who is there.
     /// Under the lock for changes of size.
-    pub(crate) fn turned_by(&self, change: impl FnOnce()) -> Vec<usize> {
+    pub(crate) fn queues_changed_by(&self, change: impl FnOnce()) -> Vec<usize> {
         let before = self.active();
         change();
-        self.look_who_serves();
+        self.update_active_queues();
         let after = self.active();
         (0..before.len())
             .filter(|&hw_queue| before[hw_queue] != after[hw_queue])
             .collect()
-    }
-
-    /// D2.
-    pub(crate) fn begin_drain(&self, hw_queue: usize) -> Result<HwQueueDrain, DrainError> {
-        if hw_queue >= self.bitmaps.size().hw_queues() {
-            return Err(DrainError::NoSuchHwQueue { hw_queue });
-        }
-        let word = self.bitmaps.active_queues().word(hw_queue);
-        if word % SERIAL == hw_queue as u64 {
-            return Err(DrainError::Active { hw_queue });
-        }
-        // Whoever did D1 may not have come to its D2 yet.
-        self.bitmaps.gate().publish();
-        Ok(HwQueueDrain {
-            hw_queue,
-            word,
-            pass: DrainPass::of_hw_queue(&self.bitmaps, hw_queue),
-        })
-    }
-
-    /// D3: whether it has come to an end.
-    pub(crate) fn end_drain(&self, drain: &mut HwQueueDrain) -> Option<Result<(), DrainError>> {
-        let hw_queue = drain.hw_queue;
-        if self.bitmaps.active_queues().word(hw_queue) / SERIAL != drain.word / SERIAL {
-            let there = hw_queue < self.bitmaps.size().hw_queues();
-            let why = if there {
-                DrainError::Active { hw_queue }
-            } else {
-                DrainError::NoSuchHwQueue { hw_queue }
-            };
-            return Some(Err(why));
-        }
-        // The bit first: whose it is was written before A2, and stays until its put.
-        let counts = |table, tag| {
-            !self.bitmaps.geometry().shared || self.slot(table, tag).hw_queue() == hw_queue
-        };
-        let busy = drain.pass.is_busy_with(&self.bitmaps, counts);
-        (!busy).then_some(Ok(()))
-    }
-
-    pub(crate) fn try_drain(&self, hw_queue: usize) -> Result<(), DrainError> {
-        let mut drain = self.begin_drain(hw_queue)?;
-        let end = self.end_drain(&mut drain);
-        end.unwrap_or(Err(DrainError::InUse { hw_queue }))
-    }
-
-    pub(crate) fn drain_blocking(&self, hw_queue: usize) -> Result<(), DrainError> {
-        let mut drain = self.begin_drain(hw_queue)?;
-        let mut end = None;
-        self.bitmaps.gate().drained().wait_while(|| {
-            end = self.end_drain(&mut drain);
-            end.is_none()
-        });
-        end.expect("the wait is over when there is an end")
-    }
-
-    pub(crate) fn drain_timeout(
-        &self,
-        hw_queue: usize,
-        timeout: Duration,
-    ) -> Result<(), DrainError> {
-        let mut drain = self.begin_drain(hw_queue)?;
-        let clock = self.bitmaps.clock();
-        let mut end = None;
-        let drained = self.bitmaps.gate().drained();
-        drained.wait_while_until(clock, clock.now() + timeout, || {
-            end = self.end_drain(&mut drain);
-            end.is_none()
-        });
-        end.unwrap_or(Err(DrainError::TimedOut { hw_queue }))
     }
 }

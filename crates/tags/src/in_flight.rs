@@ -6,7 +6,7 @@
 
 use crate::shared::Shared;
 use crate::slot::{Phase, Record};
-use crate::token::{Generation, Token};
+use crate::token::Generation;
 use inflight_sync::time::Instant;
 use std::time::Duration;
 
@@ -20,7 +20,10 @@ use std::time::Duration;
 /// let set = TagSet::builder().depth(2).build(|_, _| ())?;
 /// let dev = set.add_tenant("nvme0n1")?;
 /// let token = dev.try_alloc()?.into_token();
-/// set.for_each_in_flight(|t| assert_eq!(t.token(), token));
+/// set.for_each_in_flight(|t| {
+///     assert_eq!((t.token(), t.hw_queue()), (token, 0));
+///     assert!(t.index() < 2 && !t.is_timed_out());
+/// });
 /// drop(set.redeem(token)?);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -38,49 +41,18 @@ pub struct InFlight<'a> {
 
 impl InFlight<'_> {
     /// What [`Tag::into_token`](crate::Tag::into_token) returned for it.
-    ///
-    /// ```
-    /// # use inflight_tags::{AllocOptions, TagSet};
-    /// # let set = TagSet::builder().depth(2).build(|_, _| ())?;
-    /// # let dev = set.add_tenant("nvme0n1")?;
-    /// let token = dev.try_alloc()?.into_token();
-    /// let mut seen = Vec::new();
-    /// set.for_each_in_flight(|t| seen.push(t.token()));
-    /// assert_eq!(seen, [token]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub const fn token(&self) -> u64 {
         self.token
     }
 
     /// The hardware queue it belongs to.
-    ///
-    /// ```
-    /// # use inflight_tags::{AllocOptions, TagSet};
-    /// # let set = TagSet::builder().hw_queues(2).depth(2).build(|_, _| ())?;
-    /// # let dev = set.add_tenant("nvme0n1")?;
-    /// let token = dev.try_alloc_with(AllocOptions::new().hw_queue(1))?.into_token();
-    /// set.for_each_in_flight(|t| assert_eq!(t.hw_queue(), 1));
-    /// # set.redeem(token)?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub const fn hw_queue(&self) -> usize {
         self.hw_queue
     }
 
     /// Its number within its hardware queue.
-    ///
-    /// ```
-    /// # use inflight_tags::{AllocOptions, TagSet};
-    /// # let set = TagSet::builder().depth(1).build(|_, _| ())?;
-    /// # let dev = set.add_tenant("nvme0n1")?;
-    /// let token = dev.try_alloc()?.into_token();
-    /// set.for_each_in_flight(|t| assert_eq!(t.index(), 0));
-    /// # set.redeem(token)?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub const fn index(&self) -> usize {
         self.index
@@ -114,17 +86,6 @@ impl InFlight<'_> {
     }
 
     /// Whether it had been marked as timed out before the visit came by.
-    ///
-    /// ```
-    /// # use inflight_tags::{AllocOptions, TagSet};
-    /// # let set = TagSet::builder().depth(1).build(|_, _| ())?;
-    /// # let dev = set.add_tenant("nvme0n1")?;
-    /// let token = dev.try_alloc()?.into_token();
-    /// set.for_each_in_flight(|t| assert!(!t.is_timed_out() && t.mark_timed_out()));
-    /// set.for_each_in_flight(|t| assert!(t.is_timed_out() && !t.mark_timed_out()));
-    /// # set.redeem_timed_out(token)?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub const fn is_timed_out(&self) -> bool {
         self.timed_out
@@ -154,7 +115,7 @@ impl InFlight<'_> {
     // Why: it acts, and who only wants that may ignore who was first.
     #[allow(clippy::must_use_candidate)]
     pub fn mark_timed_out(&self) -> bool {
-        self.record.mark(self.generation)
+        self.record.mark_timed_out(self.generation)
     }
 }
 
@@ -179,11 +140,7 @@ impl<T> Shared<T> {
                 record: &slot.record,
                 generation: state.generation,
                 timed_out: state.phase == Phase::Overdue,
-                token: Token {
-                    generation: state.generation,
-                    place: slot.place(),
-                }
-                .encode(),
+                token: slot.id().token(state.generation),
                 hw_queue: slot.hw_queue(),
                 index: slot.tag,
                 now,

@@ -53,7 +53,9 @@
 
 // rustdoc shows the methods of a type in the order in which the modules stand here: what users need
 // first stands first.
-mod tenant_handle;
+mod alloc;
+
+mod tenant;
 
 mod split;
 
@@ -61,43 +63,49 @@ mod builder;
 
 mod set;
 
+mod freeze;
+
+mod close;
+
 mod tag;
 
 mod expire;
 
 mod resize;
 
+mod set_hw_queues;
+
 mod hw_queues;
 
-mod cpus;
+mod drain_hw_queue;
+
+mod hotplug;
 
 mod quiesce;
 
 pub mod steering;
 
-mod batch;
+mod free_batch;
+
+mod shares;
 
 #[cfg(feature = "metrics")]
 mod metrics;
 
 mod active_queues;
 mod admission;
-mod alloc;
 mod cpu_groups;
 mod cpu_map;
-mod drain;
-mod draining;
 mod dump;
 mod error;
-mod fast_path;
-mod freeze;
 mod freeze_gate;
-mod grant;
-mod handle;
-mod hotplug;
+mod get_tag;
+mod hw_queue_options;
 mod in_flight;
-mod next_expired;
-mod options;
+mod last_handle;
+mod panics;
+mod pending_tag;
+mod put_tag;
 mod queue_kind;
 mod redeem;
 mod set_id;
@@ -105,39 +113,41 @@ mod shared;
 mod size;
 mod slot;
 mod stats;
+mod tag_layout;
 mod tag_maps;
+mod tag_wait;
 mod teardown;
-mod tenant;
 mod token;
+mod wait_until_unused;
 
 pub use admission::{Admission, NoPreempt, WakeAccounting};
-pub use alloc::{Alloc, AllocOwned};
+pub use alloc::{Alloc, AllocOptions, AllocOwned};
 pub use builder::TagSetBuilder;
-pub use cpus::Cpus;
-pub use draining::{Drain, DrainHwQueue};
+pub use drain_hw_queue::DrainHwQueue;
 pub use error::{
     AllocError, BuildError, DrainError, ExpireError, FreezeError, RedeemError, ResizeError,
     TenantError, WeightError,
 };
-pub use expire::Expired;
+pub use expire::{Expired, ExpiredOwned, NextExpired};
 pub use freeze::{Freeze, FrozenGuard};
-pub use hw_queues::{HwQueueOptions, HwQueues};
+pub use hotplug::Cpus;
+pub use hw_queue_options::HwQueueOptions;
+pub use hw_queues::HwQueues;
 pub use in_flight::InFlight;
 #[cfg(feature = "metrics")]
 pub use metrics::describe_metrics;
-pub use next_expired::{ExpiredOwned, NextExpired};
-pub use options::AllocOptions;
 pub use queue_kind::QueueKind;
 pub use quiesce::QuiesceGuard;
-pub use resize::SetHwQueues;
 pub use set::TagSet;
+pub use set_hw_queues::SetHwQueues;
+pub use shares::SharePolicy;
 pub use split::{Join, NextPiece, Split};
 pub use stats::{SetStats, TenantStats};
 pub use steering::{CompletionSink, Completions, Steering};
 pub use tag::Tag;
-pub use tenant::SharePolicy;
-pub use tenant_handle::Tenant;
+pub use tenant::Tenant;
 pub use token::TokenTail;
+pub use wait_until_unused::Drain;
 
 #[doc(inline)]
 pub use inflight_sbitmap::tenancy::Force;

@@ -3,7 +3,7 @@
 use crate::set::TagSet;
 use crate::stats::{SetStats, TenantStats};
 use crate::steering::{Completions, SteeringStats};
-use crate::tenant_handle::Tenant;
+use crate::tenant::Tenant;
 use metrics::{Unit, counter, describe_counter, describe_gauge, gauge};
 
 type Counter<S> = (&'static str, &'static str, fn(&S) -> u64);

@@ -2,12 +2,11 @@
 //!
 //! F1 and F2 of a freeze, without F3; the end is T1 and T2. PROTOCOL-freeze.md has the proof.
 
-use crate::drain::DrainPass;
-use crate::draining::Drain;
 use crate::error::FreezeError;
 use crate::freeze_gate::QUIESCE;
 use crate::set::TagSet;
 use crate::tag_maps::TagMaps;
+use crate::wait_until_unused::{Drain, is_unused, wait_until_unused};
 use inflight_sync::Arc;
 use std::time::Duration;
 
@@ -43,7 +42,7 @@ pub struct QuiesceGuard {
 
 impl QuiesceGuard {
     fn close(bitmaps: &Arc<TagMaps>) -> Self {
-        bitmaps.gate().close(QUIESCE, || Self {
+        bitmaps.gate.close(QUIESCE, || Self {
             bitmaps: bitmaps.clone(),
         })
     }
@@ -65,24 +64,15 @@ impl QuiesceGuard {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn try_drain(&self) -> Result<(), FreezeError> {
-        let busy = DrainPass::of_all(&self.bitmaps).is_busy(&self.bitmaps);
-        if busy {
-            Err(FreezeError::InUse)
-        } else {
+        if is_unused(&self.bitmaps) {
             Ok(())
+        } else {
+            Err(FreezeError::InUse)
         }
     }
 
     /// Waits until no tag is held or in flight, as a task. May be dropped at any time. It is
     /// `'static`; if the guard is dropped before it is ready, new tags count too.
-    ///
-    /// ```
-    /// # use inflight_tags::TagSet;
-    /// let set = TagSet::builder().build(|_, _| ())?;
-    /// let quiesced = set.quiesce();
-    /// inflight_sync::block_on(quiesced.drain());
-    /// # Ok::<(), inflight_tags::BuildError>(())
-    /// ```
     pub fn drain(&self) -> Drain {
         Drain::new(self.bitmaps.clone())
     }
@@ -90,19 +80,8 @@ impl QuiesceGuard {
     /// As [`drain`](Self::drain), sleeping.
     ///
     /// A thread that holds a tag itself waits for itself here, for ever.
-    ///
-    /// ```
-    /// # use inflight_tags::TagSet;
-    /// let set = TagSet::builder().build(|_, _| ())?;
-    /// let quiesced = set.quiesce();
-    /// quiesced.drain_blocking();
-    /// assert_eq!(set.in_use(), 0);
-    /// # Ok::<(), inflight_tags::BuildError>(())
-    /// ```
     pub fn drain_blocking(&self) {
-        let mut pass = DrainPass::of_all(&self.bitmaps);
-        let drained = self.bitmaps.gate().drained();
-        drained.wait_while(|| pass.is_busy(&self.bitmaps));
+        let _always = wait_until_unused(&self.bitmaps, None);
     }
 
     /// As [`drain`](Self::drain), sleeping at most for `timeout`. The set stays quiesced.
@@ -122,12 +101,8 @@ impl QuiesceGuard {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn drain_timeout(&self, timeout: Duration) -> Result<(), FreezeError> {
-        let clock = self.bitmaps.clock();
-        let drained = self.bitmaps.gate().drained();
-        let mut pass = DrainPass::of_all(&self.bitmaps);
-        let busy = || pass.is_busy(&self.bitmaps);
-        let in_time = drained.wait_while_until(clock, clock.now() + timeout, busy);
-        if in_time {
+        let deadline = self.bitmaps.clock.now() + timeout;
+        if wait_until_unused(&self.bitmaps, Some(deadline)) {
             Ok(())
         } else {
             Err(FreezeError::TimedOut)
@@ -137,7 +112,7 @@ impl QuiesceGuard {
 
 impl Drop for QuiesceGuard {
     fn drop(&mut self) {
-        self.bitmaps.gate().open(QUIESCE);
+        self.bitmaps.gate.open(QUIESCE);
     }
 }
 
@@ -169,15 +144,8 @@ impl<T: Send + 'static> TagSet<T> {
     }
 
     /// Whether somebody quiesces the set. A frozen set is not quiesced by that.
-    ///
-    /// ```
-    /// # use inflight_tags::TagSet;
-    /// let set = TagSet::builder().build(|_, _| ())?;
-    /// assert!(!set.is_quiesced());
-    /// # Ok::<(), inflight_tags::BuildError>(())
-    /// ```
     #[must_use]
     pub fn is_quiesced(&self) -> bool {
-        self.shared().bitmaps.gate().state().is_quiesced()
+        self.shared().bitmaps.gate.state().is_quiesced()
     }
 }

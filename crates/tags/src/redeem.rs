@@ -1,55 +1,60 @@
-//! The way from a token back to its tag: where a stale, a foreign and a late token is refused.
+//! The way from a token back to its tag: where a token is refused that is stale, foreign, damaged,
+//! late, or was redeemed before.
 
 use crate::error::RedeemError;
 use crate::shared::Shared;
-use crate::slot::Record;
+use crate::slot::{Phase, Record, SlotState};
 use crate::tag::Tag;
-use crate::token::Token;
+use crate::token::{Generation, Token};
 use inflight_sync::atomic::Ordering;
 
-impl<T> Shared<T> {
-    /// Finds the token's slot and makes its tag, if `step`, S2 or S4, makes the caller its owner.
-    #[inline]
-    pub(crate) fn claim(
-        &self,
-        token: u64,
-        step: impl FnOnce(&Record, Token) -> Result<(), RedeemError>,
-    ) -> Result<Tag<T>, RedeemError> {
-        let token = Token::decode(token);
-        let Some(slot) = self.slots.get(token.place.from(self.first_place)) else {
-            return Err(self.not_here(token));
-        };
-        // Why: read before the exchange, which holds up what comes after it.
-        let bitmap = slot.bitmap;
-        match step(&slot.record, token) {
-            // SAFETY: `step` is S2 or S4. It succeeded, so the slot is the caller's by
-            // PROTOCOL.md, "One owner".
-            Ok(()) => Ok(unsafe { Tag::own(slot, bitmap) }),
-            Err(_) if slot.record.is_absent() || token.is_none() => Err(self.not_here(token)),
-            Err(error) => Err(self.refuse(error)),
-        }
-    }
+/// Says why a token was refused, by the state that was found in its slot.
+type Why = fn(SlotState, Token) -> RedeemError;
 
-    /// The set has no slot in this place.
-    #[cold]
-    fn not_here(&self, token: Token) -> RedeemError {
-        let (none, set) = (token.is_none(), token.place.set());
-        let token = token.tail();
-        self.refuse(if none {
-            RedeemError::NoToken { token }
-        } else if set == self.first_place.set() {
-            RedeemError::OutOfRange { token }
-        } else {
-            RedeemError::Foreign { token }
-        })
+impl<T> Shared<T> {
+    #[inline]
+    pub(crate) fn redeem(&self, token: u64) -> Result<Tag<T>, RedeemError> {
+        self.redeem_by(token, Record::redeem, why_not_completed)
     }
 
     pub(crate) fn redeem_timed_out(&self, token: u64) -> Result<Tag<T>, RedeemError> {
-        self.claim(token, Record::take_overdue)
+        self.redeem_by(token, Record::redeem_timed_out, why_not_timed_out)
     }
 
+    /// Finds the token's slot and makes its tag, if `step`, S2 or S4, makes the caller its owner.
+    #[inline]
+    fn redeem_by(
+        &self,
+        token: u64,
+        step: impl FnOnce(&Record, Generation) -> Result<(), SlotState>,
+        why: Why,
+    ) -> Result<Tag<T>, RedeemError> {
+        let token = Token::decode(token);
+        let Some(slot) = self.slots.get(token.slot.from(self.first_slot)) else {
+            return Err(self.refuse(token, None, why));
+        };
+        // Why: read before the exchange, which holds up what comes after it.
+        let bitmap = slot.bitmap;
+        match step(&slot.record, token.generation) {
+            // SAFETY: `step` is S2 or S4. It succeeded, so the slot is the caller's by
+            // PROTOCOL.md, "One owner".
+            Ok(()) => Ok(unsafe { Tag::own(slot, bitmap) }),
+            Err(found) => Err(self.refuse(token, Some(found), why)),
+        }
+    }
+
+    /// `found` in the slot, if the set has that slot.
     #[cold]
-    fn refuse(&self, error: RedeemError) -> RedeemError {
+    fn refuse(&self, token: Token, found: Option<SlotState>, why: Why) -> RedeemError {
+        let tail = token.tail();
+        let error = match found {
+            _ if token.is_none() => RedeemError::NoToken { token: tail },
+            Some(found) if found.phase != Phase::Absent => why(found, token),
+            _ if token.slot.set() == self.first_slot.set() => {
+                RedeemError::OutOfRange { token: tail }
+            }
+            _ => RedeemError::Foreign { token: tail },
+        };
         if matches!(error, RedeemError::TimedOut { .. }) {
             // Relaxed: a statistic.
             self.late_completions.fetch_add(1, Ordering::Relaxed);
@@ -57,5 +62,28 @@ impl<T> Shared<T> {
         // Relaxed: a statistic.
         self.redeem_errors.fetch_add(1, Ordering::Relaxed);
         error
+    }
+}
+
+/// Why S2 failed.
+fn why_not_completed(found: SlotState, named: Token) -> RedeemError {
+    let token = named.tail();
+    match found.phase {
+        Phase::IdleAfterTimeout if found.generation == named.generation.next() => {
+            RedeemError::TimedOut { token }
+        }
+        _ if found.generation != named.generation => RedeemError::Stale { token },
+        Phase::Overdue | Phase::Handled => RedeemError::TimedOut { token },
+        _ => RedeemError::NotInFlight { token },
+    }
+}
+
+/// Why S4 failed.
+fn why_not_timed_out(found: SlotState, named: Token) -> RedeemError {
+    let token = named.tail();
+    match found.phase {
+        _ if found.generation != named.generation => RedeemError::Stale { token },
+        Phase::InFlight => RedeemError::NotTimedOut { token },
+        _ => RedeemError::NotInFlight { token },
     }
 }

@@ -1,19 +1,16 @@
 //! The set: hardware queues, slots, and the way from a token back to its tag.
 
-use crate::error::{FreezeError, RedeemError, TenantError};
-use crate::freeze::{Freeze, FrozenGuard};
-use crate::handle::Handle;
+use crate::error::{RedeemError, TenantError};
 use crate::in_flight::InFlight;
+use crate::last_handle::Handle;
 use crate::shared::Shared;
-use crate::slot::Record;
 use crate::stats::SetStats;
 use crate::tag::Tag;
-use crate::tenant_handle::Tenant;
+use crate::tenant::Tenant;
 use inflight_sync::atomic::Ordering;
 use inflight_sync::time::Clock;
 use std::collections::btree_map::Entry;
 use std::fmt;
-use std::time::Duration;
 
 /// A set of tags, shared by its tenants: how many requests may be in flight, and the data of each.
 ///
@@ -119,7 +116,7 @@ impl<T: Send + 'static> TagSet<T> {
     /// ```
     #[inline]
     pub fn redeem(&self, token: u64) -> Result<Tag<T>, RedeemError> {
-        self.shared.claim(token, Record::redeem)
+        self.shared.redeem(token)
     }
 
     /// Gives the tag of a request that was [marked as timed out](InFlight::mark_timed_out) to
@@ -171,187 +168,8 @@ impl<T: Send + 'static> TagSet<T> {
         self.shared.for_each_in_flight(f);
     }
 
-    /// Freezes the set if no tag is in use now. Others may find the set frozen for the moment the
-    /// look takes.
-    ///
-    /// # Errors
-    ///
-    /// [`FreezeError::InUse`].
-    ///
-    /// ```
-    /// # use inflight_tags::{FreezeError, TagSet};
-    /// let set = TagSet::builder().depth(4).build(|_, _| ())?;
-    /// let held = set.add_tenant("nvme0n1")?.try_alloc()?;
-    /// assert_eq!(set.try_freeze().unwrap_err(), FreezeError::InUse);
-    /// drop(held);
-    /// assert!(set.try_freeze().is_ok());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn try_freeze(&self) -> Result<FrozenGuard, FreezeError> {
-        FrozenGuard::close(&self.shared.bitmaps).drained_now()
-    }
-
-    /// Freezes the set: no tag is given out from the future's first poll on, and it is ready when
-    /// none is held or in flight. Freezes nest; the last guard's drop thaws.
-    ///
-    /// While the set is frozen, or somebody waits for it to be, the try forms of a [`Tenant`]
-    /// return [`Frozen`](crate::AllocError::Frozen) and the waiting forms wait for the thaw.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future ends the freeze: the set is as it was.
-    ///
-    /// ```
-    /// # use inflight_tags::TagSet;
-    /// let set = TagSet::builder().depth(4).build(|_, _| ())?;
-    /// let frozen = inflight_sync::block_on(set.freeze());
-    /// assert!(set.is_frozen());
-    /// # drop(frozen);
-    /// # Ok::<(), inflight_tags::BuildError>(())
-    /// ```
-    pub fn freeze(&self) -> Freeze {
-        Freeze::new(&self.shared.bitmaps)
-    }
-
-    /// As [`freeze`](TagSet::freeze), sleeping.
-    ///
-    /// A thread that holds a tag itself, or is the one that redeems, waits for itself here, for
-    /// ever: it looks like a slow device. Who is not sure takes
-    /// [`freeze_timeout`](TagSet::freeze_timeout), or [`try_freeze`](TagSet::try_freeze).
-    ///
-    /// ```
-    /// # use inflight_tags::{AllocError, TagSet};
-    /// let set = TagSet::builder().depth(4).build(|_, _| ())?;
-    /// let dev = set.add_tenant("nvme0n1")?;
-    /// let frozen = set.freeze_blocking();
-    /// assert_eq!(dev.try_alloc().unwrap_err(), AllocError::Frozen);
-    /// drop(frozen);
-    /// assert!(dev.try_alloc().is_ok());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn freeze_blocking(&self) -> FrozenGuard {
-        FrozenGuard::close(&self.shared.bitmaps).wait_drained()
-    }
-
-    /// As [`freeze`](TagSet::freeze), sleeping at most for `timeout`; after that the set is as it
-    /// was.
-    ///
-    /// # Errors
-    ///
-    /// [`FreezeError::TimedOut`].
-    ///
-    /// ```
-    /// # use inflight_tags::{FreezeError, TagSet};
-    /// use std::time::Duration;
-    /// let set = TagSet::builder().depth(4).build(|_, _| ())?;
-    /// let held = set.add_tenant("nvme0n1")?.try_alloc()?;
-    /// let short = Duration::from_millis(1);
-    /// assert_eq!(set.freeze_timeout(short).unwrap_err(), FreezeError::TimedOut);
-    /// assert!(!set.is_frozen());
-    /// drop(held);
-    /// assert!(set.freeze_timeout(Duration::from_secs(1)).is_ok());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn freeze_timeout(&self, timeout: Duration) -> Result<FrozenGuard, FreezeError> {
-        let clock = self.shared.bitmaps.clock();
-        let deadline = clock.now() + timeout;
-        FrozenGuard::close(&self.shared.bitmaps).wait_drained_until(clock, deadline)
-    }
-
-    /// Closes the set, for good: no tag is given out any more, and none is waited for. Who waits
-    /// for one, and who asks later, gets [`Closed`](crate::AllocError::Closed), also behind a
-    /// freeze. Tags that are held can be put in flight, what is in flight can be redeemed, and
-    /// [`freeze`](TagSet::freeze) waits until nothing is left: the shutdown of an engine.
-    ///
-    /// An allocation that runs at the same time may still succeed.
-    ///
-    /// # Panics
-    ///
-    /// With the first panic of a waiting task's waker, after all who wait are told.
-    ///
-    /// ```
-    /// # use inflight_tags::{AllocError, TagSet};
-    /// let set = TagSet::builder().depth(1).build(|_, _| ())?;
-    /// let dev = set.add_tenant("nvme0n1")?;
-    /// let token = dev.alloc_blocking()?.into_token();
-    /// let waiter = std::thread::spawn({
-    ///     let dev = dev.clone();
-    ///     move || dev.alloc_blocking().map(drop)
-    /// });
-    /// set.close();
-    /// assert_eq!(waiter.join().unwrap(), Err(AllocError::Closed));
-    /// drop(set.redeem(token)?); // it completes all the same
-    /// let _idle = set.freeze_blocking();
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn close(&self) {
-        self.shared.bitmaps.close_all();
-    }
-
-    /// Whether the set was [closed](TagSet::close).
-    ///
-    /// ```
-    /// # use inflight_tags::TagSet;
-    /// assert!(!TagSet::builder().build(|_, _| ())?.is_closed());
-    /// # Ok::<(), inflight_tags::BuildError>(())
-    /// ```
-    #[must_use]
-    pub fn is_closed(&self) -> bool {
-        self.shared.bitmaps.gate().state().is_shut()
-    }
-
-    /// Gives the shares of idle tenants to the others at once: of those that have no tag of a
-    /// hardware queue that counts, and wait for none. Returns in how many hardware queues there
-    /// was one. Such a tenant counts again with its next allocation.
-    ///
-    /// Without this call an idle tenant is found out by others who are at their limit: by threads
-    /// that wait, which look every second, and by whoever allocates, comes to wait or frees. Tasks
-    /// have no timer: if nothing but tasks waits, beside an idle tenant's tags, and nobody
-    /// completes anything, they wait until one of these happens. An engine of tasks alone calls
-    /// this from its own timer.
-    ///
-    /// ```
-    /// # use inflight_tags::TagSet;
-    /// let set = TagSet::builder().depth(8).build(|_, _| ())?;
-    /// let (a, b) = (set.add_tenant("a")?, set.add_tenant("b")?);
-    /// drop(b.try_alloc()?); // active, and done for now
-    /// assert_eq!(a.try_alloc_batch(8).len(), 4, "its share");
-    /// set.reclaim_idle_shares();
-    /// assert_eq!(a.try_alloc_batch(8).len(), 8);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    // Why: it acts, and who only wants that may ignore how many there were.
-    #[allow(clippy::must_use_candidate)]
-    pub fn reclaim_idle_shares(&self) -> usize {
-        self.shared.bitmaps.reclaim_idle()
-    }
-
-    /// Whether the set is frozen, or somebody waits for it to be.
-    ///
-    /// ```
-    /// # use inflight_tags::TagSet;
-    /// let set = TagSet::builder().build(|_, _| ())?;
-    /// let frozen = set.freeze_blocking();
-    /// assert!(set.is_frozen());
-    /// drop(frozen);
-    /// assert!(!set.is_frozen());
-    /// # Ok::<(), inflight_tags::BuildError>(())
-    /// ```
-    #[must_use]
-    pub fn is_frozen(&self) -> bool {
-        self.shared.bitmaps.gate().state().is_frozen()
-    }
-
     /// How many tags are held or in flight. Exact only while nobody allocates or frees. Walks all
     /// slots: a counter would burden every allocation.
-    ///
-    /// ```
-    /// # use inflight_tags::{AllocOptions, TagSet};
-    /// let set = TagSet::builder().build(|_, _| ())?;
-    /// let _held = set.add_tenant("nvme0n1")?.try_alloc()?;
-    /// assert_eq!(set.in_use(), 1);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn in_use(&self) -> usize {
         self.shared.in_use()
@@ -381,50 +199,24 @@ impl<T: Send + 'static> TagSet<T> {
     /// Whether a tag is in flight, marked ones included. Looks no further than the first.
     ///
     /// The idea is the in-flight test of blk-mq.
-    ///
-    /// ```
-    /// # use inflight_tags::{AllocOptions, TagSet};
-    /// let set = TagSet::builder().build(|_, _| ())?;
-    /// let tag = set.add_tenant("nvme0n1")?.try_alloc()?;
-    /// assert!(!set.any_in_flight(), "held is not in flight");
-    /// let token = tag.into_token();
-    /// assert!(set.any_in_flight());
-    /// # set.redeem(token)?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn any_in_flight(&self) -> bool {
         self.shared.any_in_flight()
     }
 
     /// How many tags are held: in use, but not in flight. Walks all slots, twice.
-    ///
-    /// ```
-    /// # use inflight_tags::{AllocOptions, TagSet};
-    /// let set = TagSet::builder().build(|_, _| ())?;
-    /// let _held = set.add_tenant("nvme0n1")?.try_alloc()?;
-    /// assert_eq!(set.held(), 1);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn held(&self) -> usize {
         self.in_use().saturating_sub(self.in_flight())
     }
 
     /// The counters. Walks all slots; for tools, not for the fast path.
-    ///
-    /// ```
-    /// # use inflight_tags::TagSet;
-    /// let set = TagSet::builder().build(|_, _| ())?;
-    /// assert_eq!(set.stats().allocs, 0);
-    /// # Ok::<(), inflight_tags::BuildError>(())
-    /// ```
     #[must_use]
     pub fn stats(&self) -> SetStats {
         let (allocs, frees) = self.shared.allocs_and_frees();
         let (mut waits, mut wakeups) = (0, 0);
-        for target in self.shared.bitmaps.targets() {
-            let stats = self.shared.bitmaps.bitmap(target).stats();
+        for tag_map in self.shared.bitmaps.layout.tag_map_ids() {
+            let stats = self.shared.bitmaps.bitmap(tag_map).stats();
             waits += stats.waits;
             wakeups += stats.wakeups;
         }
@@ -455,20 +247,14 @@ impl<T: Send + 'static> TagSet<T> {
     /// ```
     #[must_use]
     pub fn clock(&self) -> &Clock {
-        self.shared.bitmaps.clock()
+        &self.shared.bitmaps.clock
     }
 
     /// The number of tags of each hardware queue, reserved ones included; of all hardware queues
     /// together, if they [share](crate::HwQueueOptions::shared_tags) them.
-    ///
-    /// ```
-    /// # use inflight_tags::TagSet;
-    /// assert_eq!(TagSet::builder().depth(9).build(|_, _| ())?.depth(), 9);
-    /// # Ok::<(), inflight_tags::BuildError>(())
-    /// ```
     #[must_use]
     pub fn depth(&self) -> usize {
-        self.shared.bitmaps.size().depth()
+        self.shared.bitmaps.size.depth()
     }
 
     /// The number of reserved tags of each hardware queue.
@@ -480,7 +266,7 @@ impl<T: Send + 'static> TagSet<T> {
     /// ```
     #[must_use]
     pub fn reserved(&self) -> usize {
-        self.shared.bitmaps.geometry().reserved
+        self.shared.bitmaps.layout.reserved
     }
 
     /// The number of tags of all hardware queues.
@@ -492,8 +278,8 @@ impl<T: Send + 'static> TagSet<T> {
     /// ```
     #[must_use]
     pub fn capacity(&self) -> usize {
-        let (geometry, size) = (self.shared.bitmaps.geometry(), self.shared.bitmaps.size());
-        geometry.tables_of(size.hw_queues()) * (size.depth() + geometry.extra)
+        let (layout, size) = (self.shared.bitmaps.layout, &self.shared.bitmaps.size);
+        layout.tables_of(size.hw_queues()) * (size.depth() + layout.extra)
     }
 }
 
@@ -523,11 +309,11 @@ impl<T> Clone for TagSet<T> {
 impl<T> fmt::Debug for TagSet<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TagSet")
-            .field("hw_queues", &self.shared.bitmaps.size().hw_queues())
-            .field("depth", &self.shared.bitmaps.size().depth())
-            .field("limits", &self.shared.bitmaps.geometry())
+            .field("hw_queues", &self.shared.bitmaps.size.hw_queues())
+            .field("depth", &self.shared.bitmaps.size.depth())
+            .field("limits", &self.shared.bitmaps.layout)
             .field("in_use", &self.shared.in_use())
-            .field("gate", &self.shared.bitmaps.gate().state())
+            .field("gate", &self.shared.bitmaps.gate.state())
             .finish_non_exhaustive()
     }
 }

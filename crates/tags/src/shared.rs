@@ -3,8 +3,8 @@
 use crate::cpu_map::CpuMap;
 use crate::slot::Slot;
 use crate::tag_maps::TagMaps;
-use crate::tenant::{Others, Taken};
-use crate::token::Place;
+use crate::tenant::{NewTenantId, Others};
+use crate::token::SlotId;
 use inflight_steering::{Leftover, TenantId};
 use inflight_sync::atomic::AtomicU64;
 use inflight_sync::time::Timer;
@@ -32,7 +32,7 @@ pub(crate) type BeforeWait = Box<dyn Fn(usize) + Send + Sync>;
 /// What all handles and tags of a set share.
 pub(crate) struct Shared<T> {
     /// What the token of the first slot names.
-    pub(crate) first_place: Place,
+    pub(crate) first_slot: SlotId,
     pub(crate) slots: Box<[CachePadded<Slot<T>>]>,
     /// Makes payloads.
     pub(crate) payload: Box<dyn Fn(usize, usize) -> T + Send + Sync>,
@@ -40,7 +40,7 @@ pub(crate) struct Shared<T> {
     pub(crate) timeout: Duration,
     /// Called before a submitter waits.
     pub(crate) before_wait: Option<BeforeWait>,
-    pub(crate) map: CpuMap,
+    pub(crate) cpu_map: CpuMap,
     /// How many CPUs there are: the size of each tenant's counters.
     pub(crate) cpus: usize,
     pub(crate) others: Mutex<Others>,
@@ -63,22 +63,22 @@ impl<T> Shared<T> {
         bitmaps: Arc<TagMaps>,
         slots: Box<[CachePadded<Slot<T>>]>,
         payload: Box<dyn Fn(usize, usize) -> T + Send + Sync>,
-        map: CpuMap,
+        cpu_map: CpuMap,
     ) -> Self {
         Self {
-            first_place: Place::new(bitmaps.set_id(), 0),
+            first_slot: SlotId::new(bitmaps.set_id.number(), 0),
             slots,
             payload,
             timeout: DEFAULT_TIMEOUT,
             before_wait: None,
-            map,
+            cpu_map,
             cpus: cpu::online(),
             others: Mutex::default(),
             names: Mutex::default(),
             followers: Mutex::new(Vec::new()),
             redeem_errors: CachePadded::new(AtomicU64::new(0)),
             late_completions: AtomicU64::new(0),
-            timer: Timer::new(bitmaps.clock().clone()),
+            timer: Timer::new(bitmaps.clock.clone()),
             bitmaps,
         }
     }
@@ -95,7 +95,7 @@ impl<T> Shared<T> {
 
     #[inline]
     pub(crate) fn slot(&self, hw_queue: usize, tag: usize) -> &Slot<T> {
-        &self.slots[self.bitmaps.geometry().flat(hw_queue, tag)]
+        &self.slots[self.bitmaps.layout.flat(hw_queue, tag)]
     }
 
     /// All slots that can be tags.
@@ -127,10 +127,10 @@ impl<T> Shared<T> {
     }
 
     /// A number for a new tenant.
-    pub(crate) fn take_tenant_id(&self) -> Taken {
+    pub(crate) fn take_tenant_id(&self) -> NewTenantId {
         let mut told = Vec::new();
         let bitmaps = &self.bitmaps;
-        let first_time = !bitmaps.gate().is_many();
+        let first_time = !bitmaps.gate.has_several_tenants();
         let clear = |left: &[TenantId]| {
             // A tenant that has left gives out no more tags, and what its handles did comes before.
             // That a tag has ended is seen by a Relaxed load: a count that is late is a newcomer's.
@@ -140,17 +140,17 @@ impl<T> Shared<T> {
             }
             clear.retain(|&id| bitmaps.clear_account(id));
             let clear: Vec<TenantId> = clear.into_iter().collect();
-            let policies = bitmaps.policies();
+            let policies = &bitmaps.policies;
             clear.iter().for_each(|&id| policies.set_own(id, None));
             told = self.followers();
             told.iter().for_each(|follower| follower.forget(&clear));
             clear
         };
         let taken = bitmaps
-            .tenant_ids()
-            .take(clear, || bitmaps.gate().set_many());
+            .tenant_ids
+            .take(clear, || bitmaps.gate.set_several_tenants());
         if first_time && taken.second {
-            bitmaps.mark_first();
+            bitmaps.activate_first_tenant();
         }
         taken
     }

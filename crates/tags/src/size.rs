@@ -5,7 +5,7 @@ use inflight_sync::{Mutex, MutexGuard};
 use std::cell::Cell;
 use std::ptr;
 
-/// The present size; the limits are in the geometry.
+/// The present size; the limits are in the layout.
 #[derive(Debug)]
 pub(crate) struct Size {
     /// Tags per hardware queue, reserved ones included.
@@ -19,29 +19,29 @@ inflight_sync::thread_local! {
     // loom's macro has no const form.
     #[allow(clippy::missing_const_for_thread_local)]
     /// The set whose build closure runs on this thread, by its size.
-    static MAKING: Cell<*const Size> = Cell::new(ptr::null());
+    static BUILDING: Cell<*const Size> = Cell::new(ptr::null());
 }
 
 /// A build closure runs until this is dropped.
-pub(crate) struct Making {
+pub(crate) struct InBuildClosure {
     /// Around this one, of another set.
     outer: *const Size,
 }
 
-impl Making {
+impl InBuildClosure {
     pub(crate) fn begin(size: &Size) -> Self {
         // Why a default: a thread on its way out is not found out, and waits for itself.
-        let outer = MAKING.try_with(|making| making.replace(size));
+        let outer = BUILDING.try_with(|making| making.replace(size));
         Self {
             outer: outer.unwrap_or(ptr::null()),
         }
     }
 }
 
-impl Drop for Making {
+impl Drop for InBuildClosure {
     fn drop(&mut self) {
         // Why ignored: as in `begin`.
-        let _ = MAKING.try_with(|making| making.set(self.outer));
+        let _ = BUILDING.try_with(|making| making.set(self.outer));
     }
 }
 
@@ -56,8 +56,8 @@ impl Size {
 
     /// # Panics
     /// In the build closure of this set: its caller is at a change, and would be waited for.
-    pub(crate) fn not_while_making(&self) {
-        let making = MAKING.try_with(Cell::get).unwrap_or(ptr::null());
+    pub(crate) fn refuse_in_build_closure(&self) {
+        let making = BUILDING.try_with(Cell::get).unwrap_or(ptr::null());
         assert!(
             !ptr::eq(making, self),
             "a build closure must not change its own set"
@@ -67,9 +67,9 @@ impl Size {
     /// The lock for all changes.
     ///
     /// # Panics
-    /// As `not_while_making`.
+    /// As `refuse_in_build_closure`.
     pub(crate) fn change(&self) -> MutexGuard<'_, ()> {
-        self.not_while_making();
+        self.refuse_in_build_closure();
         self.change.lock()
     }
 

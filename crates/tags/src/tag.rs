@@ -1,7 +1,6 @@
 //! The permission to have one request in flight, and the request's data.
 
 use crate::slot::Slot;
-use crate::token::Token;
 use inflight_sbitmap::SbitmapQueue;
 use inflight_steering::{Policies, SubmitInfo};
 use std::fmt;
@@ -115,7 +114,7 @@ impl<T> Tag<T> {
 
     /// What its set says about completions now.
     pub(crate) const fn policies(&self) -> &Policies {
-        self.slot().bitmaps().policies()
+        &self.slot().bitmaps().policies
     }
 
     /// Puts the tag in flight and returns the number that names it: a ring's user data.
@@ -176,8 +175,7 @@ impl<T> Tag<T> {
     #[inline]
     pub fn into_token_with<R>(mut self, f: impl FnOnce(&mut T, u64) -> R) -> R {
         let generation = self.slot().record.next_issue().generation;
-        let place = self.slot().place();
-        let token = Token { generation, place }.encode();
+        let token = self.slot().id().token(generation);
         let entry = f(&mut self, token);
         let issued = self.into_token();
         debug_assert_eq!(issued, token, "nobody else issues it");
@@ -185,14 +183,6 @@ impl<T> Tag<T> {
     }
 
     /// The hardware queue it belongs to.
-    ///
-    /// ```
-    /// # use inflight_tags::{AllocOptions, TagSet};
-    /// let set = TagSet::builder().hw_queues(3).depth(2).build(|_, _| ())?;
-    /// let dev = set.add_tenant("nvme0n1")?;
-    /// assert_eq!(dev.try_alloc_with(AllocOptions::new().hw_queue(2))?.hw_queue(), 2);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn hw_queue(&self) -> usize {
         self.slot().hw_queue()
@@ -297,13 +287,6 @@ impl<T> Tag<T> {
     }
 
     /// Whether somebody was told that the time of a [tracked](Tag::track) request is up.
-    ///
-    /// ```
-    /// # use inflight_tags::TagSet;
-    /// let set = TagSet::builder().build(|_, _| ())?;
-    /// assert!(!set.add_tenant("nvme0n1")?.try_alloc()?.is_overdue());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn is_overdue(&self) -> bool {
         self.slot().record.is_reported()
@@ -316,12 +299,12 @@ impl<T> Tag<T> {
         let this = ManuallyDrop::new(self);
         let slot = this.slot();
         // Read before S1: afterwards somebody else may own the slot, and free it with its set.
-        let (stamp, place) = (slot.bitmaps().stamp(), slot.place());
-        if slot.bitmaps().policies().is_on() {
+        let (stamp, id) = (slot.bitmaps().stamp(), slot.id());
+        if slot.bitmaps().policies.is_on() {
             slot.note_here(polled);
         }
         let generation = slot.record.issue(stamp);
-        Token { generation, place }.encode()
+        id.token(generation)
     }
 }
 

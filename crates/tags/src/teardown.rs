@@ -91,7 +91,7 @@ impl Teardown {
     }
 
     /// K5. Whether no tag is left: then the caller frees the set.
-    pub(crate) fn settle(&self, given_out: u64, ended: u64) -> bool {
+    pub(crate) fn is_last(&self, given_out: u64, ended: u64) -> bool {
         let left = given_out - ended;
         // Ordering: as in `end_late`.
         let before = self

@@ -77,15 +77,15 @@ impl Generation {
 
 /// Which slot a token names: the token's lower bits, which are the same for all uses of the slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place(u32);
+pub(crate) struct SlotId(u32);
 
-impl Place {
+impl SlotId {
     pub(crate) const fn new(set: u8, index: usize) -> Self {
         debug_assert!(index < MAX_SLOTS && (set as usize) < MAX_SETS);
         Self((set as u32) << INDEX_BITS | index as u32)
     }
 
-    /// Where it lies in a table of slots whose first one has this place. A place of another set is
+    /// Where it lies in a table of slots whose first one is this. One of another set is
     /// further away than a table is long.
     #[inline]
     pub(crate) const fn from(self, first: Self) -> usize {
@@ -95,6 +95,13 @@ impl Place {
     pub(crate) const fn set(self) -> u8 {
         (self.0 >> INDEX_BITS) as u8
     }
+
+    /// The token of one use of it.
+    #[inline]
+    pub(crate) const fn token(self, generation: Generation) -> u64 {
+        let slot = self;
+        Token { generation, slot }.encode()
+    }
 }
 
 /// What a token names: a slot, and one use of it.
@@ -102,7 +109,7 @@ impl Place {
 pub(crate) struct Token {
     /// Of a token from outside, possibly no legal generation; such a one fits no slot.
     pub(crate) generation: Generation,
-    pub(crate) place: Place,
+    pub(crate) slot: SlotId,
 }
 
 impl Token {
@@ -117,7 +124,7 @@ impl Token {
 
     #[inline]
     pub(crate) const fn encode(self) -> u64 {
-        (self.generation.bits() << (SET_BITS + INDEX_BITS)) | self.place.0 as u64
+        (self.generation.bits() << (SET_BITS + INDEX_BITS)) | self.slot.0 as u64
     }
 
     /// Takes any number apart.
@@ -125,7 +132,7 @@ impl Token {
     pub(crate) const fn decode(token: u64) -> Self {
         Self {
             generation: Generation::from_bits(token >> (SET_BITS + INDEX_BITS)),
-            place: Place(token as u32 & ((1 << (SET_BITS + INDEX_BITS)) - 1)),
+            slot: SlotId(token as u32 & ((1 << (SET_BITS + INDEX_BITS)) - 1)),
         }
     }
 }
@@ -178,8 +185,8 @@ mod tests {
 
     fn token(generation: u64, set: u8, index: usize) -> u64 {
         let generation = Generation::from_bits(generation);
-        let place = Place::new(set, index);
-        Token { generation, place }.encode()
+        let slot = SlotId::new(set, index);
+        Token { generation, slot }.encode()
     }
 
     #[test]
@@ -210,18 +217,18 @@ mod tests {
     proptest! {
         #[test]
         fn encode_and_decode_are_inverse(number: u64, set in 0u8..64, index in 0..MAX_SLOTS) {
-            let (generation, place) = (Generation::new(number), Place::new(set, index));
-            let token = Token { generation, place };
+            let (generation, slot) = (Generation::new(number), SlotId::new(set, index));
+            let token = Token { generation, slot };
             prop_assert_eq!(Token::decode(token.encode()), token);
             prop_assert!(token.encode() != 0 && token.encode() != u64::MAX);
         }
 
         #[test]
-        fn a_place_of_another_set_is_beyond_every_table(
+        fn a_slot_of_another_set_is_beyond_every_table(
             own in 0u8..64, set in 0u8..64, index in 0..MAX_SLOTS,
         ) {
-            let from = Place::new(set, index).from(Place::new(own, 0));
-            prop_assert_eq!(Place::new(set, index).set(), set);
+            let from = SlotId::new(set, index).from(SlotId::new(own, 0));
+            prop_assert_eq!(SlotId::new(set, index).set(), set);
             if set == own {
                 prop_assert_eq!(from, index);
             } else {

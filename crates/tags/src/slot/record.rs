@@ -5,8 +5,8 @@
 //! ```text
 //!            S1 issue            S2 redeem
 //!   Idle ----------------> InFlight --------------> Redeemed
-//!    ^                        | S3 mark                |
-//!    |                        v          S4 take       |
+//!    ^                        | S3 time out            |
+//!    |                        v          S4 redeem     |
 //!    |                     Overdue --------------> Handled
 //!    |                                                 |
 //!    +--- S5 free: from every phase that has an owner, generation + 1
@@ -24,8 +24,7 @@
 //! S5 from Handled leaves Forgiven instead of Idle: the same, but who comes with the token of the
 //! generation before is told that it is late, until the slot is used again.
 
-use crate::error::RedeemError;
-use crate::token::{Generation, Token};
+use crate::token::Generation;
 use inflight_sync::atomic::{AtomicU64, Ordering};
 use inflight_sync::time::Instant;
 use std::time::Duration;
@@ -52,7 +51,7 @@ pub(crate) enum Phase {
     /// The same, and somebody was told that its time is up.
     Reported = 7,
     /// As Idle, and the last use was ended by the handler of its timeout.
-    Forgiven = 8,
+    IdleAfterTimeout = 8,
 }
 
 impl Phase {
@@ -63,7 +62,7 @@ impl Phase {
 
     /// No token of this generation was made.
     const fn is_fresh(self) -> bool {
-        matches!(self, Self::Idle | Self::Forgiven)
+        matches!(self, Self::Idle | Self::IdleAfterTimeout)
     }
 }
 
@@ -98,7 +97,7 @@ impl SlotState {
             4 => Phase::Handled,
             6 => Phase::Tracked,
             7 => Phase::Reported,
-            8 => Phase::Forgiven,
+            8 => Phase::IdleAfterTimeout,
             _ => Phase::Absent,
         };
         Self {
@@ -118,7 +117,7 @@ pub(crate) struct Record {
     timeout: AtomicU64,
     /// How often the slot was given out and given back: odd while it is a tag. Only its owner
     /// writes it.
-    turns: AtomicU64,
+    uses: AtomicU64,
 }
 
 impl Record {
@@ -131,7 +130,7 @@ impl Record {
             state: AtomicU64::new(state.pack()),
             issued_at: AtomicU64::new(0),
             timeout: AtomicU64::new(0),
-            turns: AtomicU64::new(0),
+            uses: AtomicU64::new(0),
         }
     }
 
@@ -186,23 +185,23 @@ impl Record {
     /// How often the slot was given out, and how often it was given back.
     pub(crate) fn allocs_and_frees(&self) -> (u64, u64) {
         // Relaxed: a statistic.
-        let turns = self.turns.load(Ordering::Relaxed);
-        (turns.div_ceil(2), turns / 2)
+        let uses = self.uses.load(Ordering::Relaxed);
+        (uses.div_ceil(2), uses / 2)
     }
 
     /// Whether the slot is a tag, held or in flight. False for a bit that is only being tried.
     pub(crate) fn is_tag(&self) -> bool {
         // Relaxed: who froze the set sees the last owner's store, ordered by the scan of the
         // bitmaps.
-        self.turns.load(Ordering::Relaxed) % 2 == 1
+        self.uses.load(Ordering::Relaxed) % 2 == 1
     }
 
     #[inline]
-    fn turn(&self, ordering: Ordering) {
+    fn count_use(&self, ordering: Ordering) {
         // Relaxed, and no read-modify-write: the owner is the only writer, and the bit orders
         // owners.
-        let turns = self.turns.load(Ordering::Relaxed);
-        self.turns.store(turns + 1, ordering);
+        let uses = self.uses.load(Ordering::Relaxed);
+        self.uses.store(uses + 1, ordering);
     }
 
     /// Whether the slot is in a phase that belongs to an owner. Asserted where an ownership begins,
@@ -230,7 +229,7 @@ impl Record {
     pub(crate) fn grant(&self) {
         debug_assert!(!self.is_tag(), "the bit was free");
         // Relaxed: who sees a slot as a tag concludes nothing about its data.
-        self.turn(Ordering::Relaxed);
+        self.count_use(Ordering::Relaxed);
     }
 
     /// The state whose generation the next token names.
@@ -284,43 +283,22 @@ impl Record {
         state.generation
     }
 
-    /// S2. On success the caller owns the slot.
+    /// S2. On success the caller owns the slot; otherwise the state that was found.
     #[inline]
-    pub(crate) fn redeem(&self, named: Token) -> Result<(), RedeemError> {
-        let generation = named.generation;
+    pub(crate) fn redeem(&self, generation: Generation) -> Result<(), SlotState> {
         self.change(generation, Phase::InFlight, Phase::Redeemed)
-            .map_err(|found| {
-                let token = named.tail();
-                match found.phase {
-                    Phase::Forgiven if found.generation == generation.next() => {
-                        RedeemError::TimedOut { token }
-                    }
-                    _ if found.generation != generation => RedeemError::Stale { token },
-                    Phase::Overdue | Phase::Handled => RedeemError::TimedOut { token },
-                    _ => RedeemError::NotInFlight { token },
-                }
-            })
     }
 
     /// S3. Whether this call made the tag overdue.
-    pub(crate) fn mark(&self, generation: Generation) -> bool {
+    pub(crate) fn mark_timed_out(&self, generation: Generation) -> bool {
         self.change(generation, Phase::InFlight, Phase::Overdue)
             .is_ok()
     }
 
-    /// S4. On success the caller owns the slot.
+    /// S4. On success the caller owns the slot; otherwise the state that was found.
     #[inline]
-    pub(crate) fn take_overdue(&self, named: Token) -> Result<(), RedeemError> {
-        let generation = named.generation;
+    pub(crate) fn redeem_timed_out(&self, generation: Generation) -> Result<(), SlotState> {
         self.change(generation, Phase::Overdue, Phase::Handled)
-            .map_err(|found| {
-                let token = named.tail();
-                match found.phase {
-                    _ if found.generation != generation => RedeemError::Stale { token },
-                    Phase::InFlight => RedeemError::NotTimedOut { token },
-                    _ => RedeemError::NotInFlight { token },
-                }
-            })
     }
 
     /// One compare-exchange; the state found instead if it failed.
@@ -351,7 +329,7 @@ impl Record {
         let state = SlotState {
             generation: owned.generation.next(),
             phase: match owned.phase {
-                Phase::Handled => Phase::Forgiven,
+                Phase::Handled => Phase::IdleAfterTimeout,
                 _ => Phase::Idle,
             },
         };
@@ -365,14 +343,14 @@ impl Record {
         self.state.store(state.pack(), Ordering::Relaxed);
         // Ordering: Release pairs with the Acquire of K4 and K6 in `take_payload`: whoever sees
         // that this is no tag any more comes after its last owner, and sees its last state.
-        self.turn(Ordering::Release);
+        self.count_use(Ordering::Release);
     }
 
     /// K4 and K6, when all handles are gone. Whether the caller has the payload now, to drop it:
     /// once for each slot that is no tag, never for one that is.
     pub(crate) fn take_payload(&self) -> bool {
         // Ordering: Acquire pairs with the Release in `free`.
-        if self.turns.load(Ordering::Acquire) % 2 == 1 {
+        if self.uses.load(Ordering::Acquire) % 2 == 1 {
             return false;
         }
         // Relaxed: the exchange looks again.
@@ -399,18 +377,6 @@ impl Record {
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
-    use crate::token::{Place, TokenTail};
-
-    /// The token of a use of the slot.
-    fn of(generation: Generation) -> Token {
-        let place = Place::new(3, 5);
-        Token { generation, place }
-    }
-
-    fn stale(generation: Generation) -> Result<(), RedeemError> {
-        let token: TokenTail = of(generation).tail();
-        Err(RedeemError::Stale { token })
-    }
 
     /// The generation wraps at 34 bits: what was true of the last generation is true of the first.
     #[test]
@@ -419,67 +385,18 @@ mod tests {
         let record = Record::new(last);
         record.present();
         assert_eq!(record.issue(None), last);
-        assert_eq!(record.redeem(of(last)), Ok(()));
+        assert_eq!(record.redeem(last), Ok(()));
         record.free();
         let first = Generation::from_bits(1);
-        assert_eq!(
-            record.observe(),
-            SlotState {
-                generation: first,
-                phase: Phase::Idle
-            }
-        );
-        assert_eq!(record.redeem(of(last)), stale(last));
+        let idle = SlotState {
+            generation: first,
+            phase: Phase::Idle,
+        };
+        assert_eq!(record.observe(), idle);
+        assert_eq!(record.redeem(last), Err(idle));
         assert_eq!(record.issue(None), first);
-        assert_eq!(record.redeem(of(last)), stale(last));
-        assert_eq!(record.redeem(of(first)), Ok(()));
-    }
-
-    #[test]
-    fn issuing_again_makes_a_new_token() {
-        let record = Record::new(Generation::from_bits(7));
-        record.present();
-        let first = record.issue(None);
-        assert!(record.mark(first));
-        assert_eq!(record.take_overdue(of(first)), Ok(()));
-        let second = record.issue(None);
-        assert_ne!(first, second);
-        assert_eq!(
-            record.redeem(of(first)),
-            stale(first),
-            "the late completion"
-        );
-        assert_eq!(
-            record.redeem(of(second)),
-            Ok(()),
-            "the one of the second try"
-        );
-        assert_ne!(record.issue(None), second);
-    }
-
-    /// The completion of a request whose timeout was handled is late until the slot is used again.
-    #[test]
-    fn a_late_completion_is_told_so_until_the_next_use() {
-        let record = Record::new(Generation::from_bits(7));
-        record.present();
-        let token = record.issue(None);
-        assert!(record.mark(token));
-        assert_eq!(record.take_overdue(of(token)), Ok(()));
-        record.free();
-        for _ in 0..2 {
-            let late = of(token).tail();
-            let late = Err(RedeemError::TimedOut { token: late });
-            assert_eq!(record.redeem(of(token)), late);
-            assert_eq!(record.take_overdue(of(token)), stale(token));
-        }
-        let earlier = Generation::from_bits(6);
-        assert_eq!(record.redeem(of(earlier)), stale(earlier), "of another use");
-        let next = record.issue(None);
-        assert_eq!(next, token.next());
-        assert_eq!(record.redeem(of(token)), stale(token), "used again");
-        assert_eq!(record.redeem(of(next)), Ok(()));
-        record.free();
-        assert_eq!(record.redeem(of(next)), stale(next), "no timeout");
+        assert!(record.redeem(last).is_err());
+        assert_eq!(record.redeem(first), Ok(()));
     }
 
     /// A tag that is tracked is reported once, and is its owner's all the while.
@@ -489,12 +406,12 @@ mod tests {
         record.present();
         record.track(None);
         let tracked = record.observe();
-        assert!(record.redeem(of(tracked.generation)).is_err() && !record.is_reported());
+        assert!(record.redeem(tracked.generation).is_err() && !record.is_reported());
         assert!(record.report(tracked.generation) && !record.report(tracked.generation));
         assert!(record.is_reported());
         let token = record.issue(None);
         assert!(!record.report(tracked.generation));
-        assert_eq!(record.redeem(of(token)), Ok(()));
+        assert_eq!(record.redeem(token), Ok(()));
         record.track(None);
         record.free();
         assert_eq!(record.observe().phase, Phase::Idle);
@@ -503,10 +420,18 @@ mod tests {
     #[test]
     fn every_state_survives_packing() {
         use Phase::{
-            Absent, Forgiven, Handled, Idle, InFlight, Overdue, Redeemed, Reported, Tracked,
+            Absent, Handled, Idle, IdleAfterTimeout, InFlight, Overdue, Redeemed, Reported, Tracked,
         };
         let phases = [
-            Idle, InFlight, Overdue, Redeemed, Handled, Absent, Tracked, Reported, Forgiven,
+            Idle,
+            InFlight,
+            Overdue,
+            Redeemed,
+            Handled,
+            Absent,
+            Tracked,
+            Reported,
+            IdleAfterTimeout,
         ];
         for phase in phases {
             for bits in [1, 2, (1 << 34) - 2] {

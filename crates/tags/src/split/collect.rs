@@ -3,7 +3,7 @@
 use super::{Split, SplitAt, SplitStep};
 use crate::admission::Admission;
 use crate::error::AllocError;
-use crate::tag_maps::{TagMap, TagMapId};
+use crate::tag_layout::{TagMap, TagMapId};
 use inflight_sbitmap::tenancy::{Request, Tenancy as _};
 
 /// A request of more pieces than this part of the depth is given its tags in as many parts.
@@ -16,15 +16,15 @@ impl<T: Send + 'static> Split<T> {
             return SplitStep::Done(Ok(None));
         }
         loop {
-            if let Err(error) = self.queue.check(self.options) {
+            if let Err(error) = self.tenant.check(self.options) {
                 self.give_back();
                 return SplitStep::Done(Err(error));
             }
-            if !waits && self.collected.is_empty() && self.target_in_line().is_some() {
+            if !waits && self.collected.is_empty() && self.queued_in().is_some() {
                 // A queue that is closed: the set is closed.
-                let _ = self.part(|wait, bits| wait.fetch(bits));
+                let _ = self.fetch_part(|wait, bits| wait.fetch(bits));
             }
-            if let Some(why) = self.queue.bitmaps().gate().state().refuses() {
+            if let Some(why) = self.tenant.bitmaps().gate.state().refuses() {
                 self.give_back();
                 return match why {
                     AllocError::Closed => SplitStep::Done(Err(why)),
@@ -35,8 +35,8 @@ impl<T: Send + 'static> Split<T> {
                 return step;
             }
             let bit = self.collected.pop().expect("at least one was collected");
-            let bit = self.queue.bitmaps().in_hand(self.from, bit);
-            if let Some(tag) = self.queue.admit(bit) {
+            let bit = self.tenant.bitmaps().pending_tag(self.from, bit);
+            if let Some(tag) = self.tenant.make_tag(bit) {
                 self.remaining -= 1;
                 self.begun = true;
                 if self.remaining == 0 {
@@ -53,14 +53,14 @@ impl<T: Send + 'static> Split<T> {
     pub(super) fn collect(&mut self, waits: bool) -> Option<SplitStep<T>> {
         if self.collected.is_empty() {
             // One that has its place in a line stays there; else the thread may have moved.
-            let in_line = self.target_in_line();
-            let target = in_line.unwrap_or_else(|| self.queue.target(self.options));
-            let request = self.request(target);
-            match self.try_get(target, &request, waits) {
-                Some(bits) => self.keep(target, bits),
-                None => match self.overcommit(target) {
-                    Some(target) => self.from = target,
-                    None => return Some(SplitStep::WaitForBits(target, request)),
+            let queued = self.queued_in();
+            let tag_map = queued.unwrap_or_else(|| self.tenant.choose_tag_map(self.options));
+            let request = self.request(tag_map);
+            match self.try_get(tag_map, &request, waits) {
+                Some(bits) => self.set_collected(tag_map, bits),
+                None => match self.overcommit(tag_map) {
+                    Some(tag_map) => self.from = tag_map,
+                    None => return Some(SplitStep::WaitForBits(tag_map, request)),
                 },
             }
         }
@@ -68,11 +68,11 @@ impl<T: Send + 'static> Split<T> {
     }
 
     /// What is asked for.
-    pub(super) fn request(&self, target: TagMapId) -> Request {
-        let bitmaps = self.queue.bitmaps();
-        let depth = bitmaps.bitmap(target).depth();
-        let one = Request::one(self.queue.class());
-        match bitmaps.admission() {
+    pub(super) fn request(&self, tag_map: TagMapId) -> Request {
+        let bitmaps = self.tenant.bitmaps();
+        let depth = bitmaps.bitmap(tag_map).depth();
+        let one = Request::one(self.tenant.tenant_index());
+        match bitmaps.admission {
             Admission::WholeIo => Request {
                 want: self.remaining,
                 // Why in parts: a wait for one does not keep all tags idle.
@@ -96,14 +96,14 @@ impl<T: Send + 'static> Split<T> {
     /// others of its kind, and they for it.
     pub(super) fn try_get(
         &self,
-        target: TagMapId,
+        tag_map: TagMapId,
         request: &Request,
         waits: bool,
     ) -> Option<Vec<usize>> {
-        let bitmaps = self.queue.bitmaps();
-        let bitmap = bitmaps.bitmap(target);
+        let bitmaps = self.tenant.bitmaps();
+        let bitmap = bitmaps.bitmap(tag_map);
         let newcomer = waits && !request.privileged;
-        if self.target_in_line().is_some() || (newcomer && !bitmap.admits_newcomer()) {
+        if self.queued_in().is_some() || (newcomer && !bitmap.admits_newcomer()) {
             return None;
         }
         let n = if waits || request.want <= bitmap.depth() {
@@ -115,29 +115,29 @@ impl<T: Send + 'static> Split<T> {
         if n > bitmap.depth() {
             return None;
         }
-        let class = self.queue.class();
-        let all = bitmaps.try_get_all(target, n, class);
+        let tenant = self.tenant.tenant_index();
+        let all = bitmaps.try_get_all(tag_map, n, tenant);
         if all.is_some() || waits || self.joins_all {
             return all;
         }
-        bitmaps.try_get_all(target, 1, class)
+        bitmaps.try_get_all(tag_map, 1, tenant)
     }
 
     /// Collects a bit beyond the depth for a later piece, if the policy has any.
     pub(super) fn overcommit(&mut self, near: TagMapId) -> Option<TagMapId> {
-        let bitmaps = self.queue.bitmaps();
-        if !self.begun || near.kind != TagMap::Normal || bitmaps.geometry().extra == 0 {
+        let bitmaps = self.tenant.bitmaps();
+        if !self.begun || near.kind != TagMap::Normal || bitmaps.layout.extra == 0 {
             return None;
         }
         let extra = TagMapId {
             kind: TagMap::Extra,
             ..near
         };
-        self.collected = bitmaps.try_get_all(extra, 1, self.queue.class())?;
+        self.collected = bitmaps.try_get_all(extra, 1, self.tenant.tenant_index())?;
         Some(extra)
     }
 
-    pub(super) fn keep(&mut self, from: TagMapId, mut bits: Vec<usize>) {
+    pub(super) fn set_collected(&mut self, from: TagMapId, mut bits: Vec<usize>) {
         debug_assert!(self.collected.is_empty());
         // The lowest is the next.
         bits.sort_unstable_by(|a, b| b.cmp(a));
@@ -146,20 +146,20 @@ impl<T: Send + 'static> Split<T> {
     }
 
     /// Where it has its place in line, if it has one.
-    pub(super) const fn target_in_line(&self) -> Option<TagMapId> {
+    pub(super) const fn queued_in(&self) -> Option<TagMapId> {
         match &self.at {
-            SplitAt::Waits(wait) | SplitAt::Rests(wait) => Some(wait.target()),
+            SplitAt::Waits(wait) | SplitAt::Paused(wait) => Some(wait.tag_map()),
             SplitAt::Nowhere | SplitAt::Thaw(_) => None,
         }
     }
 
     /// Gives up its place.
     pub(super) fn leave(&mut self) {
-        let bitmaps = self.queue.bitmaps();
+        let bitmaps = self.tenant.bitmaps();
         match std::mem::replace(&mut self.at, SplitAt::Nowhere) {
             SplitAt::Nowhere => {}
-            SplitAt::Thaw(mut place) => bitmaps.gate().leave_thaw(&mut place),
-            SplitAt::Waits(mut wait) | SplitAt::Rests(mut wait) => wait.end(bitmaps),
+            SplitAt::Thaw(mut key) => bitmaps.gate.leave_thaw(&mut key),
+            SplitAt::Waits(mut wait) | SplitAt::Paused(mut wait) => wait.end(bitmaps),
         }
     }
 
@@ -168,7 +168,7 @@ impl<T: Send + 'static> Split<T> {
         if matches!(self.at, SplitAt::Waits(_) | SplitAt::Thaw(_)) {
             self.leave();
         }
-        self.end_wait();
+        self.record.end(&self.tenant);
     }
 
     /// Gives back what was collected or joined, and the place of one that is to have more. A task
@@ -180,10 +180,10 @@ impl<T: Send + 'static> Split<T> {
             self.begun = false;
         }
         // Also if a waker panics.
-        let (bitmaps, bits) = (self.queue.bitmaps(), std::mem::take(&mut self.collected));
-        let _bits = bitmaps.several_in_hand(self.from, bits);
+        let (bitmaps, bits) = (self.tenant.bitmaps(), std::mem::take(&mut self.collected));
+        let _bits = bitmaps.pending_tags(self.from, bits);
         match std::mem::replace(&mut self.at, SplitAt::Nowhere) {
-            SplitAt::Rests(mut wait) => wait.end(bitmaps),
+            SplitAt::Paused(mut wait) => wait.end(bitmaps),
             at => self.at = at,
         }
     }

@@ -1,24 +1,14 @@
 //! All tags of a split at once.
 
-use super::{Split, SplitStep};
+use super::Split;
 use crate::error::AllocError;
 use crate::tag::Tag;
-use inflight_sync::time::{Clock, Instant};
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 /// The future of [`Split::join`]: one that is dropped waits no longer, and has taken no tag.
-///
-/// ```
-/// use inflight_tags::{Join, TagSet};
-/// let set = TagSet::builder().build(|_, _| ())?;
-/// let mut split = set.add_tenant("sda")?.split(3);
-/// let join: Join<'_, ()> = split.join();
-/// assert_eq!(inflight_sync::block_on(join)?.len(), 3);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 #[derive(Debug)]
 #[must_use = "futures do nothing unless polled"]
 pub struct Join<'a, T: Send + 'static>(&'a mut Split<T>);
@@ -94,11 +84,7 @@ impl<T: Send + 'static> Split<T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn try_join(&mut self) -> Result<Vec<Tag<T>>, AllocError> {
-        self.join_by(|split| match split.step(false) {
-            SplitStep::Done(done) => done,
-            SplitStep::WaitForThaw(why) => Err(split.queue.refuse(why)),
-            SplitStep::WaitForBits(..) => Err(split.queue.refuse(AllocError::Exhausted)),
-        })
+        self.join_by(Self::try_next)
     }
 
     /// As [`join`](Split::join); the thread sleeps.
@@ -141,9 +127,8 @@ impl<T: Send + 'static> Split<T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn join_timeout(&mut self, timeout: Duration) -> Result<Vec<Tag<T>>, AllocError> {
-        let clock: Clock = self.queue.bitmaps().clock().clone();
-        let deadline: Instant = clock.now() + timeout;
-        self.join_by(|split| split.next_sleeping(Some((&clock, deadline))))
+        let deadline = self.tenant.bitmaps().clock.now() + timeout;
+        self.join_by(|split| split.next_sleeping(Some(deadline)))
     }
 
     fn join_by(
@@ -177,10 +162,10 @@ impl<T: Send + 'static> Split<T> {
         if self.remaining == 0 {
             return None;
         }
-        let target = self.queue.target(self.options);
-        let depth = self.queue.bitmaps().bitmap(target).depth();
+        let tag_map = self.tenant.choose_tag_map(self.options);
+        let depth = self.tenant.bitmaps().bitmap(tag_map).depth();
         let pieces = self.remaining + self.joined.len();
-        let refused = self.queue.check(self.options).and_then(|()| {
+        let refused = self.tenant.check(self.options).and_then(|()| {
             if pieces > depth {
                 return Err(AllocError::TooMany {
                     pieces: u32::try_from(pieces).unwrap_or(u32::MAX),

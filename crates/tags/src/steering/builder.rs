@@ -44,33 +44,12 @@ impl<T: Send + 'static> CompletionsBuilder<T> {
 
 impl<T: Send + 'static, S: CompletionSink> CompletionsBuilder<T, S> {
     /// Which CPUs share a done list, and its worker; by default each has its own.
-    ///
-    /// ```
-    /// # use inflight_tags::{Tag, TagSet};
-    /// use inflight_topology::{Scope, Topology};
-    /// let topo = Topology::synthetic("numa:2 cache:2 core:4")?;
-    /// let set = TagSet::builder().depth(1).build(|_, _| 0)?;
-    /// let by_node = set.completions(&topo).scope(Scope::Numa).build(drop::<Tag<i32>>);
-    /// assert_eq!(by_node.shard_stats().len(), 2);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn scope(mut self, scope: Scope) -> Self {
         self.scope = scope;
         self
     }
 
     /// Who empties the done lists; by default nobody, and every completion runs where it is seen.
-    ///
-    /// ```
-    /// # use inflight_tags::{Tag, TagSet};
-    /// # use inflight_topology::Topology;
-    /// use inflight_tags::steering::InlineSink; // or `inflight::WorkqueueSink`, or your own
-    /// let set = TagSet::builder().depth(1).build(|_, _| 0)?;
-    /// let topo = Topology::synthetic("core:2")?;
-    /// let completions = set.completions(&topo).sink(InlineSink).build(drop::<Tag<i32>>);
-    /// # let _ = completions;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn sink<N: CompletionSink>(self, sink: N) -> CompletionsBuilder<T, N> {
         CompletionsBuilder {
             set: self.set,
@@ -88,26 +67,9 @@ impl<T: Send + 'static, S: CompletionSink> CompletionsBuilder<T, S> {
     /// # Panics
     ///
     /// With [`CompletionSink::runner`], which is asked here for each done list.
-    ///
-    /// ```
-    /// # use inflight_tags::{Tag, TagSet};
-    /// # use inflight_topology::Topology;
-    /// use std::sync::atomic::{AtomicUsize, Ordering};
-    /// use std::sync::Arc;
-    /// let set = TagSet::builder().depth(8).build(|_, _| 0usize)?;
-    /// let dev = set.add_tenant("nvme0n1")?;
-    /// let bytes = Arc::new(AtomicUsize::new(0));
-    /// let sum = bytes.clone();
-    /// let completions = set.completions(&Topology::discover()?).build(move |req: Tag<usize>| {
-    ///     sum.fetch_add(*req, Ordering::Relaxed);
-    /// });
-    /// completions.complete(dev.alloc_blocking()?.into_token(), |req| *req = 4096)?;
-    /// assert_eq!(bytes.load(Ordering::Relaxed), 4096);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn build(self, callback: impl Fn(Tag<T>) + Send + Sync + 'static) -> Completions<T> {
         let router = Router::new(self.topology, self.scope, self.sink, callback);
-        self.set.shared.bitmaps.policies().turn_on();
+        self.set.shared.bitmaps.policies.turn_on();
         Completions::new(self.set, router)
     }
 }

@@ -4,7 +4,7 @@ use crate::error::RedeemError;
 use crate::set::TagSet;
 use crate::shared::Follow;
 use crate::tag::Tag;
-use crate::tenant_handle::Tenant;
+use crate::tenant::Tenant;
 use inflight_steering::{Decision, Leftover, Router, ShardStats, Steered, SteeringStats, TenantId};
 use inflight_sync::{Arc, Weak};
 use inflight_topology::Topology;
@@ -153,19 +153,6 @@ impl<T: Send + 'static> Completions<T> {
 
     /// [`steer`](Self::steer) for a tag that is in the caller's hand already, as
     /// [`complete_tag`](Self::complete_tag) is for [`complete`](Self::complete).
-    ///
-    /// ```
-    /// # use inflight_tags::steering::Steered;
-    /// # use inflight_tags::{Tag, TagSet};
-    /// # use inflight_topology::Topology;
-    /// # let set = TagSet::builder().depth(1).build(|_, _| 0)?;
-    /// # let dev = set.add_tenant("nvme0n1")?;
-    /// let completions = set.completions(&Topology::synthetic("core:1")?).build(drop::<Tag<i32>>);
-    /// let tag = dev.alloc_blocking()?;
-    /// tag.submit_here(); // and given to a thread that does the IO
-    /// assert!(matches!(completions.steer_tag(tag), Steered::Here(..)));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn steer_tag(&self, tag: Tag<T>) -> Steered<Tag<T>> {
         self.inner.router.steer(tag)
     }
@@ -193,17 +180,6 @@ impl<T: Send + 'static> Completions<T> {
     }
 
     /// What was counted, over all shards and tenants.
-    ///
-    /// ```
-    /// # use inflight_tags::{Tag, TagSet};
-    /// # use inflight_topology::Topology;
-    /// # let set = TagSet::builder().depth(1).build(|_, _| 0)?;
-    /// # let dev = set.add_tenant("nvme0n1")?;
-    /// let completions = set.completions(&Topology::synthetic("core:2")?).build(drop::<Tag<i32>>);
-    /// completions.complete(dev.alloc_blocking()?.into_token(), |_| ())?;
-    /// assert_eq!(completions.stats().completed(), 1);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn stats(&self) -> SteeringStats {
         self.inner.router.stats()
@@ -305,15 +281,6 @@ impl<T: Send + 'static> Completions<T> {
     }
 
     /// The set whose requests it completes.
-    ///
-    /// ```
-    /// # use inflight_tags::{Tag, TagSet};
-    /// # use inflight_topology::Topology;
-    /// let set = TagSet::builder().depth(7).build(|_, _| 0)?;
-    /// let completions = set.completions(&Topology::synthetic("core:2")?).build(drop::<Tag<i32>>);
-    /// assert_eq!(completions.set().depth(), 7);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn set(&self) -> &TagSet<T> {
         &self.inner.set

@@ -4,7 +4,7 @@ use super::CompletionsBuilder;
 use crate::set::TagSet;
 use crate::slot::Slot;
 use crate::tag::Tag;
-use crate::tenant_handle::Tenant;
+use crate::tenant::Tenant;
 use inflight_steering::{Item, Link, SteeringPolicy, Submission, TenantId};
 use inflight_topology::Topology;
 use std::ptr::NonNull;
@@ -16,15 +16,6 @@ impl<T: Send + 'static> TagSet<T> {
     /// From its [`build`](CompletionsBuilder::build) on, each request notes the CPU it is submitted
     /// on; those that are in flight already run where they are seen. See the
     /// [module](crate::steering).
-    ///
-    /// ```
-    /// # use inflight_tags::{Tag, TagSet};
-    /// # use inflight_topology::Topology;
-    /// # let set = TagSet::builder().depth(1).build(|_, _| 0)?;
-    /// let completions = set.completions(&Topology::discover()?).build(|req: Tag<i32>| drop(req));
-    /// # let _ = completions;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn completions(&self, topology: &Topology) -> CompletionsBuilder<T> {
         CompletionsBuilder::new(self.clone(), topology.clone())
     }
@@ -42,14 +33,14 @@ impl<T: Send + 'static> TagSet<T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn set_steering(&self, policy: impl Into<SteeringPolicy>) {
-        self.shared.bitmaps.policies().set(policy.into());
+        self.shared.bitmaps.policies.set(policy.into());
     }
 
     /// Where completions of requests submitted now would run, unless their tenant has its own
     /// policy. [`set_steering`](Self::set_steering) has an example.
     #[must_use]
     pub fn steering(&self) -> SteeringPolicy {
-        self.shared.bitmaps.policies().get()
+        self.shared.bitmaps.policies.get()
     }
 }
 
@@ -69,7 +60,7 @@ impl<T: Send + 'static> Tenant<T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn set_steering(&self, policy: impl Into<SteeringPolicy>) {
-        let policies = self.bitmaps().policies();
+        let policies = &self.bitmaps().policies;
         policies.set_own(self.id, Some(policy.into()));
     }
 
@@ -85,14 +76,14 @@ impl<T: Send + 'static> Tenant<T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn follow_set_steering(&self) {
-        self.bitmaps().policies().set_own(self.id, None);
+        self.bitmaps().policies.set_own(self.id, None);
     }
 
     /// Where completions of requests that it submitted now would run: by its own policy, or by the
     /// set's. [`set_steering`](Self::set_steering) has an example.
     #[must_use]
     pub fn steering(&self) -> SteeringPolicy {
-        let policies = self.bitmaps().policies();
+        let policies = &self.bitmaps().policies;
         policies.own(self.id).unwrap_or_else(|| policies.get())
     }
 }

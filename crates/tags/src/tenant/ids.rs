@@ -24,7 +24,7 @@ struct IdTable {
 
 /// A new tenant's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Taken {
+pub(crate) struct NewTenantId {
     pub(crate) id: TenantId,
     /// It is the set's first tenant ever.
     pub(crate) first: bool,
@@ -46,7 +46,7 @@ impl TenantIds {
         &self,
         clear: impl FnOnce(&[TenantId]) -> Vec<TenantId>,
         many: impl FnOnce(),
-    ) -> Taken {
+    ) -> NewTenantId {
         let mut state = self.0.lock();
         if state.free.is_empty() && state.left.len() >= ENOUGH_TO_LOOK.max(state.len as usize / 2) {
             let clear = clear(&state.left);
@@ -62,24 +62,24 @@ impl TenantIds {
             state.len = id.get() + 1;
             id
         });
-        Taken {
+        NewTenantId {
             id,
             first,
             second: !first && !state.first_left,
         }
     }
 
-    /// The last handle of its tenant is gone. `unmark` is called under the lock, so that it is over
+    /// The last handle of its tenant is gone. `deactivate` is called under the lock, so that it is over
     /// before anybody takes the number again.
-    pub(crate) fn leave<R>(&self, id: TenantId, first: bool, unmark: impl FnOnce() -> R) -> R {
+    pub(crate) fn leave<R>(&self, id: TenantId, first: bool, deactivate: impl FnOnce() -> R) -> R {
         let mut state = self.0.lock();
-        let unmarked = unmark();
+        let deactivated = deactivate();
         state.first_left |= first;
         // The last one may be somebody else's too.
         if id < TenantId::LAST {
             state.left.push(id);
         }
-        unmarked
+        deactivated
     }
 }
 

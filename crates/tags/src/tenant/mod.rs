@@ -1,74 +1,239 @@
-//! Tenants: who has how many tags, and how many of them each may have.
+//! A tenant of a set: the place tags are allocated from.
 
-mod counts;
+mod alloc_counts;
 mod ids;
-mod shares;
 
-pub(crate) use counts::{Others, TenantInner};
-pub(crate) use ids::{Taken, TenantIds};
-pub(crate) use shares::{ShareAccounts, Shares};
+pub(crate) use alloc_counts::{Others, TenantInner};
+pub(crate) use ids::{NewTenantId, TenantIds};
 
-use inflight_sbitmap::tenancy::TenantIndex as Class;
+use crate::error::WeightError;
+use crate::last_handle::Handle;
+use crate::panics::call_for_each;
+use crate::shares::{SharePolicy, account_of};
+use crate::stats::{Striped, TenantStats};
+use crate::tag_maps::TagMaps;
+use inflight_sbitmap::tenancy::TenantIndex;
 use inflight_steering::TenantId;
+use inflight_sync::Arc;
+use inflight_sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::fmt;
+use std::time::Duration;
 
-/// How the tenants of a set share its tags, per hardware queue.
+/// A tenant of a [`TagSet`](crate::TagSet): a device, or whatever else submits requests under the
+/// set's tags.
 ///
-/// Shares count only while two or more tenants are active at the hardware queue: a lone one has the
-/// whole depth. A tenant is active from its first allocation on, until it has used none and waited
-/// for none for some time (at most 3 s, found out when another one is at its limit) or its last
-/// handle is dropped. An active tenant may have a tag while it has fewer than its share. The tags
-/// of one that was dropped are on nobody's account.
+/// A cheap clone of one shared thing. Made by [`TagSet::add_tenant`](crate::TagSet::add_tenant).
 ///
-/// Threads that wait at their limit look for idle tenants every second, and so does who allocates,
-/// comes to wait or gives a tag back. Tasks have no timer: see
-/// [`TagSet::reclaim_idle_shares`](crate::TagSet::reclaim_idle_shares).
+/// # Which tag
 ///
-/// The idea is blk-mq's fair sharing of tags; weights and the switch were asked for there and are
-/// not part of it.
+/// A tag comes from the hardware queue that serves the calling CPU, unless
+/// [`AllocOptions::hw_queue`] names one; another hardware queue's free tags are not looked at. A
+/// caller that waits, waits at the hardware queue it came to. If it runs on a CPU of another one
+/// when its turn has come, it takes a tag there if one is free, and frees the one it was woken for,
+/// as its owner would: that counts towards the next wakeup there.
+///
+/// # Waiting
+///
+/// There are four ways to ask: `try_alloc` never waits, `alloc` is a future, `alloc_blocking` and
+/// `alloc_timeout` put the thread to sleep; each has a form `_with` options. A thread or task that
+/// holds the last tag itself and waits for another waits for ever; a `_timeout` form gives up.
+/// Reserved tags have waiters of their own. Who waits while the set is frozen or quiesced waits on,
+/// for the end of that first. Who waits at a hardware queue that turns
+/// [inactive](crate::Cpus::offline) goes to the one that stands in for it, or, having named it,
+/// gets [`InactiveHwQueue`](AllocError::InactiveHwQueue), when its turn comes: at the latest when
+/// the queue is drained.
 ///
 /// # Fairness
 ///
-/// Shares are rounded up and may add up to more than the depth; free tags go round the tenants that
-/// wait and are below their share, a request each. Threads that allocate at once may overshoot a
-/// share, each by one tag. What a tenant had before others became active is not counted.
+/// Threads and tasks wait in the same lines. Who is next is the set's
+/// [`Admission`](crate::Admission); among tenants that wait it goes round, by their
+/// [shares](crate::SharePolicy).
+///
+/// # Panics
+///
+/// An allocation that gives a tag back (it moved, or a freeze came in between) runs the wakers of
+/// waiting tasks, as does dropping its future. If one panics, the panic comes out of the
+/// call, after everybody who was to be woken is told; no tag is lost.
 ///
 /// ```
-/// use inflight_tags::{SharePolicy, TagSet};
-/// let set = TagSet::builder().depth(32).share(SharePolicy::Fair { min: 4 }).build(|_, _| ())?;
-/// let (a, b) = (set.add_tenant("a")?, set.add_tenant("b")?);
-/// assert_eq!(a.try_alloc_batch(32).len(), 32, "alone");
-/// drop(b.try_alloc_batch(1));
-/// assert_eq!(a.share(0), Some(16));
+/// use inflight_tags::{AllocOptions, TagSet};
+/// let set = TagSet::builder().depth(4).build(|_, _| String::new())?;
+/// let dev = set.add_tenant("nvme0n1")?;
+/// let mut tag = dev.alloc_blocking()?;
+/// tag.push_str("read 4096 bytes");
+/// assert_eq!(dev.name(), "nvme0n1");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum SharePolicy {
-    /// Each the same: the depth divided by the number of active tenants, at least `min`.
-    Fair {
-        /// The least share.
-        min: usize,
-    },
-    /// By the weights of the active tenants ([`Tenant::set_weight`](crate::Tenant::set_weight)), at
-    /// least `min` each, and never less than one tag.
-    Weighted {
-        /// The least share.
-        min: usize,
-    },
-    /// No limits: who comes first is served first.
-    None,
+pub struct Tenant<T> {
+    pub(crate) shared: Handle<T>,
+    pub(crate) tenant: Arc<TenantInner>,
+    /// Of all its handles. Here, for every allocation notes it.
+    pub(crate) id: TenantId,
 }
 
-impl Default for SharePolicy {
-    fn default() -> Self {
-        Self::Fair { min: 4 }
+/// What a waiting form does next.
+impl<T: Send + 'static> Tenant<T> {
+    pub(crate) fn new(shared: Handle<T>, name: String) -> Self {
+        let counters = Striped::new(shared.cpus);
+        let NewTenantId { id, first, .. } = shared.take_tenant_id();
+        let tenant = Arc::new(TenantInner {
+            name,
+            counters,
+            first,
+            handles: AtomicUsize::new(1),
+            longest_wait: AtomicU64::new(0),
+        });
+        if !first {
+            shared.others.lock().push(tenant.clone());
+        }
+        Self { shared, tenant, id }
+    }
+
+    /// The name it was added under.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.tenant.name
+    }
+
+    pub(crate) const fn tenant_index(&self) -> TenantIndex {
+        account_of(self.id)
+    }
+
+    /// Its weight under [`SharePolicy::Weighted`](crate::SharePolicy::Weighted), in all hardware
+    /// queues; 1 until this is called. With a weight of 0 the share is the least one, and at least
+    /// one tag.
+    ///
+    /// # Errors
+    ///
+    /// [`WeightError::NotWeighted`] if the set has another policy, which looks at no weights.
+    ///
+    /// # Panics
+    ///
+    /// With a waiter's waker, when all hardware queues have the new weight.
+    ///
+    /// ```
+    /// use inflight_tags::{AllocOptions, SharePolicy, TagSet};
+    /// let policy = SharePolicy::Weighted { min: 1 };
+    /// let set = TagSet::builder().depth(40).share(policy).build(|_, _| ())?;
+    /// let (a, b) = (set.add_tenant("a")?, set.add_tenant("b")?);
+    /// a.set_weight(3)?;
+    /// let _tags = (a.try_alloc()?, b.try_alloc()?);
+    /// assert_eq!((a.share(0), b.share(0)), (Some(30), Some(10)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn set_weight(&self, weight: u32) -> Result<(), WeightError> {
+        match self.bitmaps().accounts(0).policy {
+            SharePolicy::Weighted { .. } => self.bitmaps().set_weight(self.tenant_index(), weight),
+            policy => return Err(WeightError::NotWeighted { weight, policy }),
+        }
+        Ok(())
+    }
+
+    /// How many tags of a hardware queue the tenant may have at once. `None`: as many as there are,
+    /// for it is the only active tenant, or not active, or the set has no shares.
+    ///
+    /// ```
+    /// # use inflight_tags::TagSet;
+    /// let set = TagSet::builder().depth(8).build(|_, _| ())?;
+    /// let dev = set.add_tenant("nvme0n1")?;
+    /// let _tag = dev.alloc_blocking().expect("all are free");
+    /// assert_eq!(dev.share(0), None, "no other tenant is active");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn share(&self, hw_queue: usize) -> Option<usize> {
+        let there = hw_queue < self.bitmaps().layout.hw_queues;
+        there.then(|| self.bitmaps().accounts(hw_queue).share(self.tenant_index()))?
+    }
+
+    /// How many of its tags count towards its share of a hardware queue: those that it took while
+    /// other tenants were active.
+    ///
+    /// ```
+    /// # use inflight_tags::{AllocOptions, TagSet};
+    /// let set = TagSet::builder().depth(8).build(|_, _| ())?;
+    /// let (a, b) = (set.add_tenant("a")?, set.add_tenant("b")?);
+    /// let _alone = a.try_alloc()?;
+    /// let _tags = (b.try_alloc()?, a.try_alloc()?);
+    /// assert_eq!(a.counted(0), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn counted(&self, hw_queue: usize) -> usize {
+        if hw_queue < self.bitmaps().layout.hw_queues {
+            self.bitmaps()
+                .accounts(hw_queue)
+                .nr_active(self.tenant_index())
+        } else {
+            0
+        }
+    }
+
+    pub(crate) fn bitmaps(&self) -> &TagMaps {
+        &self.shared.bitmaps
     }
 }
 
-/// So many tenants have a share account of their own; of more, some have one together.
-const ACCOUNTS: u32 = if cfg!(loom) { 3 } else { 1024 };
+impl<T> Tenant<T> {
+    /// Counts tags that it got. The first tenant's are what the others leave of the set's.
+    #[inline]
+    pub(crate) fn count_allocs(&self, n: u64) {
+        if !self.tenant.first {
+            self.tenant.counters.add_allocs(n);
+        }
+    }
 
-/// The share account of a tenant.
-pub(crate) const fn account_of(id: TenantId) -> Class {
-    id.get() % ACCOUNTS
+    /// What this tenant counted. Of the set's first tenant it walks all slots: for tools, not for
+    /// the fast path.
+    #[must_use]
+    pub fn stats(&self) -> TenantStats {
+        let mut stats = self.tenant.counters.sum();
+        let longest = self.tenant.longest_wait.load(Ordering::Relaxed);
+        stats.longest_wait = Duration::from_nanos(longest);
+        if self.tenant.first {
+            let others = self.shared.others.lock().allocs();
+            stats.allocs = self.shared.allocs_and_frees().0.saturating_sub(others);
+        }
+        stats
+    }
+}
+
+impl<T> Drop for Tenant<T> {
+    fn drop(&mut self) {
+        // Ordering: AcqRel, so that the last one comes after what the others did: whoever looks
+        // for tags that are left, to give away its number, sees theirs.
+        if self.tenant.handles.fetch_sub(1, Ordering::AcqRel) == 1 {
+            if !self.tenant.first {
+                self.shared.others.lock().remove(&self.tenant);
+            }
+            self.shared.names.lock().remove(&self.tenant.name);
+            let bitmaps = &self.shared.bitmaps;
+            let deactivate = || bitmaps.set_inactive(account_of(self.id));
+            let ids = &bitmaps.tenant_ids;
+            let changed = ids.leave(self.id, self.tenant.first, deactivate);
+            // Last, for wakers may panic.
+            call_for_each(changed, |hw_queue| bitmaps.shares_changed(hw_queue));
+        }
+    }
+}
+
+impl<T> Clone for Tenant<T> {
+    fn clone(&self) -> Self {
+        // Relaxed: there is a handle while this goes on.
+        self.tenant.handles.fetch_add(1, Ordering::Relaxed);
+        Self {
+            shared: self.shared.clone(),
+            tenant: self.tenant.clone(),
+            id: self.id,
+        }
+    }
+}
+
+impl<T> fmt::Debug for Tenant<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tenant")
+            .field("name", &self.tenant.name)
+            .field("stats", &self.stats())
+            .finish_non_exhaustive()
+    }
 }

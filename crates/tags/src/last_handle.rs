@@ -79,29 +79,29 @@ impl<T> Drop for LastHandle<T> {
             }
 
             /// K5. Whether no tag is left.
-            fn settle(&self) -> bool {
-                // SAFETY: the bias is this one's until `settle` has taken it.
+            fn is_last(&self) -> bool {
+                // SAFETY: the bias is this one's until K5 has taken it.
                 let shared = unsafe { self.shared.as_ref() };
                 let given_out = shared.slots.iter().map(|s| s.record.allocs_and_frees().0);
-                shared.bitmaps.settle(given_out.sum(), self.ended)
+                shared.bitmaps.teardown.is_last(given_out.sum(), self.ended)
             }
         }
         impl<T> Drop for DropPayloads<T> {
             fn drop(&mut self) {
                 self.run();
-                if self.settle() {
+                if self.is_last() {
                     // SAFETY: no handle and no tag is left, and nobody else was told so.
                     drop(unsafe { Box::from_raw(self.shared.as_ptr()) });
                 }
             }
         }
         // SAFETY: K5 is still to come.
-        let ended = unsafe { self.0.as_ref() }.bitmaps.close();
-        let mut rest = DropPayloads {
+        let ended = unsafe { self.0.as_ref() }.bitmaps.teardown.close();
+        let mut payloads = DropPayloads {
             shared: self.0,
             next: 0,
             ended,
         };
-        rest.run();
+        payloads.run();
     }
 }

@@ -1,6 +1,6 @@
 //! The futures of a request whose time is up.
 
-use crate::expire::{Expired, LookAgain};
+use super::{Expired, LookAgain};
 use crate::set::TagSet;
 use inflight_sync::time::Sleep;
 use inflight_sync::wait::WaiterKey;
@@ -26,7 +26,7 @@ use std::task::{Context, Poll, ready};
 #[must_use = "futures do nothing unless polled"]
 pub struct NextExpired<'a, T: Send + 'static> {
     set: &'a TagSet<T>,
-    rest: Rest,
+    sleeping: Sleeping,
 }
 
 /// The requests of a set whose time is up, one after the other: see
@@ -53,26 +53,26 @@ pub struct NextExpired<'a, T: Send + 'static> {
 pub struct ExpiredOwned<T: Send + 'static> {
     /// Until the end.
     set: Option<TagSet<T>>,
-    rest: Rest,
+    sleeping: Sleeping,
 }
 
 /// What a task waits for until it looks again.
 #[derive(Debug, Default)]
-struct Rest {
+struct Sleeping {
     sleep: Option<Sleep>,
     /// Also for the close of the set, which was open.
     or_at_close: bool,
-    /// Where it waits for that.
-    place: Option<WaiterKey>,
+    /// While it waits for that.
+    key: Option<WaiterKey>,
 }
 
-impl Rest {
+impl Sleeping {
     fn poll<T: Send + 'static>(&mut self, set: &TagSet<T>, cx: &mut Context<'_>) -> Poll<()> {
         let Some(sleep) = &mut self.sleep else {
             return Poll::Ready(());
         };
-        let gate = set.shared().bitmaps.gate();
-        if !self.or_at_close || gate.poll_shut(&mut self.place, cx).is_pending() {
+        let gate = &set.shared().bitmaps.gate;
+        if !self.or_at_close || gate.poll_set_closed(&mut self.key, cx).is_pending() {
             ready!(Pin::new(sleep).poll(cx));
         }
         self.end(set);
@@ -81,37 +81,37 @@ impl Rest {
 
     fn end<T: Send + 'static>(&mut self, set: &TagSet<T>) {
         self.sleep = None;
-        set.shared().bitmaps.gate().leave_thaw(&mut self.place);
+        set.shared().bitmaps.gate.leave_thaw(&mut self.key);
     }
 }
 
 fn poll<T: Send + 'static>(
     set: &TagSet<T>,
-    rest: &mut Rest,
+    sleeping: &mut Sleeping,
     cx: &mut Context<'_>,
 ) -> Poll<Option<Expired<T>>> {
     loop {
-        ready!(rest.poll(set, cx));
+        ready!(sleeping.poll(set, cx));
         match set.look_for_expired() {
             Ok(late) => return Poll::Ready(late),
             Err(LookAgain { at, or_at_close }) => {
-                rest.sleep = Some(set.shared().timer.sleep_until(at));
-                rest.or_at_close = or_at_close;
+                sleeping.sleep = Some(set.shared().timer.sleep_until(at));
+                sleeping.or_at_close = or_at_close;
             }
         }
     }
 }
 
 impl<'a, T: Send + 'static> NextExpired<'a, T> {
-    pub(crate) fn new(set: &'a TagSet<T>) -> Self {
-        let rest = Rest::default();
-        Self { set, rest }
+    pub(super) fn new(set: &'a TagSet<T>) -> Self {
+        let sleeping = Sleeping::default();
+        Self { set, sleeping }
     }
 }
 
 impl<T: Send + 'static> Drop for NextExpired<'_, T> {
     fn drop(&mut self) {
-        self.rest.end(self.set);
+        self.sleeping.end(self.set);
     }
 }
 
@@ -120,34 +120,24 @@ impl<T: Send + 'static> Future for NextExpired<'_, T> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        poll(this.set, &mut this.rest, cx)
+        poll(this.set, &mut this.sleeping, cx)
     }
 }
 
 impl<T: Send + 'static> ExpiredOwned<T> {
-    pub(crate) fn new(set: TagSet<T>) -> Self {
+    pub(super) fn new(set: TagSet<T>) -> Self {
         Self {
             set: Some(set),
-            rest: Rest::default(),
+            sleeping: Sleeping::default(),
         }
     }
 
     /// The next one, as [`TagSet::expired`]; `None` at the end, and from then on.
-    ///
-    /// ```
-    /// # use inflight_tags::TagSet;
-    /// # use std::task::{Context, Poll, Waker};
-    /// let set = TagSet::builder().build(|_, _| ())?;
-    /// let mut timeouts = set.expired_owned();
-    /// let mut cx = Context::from_waker(Waker::noop());
-    /// assert!(timeouts.poll_expired(&mut cx).is_pending());
-    /// # Ok::<(), inflight_tags::BuildError>(())
-    /// ```
     pub fn poll_expired(&mut self, cx: &mut Context<'_>) -> Poll<Option<Expired<T>>> {
         let Some(set) = &self.set else {
             return Poll::Ready(None);
         };
-        let next = ready!(poll(set, &mut self.rest, cx));
+        let next = ready!(poll(set, &mut self.sleeping, cx));
         if next.is_none() {
             self.set = None;
         }
@@ -158,7 +148,7 @@ impl<T: Send + 'static> ExpiredOwned<T> {
 impl<T: Send + 'static> Drop for ExpiredOwned<T> {
     fn drop(&mut self) {
         if let Some(set) = &self.set {
-            self.rest.end(set);
+            self.sleeping.end(set);
         }
     }
 }
@@ -182,7 +172,7 @@ impl<T: Send + 'static> futures_core::stream::FusedStream for ExpiredOwned<T> {
 impl<T: Send + 'static> fmt::Debug for NextExpired<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("NextExpired")
-            .field("sleep", &self.rest.sleep)
+            .field("sleep", &self.sleeping.sleep)
             .finish_non_exhaustive()
     }
 }

@@ -7,20 +7,20 @@ mod stream;
 
 pub use join::Join;
 
+use crate::alloc::{AllocOptions, WaitRecord};
 use crate::error::AllocError;
-use crate::grant::{EndingWait, TagWait};
-use crate::options::AllocOptions;
 use crate::tag::Tag;
-use crate::tag_maps::{TagMap, TagMapId};
-use crate::tenant_handle::Tenant;
+use crate::tag_layout::TagMapId;
+use crate::tag_wait::{EndingWait, TagWait};
+use crate::tenant::Tenant;
 use inflight_sbitmap::GetError;
 use inflight_sbitmap::tenancy::{Request, Tenancy as _};
-use inflight_sync::time::{Clock, Instant};
+use inflight_sync::time::Instant;
 use inflight_sync::wait::WaiterKey;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 /// The tags of one large request, a piece each: they come one after the other, as fast as the
@@ -63,21 +63,18 @@ use std::time::Duration;
 /// ```
 #[must_use = "it asks for nothing until it is called"]
 pub struct Split<T: Send + 'static> {
-    queue: Tenant<T>,
+    tenant: Tenant<T>,
     options: AllocOptions,
     /// Pieces that have no tag yet.
     remaining: usize,
     /// Whether a piece has got its tag.
     begun: bool,
     at: SplitAt,
-    /// Since when it waits.
-    since: Option<Instant>,
-    /// Whether the hook was called before this wait.
-    asked: bool,
+    record: WaitRecord,
     /// An error has ended the stream.
     ended: bool,
     /// Where it has waited: it may have been woken for more tags than it took.
-    woken: Option<TagMapId>,
+    waited_in: Option<TagMapId>,
     /// Bits collected for pieces to come, the next one last. None while it waits.
     collected: Vec<usize>,
     /// Where they are from.
@@ -97,19 +94,10 @@ enum SplitAt {
     /// It waits for a part.
     Waits(TagWait),
     /// It has had some of its parts, is to have more, and keeps its place until it asks.
-    Rests(TagWait),
+    Paused(TagWait),
 }
 
 /// The future of [`Split::next`]: one that is dropped waits no longer.
-///
-/// ```
-/// use inflight_tags::{NextPiece, TagSet};
-/// let set = TagSet::builder().build(|_, _| ())?;
-/// let mut split = set.add_tenant("sda")?.split(1);
-/// let next: NextPiece<'_, ()> = split.next();
-/// assert!(inflight_sync::block_on(next)?.is_some());
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 #[derive(Debug)]
 #[must_use = "futures do nothing unless polled"]
 pub struct NextPiece<'a, T: Send + 'static>(&'a mut Split<T>);
@@ -139,20 +127,6 @@ enum SplitStep<T> {
 impl<T: Send + 'static> Tenant<T> {
     /// A request that is split into `n` pieces, each with a normal tag of its own; see [`Split`].
     /// Nothing is asked for before its first call.
-    ///
-    /// ```
-    /// # use inflight_tags::TagSet;
-    /// let set = TagSet::builder().depth(16).build(|_, _| ())?;
-    /// let dev = set.add_tenant("nvme0n1")?;
-    /// let mut split = dev.split(8);
-    /// let mut tokens = Vec::new();
-    /// while let Some(tag) = split.next_blocking()? {
-    ///     tokens.push(tag.into_token()); // submit
-    /// }
-    /// assert_eq!(tokens.len(), 8);
-    /// # for token in tokens { set.redeem(token)?; }
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use = "it asks for nothing until it is called"]
     pub fn split(&self, n: usize) -> Split<T> {
         self.split_with(n, AllocOptions::new())
@@ -174,37 +148,24 @@ impl<T: Send + 'static> Tenant<T> {
 }
 
 impl<T: Send + 'static> Split<T> {
-    pub(crate) fn new(queue: Tenant<T>, options: AllocOptions, n: usize) -> Self {
+    pub(crate) fn new(tenant: Tenant<T>, options: AllocOptions, n: usize) -> Self {
         Self {
-            queue,
+            tenant,
             options,
             remaining: n,
             begun: false,
             at: SplitAt::Nowhere,
-            since: None,
-            asked: false,
+            record: WaitRecord::new(),
             ended: false,
-            woken: None,
+            waited_in: None,
             collected: Vec::new(),
-            from: TagMapId {
-                hw_queue: 0,
-                kind: TagMap::Normal,
-            },
+            from: TagMapId::normal(0),
             joins_all: false,
             joined: Vec::new(),
         }
     }
 
     /// How many pieces have no tag yet.
-    ///
-    /// ```
-    /// # use inflight_tags::TagSet;
-    /// let set = TagSet::builder().build(|_, _| ())?;
-    /// let mut split = set.add_tenant("sda")?.split(3);
-    /// let _first = split.next_blocking()?;
-    /// assert_eq!(split.remaining(), 2);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub const fn remaining(&self) -> usize {
         self.remaining
@@ -280,86 +241,76 @@ impl<T: Send + 'static> Split<T> {
             match &mut self.at {
                 // A try has collected them meanwhile: the next freeze must not wait for them.
                 SplitAt::Thaw(_) if !self.collected.is_empty() => self.leave(),
-                SplitAt::Thaw(place) => {
+                SplitAt::Thaw(key) => {
+                    ready!(self.tenant.bitmaps().gate.poll_thaw(key, cx));
+                    self.at = SplitAt::Nowhere;
+                }
+                SplitAt::Waits(_) => {
                     if self
-                        .queue
-                        .bitmaps()
-                        .gate()
-                        .poll_thaw(place, cx)
+                        .fetch_part(|wait, bits| wait.poll(cx, bits))
                         .is_pending()
                     {
                         return Poll::Pending;
                     }
-                    self.at = SplitAt::Nowhere;
-                }
-                SplitAt::Waits(_) => {
-                    if self.part(|wait, bits| wait.poll(cx, bits)).is_pending() {
-                        return Poll::Pending;
-                    }
                     // A queue that is closed: the next step finds the set closed.
                 }
-                SplitAt::Nowhere | SplitAt::Rests(_) => match self.step(true) {
+                SplitAt::Nowhere | SplitAt::Paused(_) => match self.step(true) {
                     SplitStep::Done(piece) => break piece,
                     SplitStep::WaitForThaw(_) => {
-                        self.queue.begin_wait(&mut self.since);
+                        self.record.begin(&self.tenant);
                         self.at = SplitAt::Thaw(None);
                     }
-                    SplitStep::WaitForBits(target, request) => self.begin_wait(target, request),
+                    SplitStep::WaitForBits(tag_map, request) => self.begin_wait(tag_map, request),
                 },
             }
         };
-        self.end_wait();
+        self.record.end(&self.tenant);
         Poll::Ready(piece)
     }
 
     /// Takes its place, unless the hook asks for another try.
-    fn begin_wait(&mut self, target: TagMapId, request: Request) {
-        if self.queue.before_wait(target, &mut self.asked) {
+    fn begin_wait(&mut self, tag_map: TagMapId, request: Request) {
+        if self.record.call_hook(&self.tenant, tag_map) {
             return;
         }
-        self.queue.begin_wait(&mut self.since);
-        self.woken = Some(target);
-        let bitmaps = self.queue.bitmaps();
+        self.record.begin(&self.tenant);
+        self.waited_in = Some(tag_map);
+        let bitmaps = self.tenant.bitmaps();
         self.at = SplitAt::Waits(match std::mem::replace(&mut self.at, SplitAt::Nowhere) {
-            SplitAt::Rests(wait) => wait.go_on(bitmaps, request.tenant),
-            _ => bitmaps.wait_for(target, request),
+            SplitAt::Paused(wait) => wait.resume(bitmaps, request.tenant),
+            _ => bitmaps.wait_for(tag_map, request),
         });
-    }
-
-    fn end_wait(&mut self) {
-        self.asked = false;
-        self.queue.end_wait(self.since.take());
     }
 
     /// Waits in its place, or looks what is there. Keeps what has come, and the place as long as
     /// there is more to come. Should a waker panic while it looks, the line is left.
-    fn part<R>(&mut self, look: impl FnOnce(&mut EndingWait<'_>, &mut Vec<usize>) -> R) -> R {
+    fn fetch_part<R>(&mut self, look: impl FnOnce(&mut EndingWait<'_>, &mut Vec<usize>) -> R) -> R {
         let (waits, wait) = match std::mem::replace(&mut self.at, SplitAt::Nowhere) {
             SplitAt::Waits(wait) => (true, wait),
-            SplitAt::Rests(wait) => (false, wait),
+            SplitAt::Paused(wait) => (false, wait),
             other => unreachable!("{other:?} is no place in line"),
         };
-        let (target, bitmaps) = (wait.target(), self.queue.bitmaps());
+        let (tag_map, bitmaps) = (wait.tag_map(), self.tenant.bitmaps());
         let (mut wait, mut bits) = (wait.ending(bitmaps), Vec::new());
         let result = look(&mut wait, &mut bits);
         // Nothing foreign runs until what has come is kept.
-        let wait = wait.keep();
-        let in_line = wait.is_in_line();
-        self.at = if in_line && waits && bits.is_empty() {
+        let wait = wait.into_wait();
+        let queued = wait.is_queued();
+        self.at = if queued && waits && bits.is_empty() {
             SplitAt::Waits(wait)
         } else {
-            let rests = wait.rest(bitmaps);
-            if in_line {
-                SplitAt::Rests(rests)
+            let paused = wait.pause(bitmaps);
+            if queued {
+                SplitAt::Paused(paused)
             } else {
                 SplitAt::Nowhere
             }
         };
         if !bits.is_empty() {
-            self.keep(target, bits);
-        } else if !in_line {
+            self.set_collected(tag_map, bits);
+        } else if !queued {
             // What had been collected for it may have gone back.
-            drop(bitmaps.gate().wake_at_end());
+            drop(bitmaps.gate.wake_at_end());
         }
         result
     }
@@ -399,9 +350,8 @@ impl<T: Send + 'static> Split<T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn next_timeout(&mut self, timeout: Duration) -> Result<Option<Tag<T>>, AllocError> {
-        let clock = self.queue.bitmaps().clock().clone();
-        let deadline = clock.now() + timeout;
-        self.next_sleeping(Some((&clock, deadline)))
+        let deadline = self.tenant.bitmaps().clock.now() + timeout;
+        self.next_sleeping(Some(deadline))
     }
 
     /// As [`next`](Split::next), if the tag can be had without waiting. Who waits by
@@ -426,24 +376,18 @@ impl<T: Send + 'static> Split<T> {
     pub fn try_next(&mut self) -> Result<Option<Tag<T>>, AllocError> {
         match self.step(false) {
             SplitStep::Done(done) => done,
-            SplitStep::WaitForThaw(why) => Err(self.queue.refuse(why)),
-            SplitStep::WaitForBits(..) => Err(self.queue.refuse(AllocError::Exhausted)),
+            SplitStep::WaitForThaw(why) => Err(self.tenant.refuse(why)),
+            SplitStep::WaitForBits(..) => Err(self.tenant.refuse(AllocError::Exhausted)),
         }
     }
 
-    fn next_sleeping(
-        &mut self,
-        until: Option<(&Clock, Instant)>,
-    ) -> Result<Option<Tag<T>>, AllocError> {
-        let result = self.next_as_thread(until);
-        self.end_wait();
+    fn next_sleeping(&mut self, deadline: Option<Instant>) -> Result<Option<Tag<T>>, AllocError> {
+        let result = self.next_as_thread(deadline);
+        self.record.end(&self.tenant);
         result
     }
 
-    fn next_as_thread(
-        &mut self,
-        until: Option<(&Clock, Instant)>,
-    ) -> Result<Option<Tag<T>>, AllocError> {
+    fn next_as_thread(&mut self, deadline: Option<Instant>) -> Result<Option<Tag<T>>, AllocError> {
         if matches!(self.at, SplitAt::Thaw(_)) {
             // It waits as a thread now.
             self.leave();
@@ -451,24 +395,23 @@ impl<T: Send + 'static> Split<T> {
         loop {
             let in_time = match &self.at {
                 SplitAt::Waits(_) => {
-                    let deadline = until.map(|(_, deadline)| deadline);
-                    let part = self.part(|wait, bits| wait.block(deadline, bits));
+                    let part = self.fetch_part(|wait, bits| wait.block(deadline, bits));
                     part != Err(GetError::TimedOut)
                 }
                 _ => match self.step(true) {
                     SplitStep::Done(done) => return done,
                     SplitStep::WaitForThaw(_) => {
-                        self.queue.begin_wait(&mut self.since);
-                        self.queue.bitmaps().gate().wait_thaw(until)
+                        self.record.begin(&self.tenant);
+                        self.tenant.bitmaps().wait_thaw(deadline)
                     }
-                    SplitStep::WaitForBits(target, request) => {
-                        self.begin_wait(target, request);
+                    SplitStep::WaitForBits(tag_map, request) => {
+                        self.begin_wait(tag_map, request);
                         true
                     }
                 },
             };
             if !in_time {
-                return Err(self.queue.refuse(AllocError::TimedOut));
+                return Err(self.tenant.refuse(AllocError::TimedOut));
             }
         }
     }
@@ -478,9 +421,9 @@ impl<T: Send + 'static> Drop for Split<T> {
     fn drop(&mut self) {
         self.stop_waiting();
         self.give_back();
-        if let Some(target) = self.woken.filter(|_| self.remaining > 0) {
+        if let Some(tag_map) = self.waited_in.filter(|_| self.remaining > 0) {
             // It was woken for more tags than it took.
-            let bitmap = self.queue.bitmaps().bitmap(target);
+            let bitmap = self.tenant.bitmaps().bitmap(tag_map);
             bitmap.pass_on(self.remaining);
         }
     }

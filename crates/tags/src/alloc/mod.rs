@@ -1,14 +1,23 @@
-//! The ways to allocate: at once, as a future, with the thread asleep; one tag, or several.
+//! The ways to allocate: at once, as a future, with the thread asleep.
 
-use super::{AllocStep, Tenant};
-use crate::alloc::{Alloc, AllocOwned};
+mod batch;
+mod before_wait;
+mod choose_tag_map;
+mod fast_path;
+mod future;
+mod make_tag;
+mod options;
+mod slow_path;
+
+pub(crate) use before_wait::WaitRecord;
+pub use future::{Alloc, AllocOwned};
+pub use options::AllocOptions;
+pub(crate) use slow_path::AllocStep;
+
 use crate::error::AllocError;
-use crate::options::AllocOptions;
 use crate::queue_kind::QueueKind;
 use crate::tag::Tag;
-use inflight_sbitmap::GetError;
-use inflight_sbitmap::tenancy::Request;
-use inflight_sync::time::{Clock, Instant};
+use crate::tenant::Tenant;
 use std::time::Duration;
 
 impl<T: Send + 'static> Tenant<T> {
@@ -64,100 +73,6 @@ impl<T: Send + 'static> Tenant<T> {
             }
         }
         self.try_alloc_slow(options)
-    }
-
-    #[inline(never)]
-    fn try_alloc_slow(&self, options: AllocOptions) -> Result<Tag<T>, AllocError> {
-        match self.step(options, false) {
-            AllocStep::Done(result) => result,
-            AllocStep::WaitForThaw(why) => Err(self.refuse(why)),
-            AllocStep::WaitForBit(_) => Err(self.refuse(AllocError::Exhausted)),
-        }
-    }
-
-    /// Takes as many normal tags as are free now, up to `n`, all from the calling CPU's hardware
-    /// queue: a plug's worth. None while the set is frozen or quiesced, or once it is closed.
-    ///
-    /// [`try_alloc_batch_with`](Tenant::try_alloc_batch_with) says why there is none.
-    ///
-    /// ```
-    /// # use inflight_tags::TagSet;
-    /// let set = TagSet::builder().depth(6).build(|_, _| ())?;
-    /// let dev = set.add_tenant("nvme0n1")?;
-    /// let four = dev.try_alloc_batch(4);
-    /// assert_eq!(four.len(), 4);
-    /// assert_eq!(dev.try_alloc_batch(4).len(), 2, "as many as there are");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[must_use = "the tags are freed when they are dropped"]
-    pub fn try_alloc_batch(&self, n: usize) -> Vec<Tag<T>> {
-        self.try_alloc_batch_with(n, AllocOptions::new())
-            .unwrap_or_default()
-    }
-
-    /// Takes as many tags of the kind asked for as are free now, up to `n`, all from one hardware
-    /// queue. At least one, unless `n` is 0.
-    ///
-    /// # Errors
-    ///
-    /// As [`try_alloc`](Tenant::try_alloc).
-    ///
-    /// ```
-    /// # use inflight_tags::{AllocError, AllocOptions, TagSet};
-    /// let set = TagSet::builder().hw_queues(2).depth(6).build(|_, _| ())?;
-    /// let dev = set.add_tenant("nvme0n1")?;
-    /// let ring = AllocOptions::new().hw_queue(1);
-    /// let tags = dev.try_alloc_batch_with(8, ring)?;
-    /// assert_eq!(tags.len(), 6, "as many as there are");
-    /// assert!(tags.iter().all(|tag| tag.hw_queue() == 1));
-    /// assert_eq!(dev.try_alloc_batch_with(8, ring).unwrap_err(), AllocError::Exhausted);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn try_alloc_batch_with(
-        &self,
-        n: usize,
-        options: AllocOptions,
-    ) -> Result<Vec<Tag<T>>, AllocError> {
-        let mut tags = self.batch_fast(options, n);
-        let left = n - tags.len();
-        if left > 0 || n == 0 {
-            match self.batch_slow(options, left) {
-                Ok(more) => tags.extend(more),
-                Err(why) if tags.is_empty() => return Err(self.refuse(why)),
-                Err(_) => {} // fewer than were asked for: nothing is refused
-            }
-        }
-        Ok(tags)
-    }
-
-    /// The long way. A refusal is not counted yet: some tags may be there.
-    fn batch_slow(&self, options: AllocOptions, n: usize) -> Result<Vec<Tag<T>>, AllocError> {
-        let bitmaps = self.bitmaps();
-        loop {
-            self.check(options)?;
-            // A look beforehand, as in `step`.
-            if let Some(why) = bitmaps.gate().state().refuses() {
-                return Err(why);
-            }
-            let target = self.target(options);
-            let batch = bitmaps.try_get_batch(target, n, self.class());
-            if n > 0 && batch.len() == 0 {
-                return Err(AllocError::Exhausted);
-            }
-            let slots = batch.bits().map(|bit| self.slot_of(target, bit));
-            slots.for_each(|slot| self.note_hw_queue(target, slot));
-            // One look for all of them.
-            if !bitmaps.admits(target.hw_queue) {
-                drop(batch);
-                continue;
-            }
-            self.count_allocs(batch.len() as u64);
-            let (bitmap, bits) = (bitmaps.bitmap(target), batch.keep());
-            let slots = bits.into_iter().map(|bit| self.slot_of(target, bit));
-            // SAFETY: the bits were taken for this call alone, and they were admitted.
-            let tags = slots.map(|slot| unsafe { self.own(slot, bitmap) });
-            return Ok(tags.collect());
-        }
     }
 
     /// Takes a normal tag, waiting as a task until one is free.
@@ -314,56 +229,7 @@ impl<T: Send + 'static> Tenant<T> {
         timeout: Duration,
         options: AllocOptions,
     ) -> Result<Tag<T>, AllocError> {
-        let clock = self.bitmaps().clock();
-        self.alloc_sleeping(options, Some((clock, clock.now() + timeout)))
-    }
-
-    /// The waiting forms for threads.
-    fn alloc_sleeping(
-        &self,
-        options: AllocOptions,
-        until: Option<(&Clock, Instant)>,
-    ) -> Result<Tag<T>, AllocError> {
-        let mut since = None;
-        let result = self.alloc_as_thread(options, until, &mut since);
-        self.end_wait(since);
-        result
-    }
-
-    fn alloc_as_thread(
-        &self,
-        options: AllocOptions,
-        until: Option<(&Clock, Instant)>,
-        since: &mut Option<Instant>,
-    ) -> Result<Tag<T>, AllocError> {
-        let mut asked = false;
-        loop {
-            let in_time = match self.step(options, true) {
-                AllocStep::Done(result) => return result,
-                AllocStep::WaitForThaw(_) => {
-                    self.begin_wait(since);
-                    self.bitmaps().gate().wait_thaw(until)
-                }
-                AllocStep::WaitForBit(target) => {
-                    if self.before_wait(target, &mut asked) {
-                        continue;
-                    }
-                    self.begin_wait(since);
-                    let deadline = until.map(|(_, deadline)| deadline);
-                    let wait = self.bitmaps().wait_for(target, Request::one(self.class()));
-                    match wait.ending(self.bitmaps()).block_one(deadline) {
-                        Ok(bit) => match self.woken(options, bit) {
-                            Some(tag) => return Ok(tag),
-                            None => true,
-                        },
-                        Err(GetError::TimedOut) => false,
-                        Err(_) => return Err(AllocError::Closed),
-                    }
-                }
-            };
-            if !in_time {
-                return Err(self.refuse(AllocError::TimedOut));
-            }
-        }
+        let deadline = self.bitmaps().clock.now() + timeout;
+        self.alloc_sleeping(options, Some(deadline))
     }
 }

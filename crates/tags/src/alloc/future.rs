@@ -1,12 +1,11 @@
 //! The futures of a tag.
 
+use crate::alloc::{AllocOptions, AllocStep, WaitRecord};
 use crate::error::AllocError;
-use crate::grant::TagWait;
-use crate::options::AllocOptions;
 use crate::tag::Tag;
-use crate::tenant_handle::{AllocStep, Tenant};
+use crate::tag_wait::TagWait;
+use crate::tenant::Tenant;
 use inflight_sbitmap::tenancy::Request;
-use inflight_sync::time::Instant;
 use inflight_sync::wait::WaiterKey;
 use std::fmt;
 use std::future::Future;
@@ -60,9 +59,7 @@ pub struct AllocOwned<T: Send + 'static> {
 #[derive(Debug)]
 struct Waiting {
     options: AllocOptions,
-    /// Since when it waits.
-    since: Option<Instant>,
-    asked: bool,
+    record: WaitRecord,
     at: AllocAt,
 }
 
@@ -72,15 +69,14 @@ enum AllocAt {
     Nowhere,
     /// It waits for the end of freezes and quiesces.
     Thaw(Option<WaiterKey>),
-    Line(TagWait),
+    WaitQueue(TagWait),
 }
 
 impl Waiting {
     const fn new(options: AllocOptions) -> Self {
         Self {
             options,
-            since: None,
-            asked: false,
+            record: WaitRecord::new(),
             at: AllocAt::Nowhere,
         }
     }
@@ -93,21 +89,21 @@ impl Waiting {
         let result = loop {
             let ended = match &mut self.at {
                 AllocAt::Nowhere => self.begin(tenant),
-                AllocAt::Thaw(place) => {
-                    if tenant.bitmaps().gate().poll_thaw(place, cx).is_pending() {
+                AllocAt::Thaw(key) => {
+                    if tenant.bitmaps().gate.poll_thaw(key, cx).is_pending() {
                         return Poll::Pending;
                     }
                     self.at = AllocAt::Nowhere;
                     None
                 }
-                AllocAt::Line(wait) => {
+                AllocAt::WaitQueue(wait) => {
                     let Poll::Ready(bit) = wait.poll_one(tenant.bitmaps(), cx) else {
                         return Poll::Pending;
                     };
                     // The bit is back should ending it panic.
                     self.leave(tenant);
                     match bit {
-                        Ok(bit) => tenant.woken(self.options, bit).map(Ok),
+                        Ok(bit) => tenant.tag_after_wake(self.options, bit).map(Ok),
                         Err(_) => Some(Err(AllocError::Closed)),
                     }
                 }
@@ -116,8 +112,7 @@ impl Waiting {
                 break result;
             }
         };
-        tenant.end_wait(self.since.take());
-        self.asked = false;
+        self.record.end(tenant);
         Poll::Ready(result)
     }
 
@@ -126,17 +121,17 @@ impl Waiting {
         &mut self,
         tenant: &Tenant<T>,
     ) -> Option<Result<Tag<T>, AllocError>> {
-        match tenant.step(self.options, true) {
+        match tenant.alloc_step(self.options, true) {
             AllocStep::Done(result) => return Some(result),
             AllocStep::WaitForThaw(_) => {
-                tenant.begin_wait(&mut self.since);
+                self.record.begin(tenant);
                 self.at = AllocAt::Thaw(None);
             }
-            AllocStep::WaitForBit(target) => {
-                if !tenant.before_wait(target, &mut self.asked) {
-                    tenant.begin_wait(&mut self.since);
-                    let request = Request::one(tenant.class());
-                    self.at = AllocAt::Line(tenant.bitmaps().wait_for(target, request));
+            AllocStep::WaitForBit(tag_map) => {
+                if !self.record.call_hook(tenant, tag_map) {
+                    self.record.begin(tenant);
+                    let request = Request::one(tenant.tenant_index());
+                    self.at = AllocAt::WaitQueue(tenant.bitmaps().wait_for(tag_map, request));
                 }
             }
         }
@@ -147,14 +142,14 @@ impl Waiting {
     fn leave<T: Send + 'static>(&mut self, tenant: &Tenant<T>) {
         match std::mem::replace(&mut self.at, AllocAt::Nowhere) {
             AllocAt::Nowhere => {}
-            AllocAt::Thaw(mut place) => tenant.bitmaps().gate().leave_thaw(&mut place),
-            AllocAt::Line(mut wait) => wait.end(tenant.bitmaps()),
+            AllocAt::Thaw(mut key) => tenant.bitmaps().gate.leave_thaw(&mut key),
+            AllocAt::WaitQueue(mut wait) => wait.end(tenant.bitmaps()),
         }
     }
 
     fn cancel<T: Send + 'static>(&mut self, tenant: &Tenant<T>) {
         self.leave(tenant);
-        tenant.end_wait(self.since.take());
+        self.record.end(tenant);
     }
 }
 

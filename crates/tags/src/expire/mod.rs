@@ -1,13 +1,15 @@
 //! Requests that take too long, found by whoever asks.
 
+mod future;
+
+pub use future::{ExpiredOwned, NextExpired};
+
 use crate::error::{ExpireError, RedeemError};
-use crate::handle::Handle;
-use crate::next_expired::{ExpiredOwned, NextExpired};
+use crate::last_handle::Handle;
 use crate::set::TagSet;
 use crate::shared::Shared;
-use crate::slot::Phase;
+use crate::slot::{Phase, Slot};
 use crate::tag::Tag;
-use crate::token::Token;
 use inflight_sync::time::Instant;
 use std::fmt;
 use std::time::Duration;
@@ -19,11 +21,11 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 const SLEEP_WHILE_CLOSED: Duration = Duration::from_millis(10);
 
 /// Nothing is late.
-pub(crate) struct LookAgain {
+struct LookAgain {
     /// At that time.
-    pub(crate) at: Instant,
+    at: Instant,
     /// Or earlier, when the set is closed. It was not yet.
-    pub(crate) or_at_close: bool,
+    or_at_close: bool,
 }
 
 /// What a look at one slot comes to.
@@ -50,9 +52,41 @@ impl Overdue {
     }
 }
 
+/// A walk over the slots.
+struct Walk {
+    now: Instant,
+    /// The slot that is next.
+    at: usize,
+    /// When the next time will be up, of those it has seen.
+    next: Option<Instant>,
+}
+
 impl<T> Shared<T> {
-    fn look_at(&self, at: usize, now: Instant) -> Option<Found> {
-        let slot = &self.slots[at];
+    /// `None` if the set keeps no ages.
+    fn begin_walk(&self) -> Option<Walk> {
+        self.bitmaps.age_time().map(|now| Walk {
+            now,
+            at: 0,
+            next: None,
+        })
+    }
+
+    /// The next one that is late.
+    fn next_late(&self, walk: &mut Walk) -> Option<Overdue> {
+        while let Some(slot) = self.slots.get(walk.at) {
+            walk.at += 1;
+            match self.look_at(slot, walk.now) {
+                Some(Found::Overdue(late)) => return Some(late),
+                Some(Found::Next(deadline)) => {
+                    walk.next = Some(walk.next.map_or(deadline, |next| next.min(deadline)));
+                }
+                None => {}
+            }
+        }
+        None
+    }
+
+    fn look_at(&self, slot: &Slot<T>, now: Instant) -> Option<Found> {
         let state = slot.record.observe();
         if !matches!(state.phase, Phase::InFlight | Phase::Tracked) {
             return None;
@@ -64,74 +98,40 @@ impl<T> Shared<T> {
         if deadline > now {
             return Some(Found::Next(deadline));
         }
-        let (generation, place) = (state.generation, slot.place());
+        let generation = state.generation;
         let held = match state.phase {
-            Phase::InFlight if slot.record.mark(generation) => false,
+            Phase::InFlight if slot.record.mark_timed_out(generation) => false,
             Phase::Tracked if slot.record.report(generation) => true,
             _ => return None,
         };
         Some(Found::Overdue(Overdue {
-            token: Token { generation, place }.encode(),
+            token: slot.id().token(generation),
             held,
             hw_queue: slot.hw_queue(),
             index: slot.tag,
         }))
     }
 
-    fn expire(&self, mut f: impl FnMut(u64)) -> Option<Instant> {
-        let now = self.bitmaps.age_time()?;
-        let mut next: Option<Instant> = None;
-        for at in 0..self.slots.len() {
-            match self.look_at(at, now) {
-                Some(Found::Overdue(late)) => late.token().into_iter().for_each(&mut f),
-                Some(Found::Next(deadline)) => {
-                    next = Some(next.map_or(deadline, |next| next.min(deadline)));
-                }
-                None => {}
-            }
-        }
-        next
-    }
-
-    /// The first one that is late from slot `from` on, and the slot after it; or when to look
-    /// again.
-    fn next_late(&self, from: usize) -> Result<(Overdue, usize), Option<Instant>> {
-        let Some(now) = self.bitmaps.age_time() else {
-            return Err(None);
-        };
-        let mut next: Option<Instant> = None;
-        for at in from..self.slots.len() {
-            match self.look_at(at, now) {
-                Some(Found::Overdue(late)) => return Ok((late, at + 1)),
-                Some(Found::Next(deadline)) => {
-                    next = Some(next.map_or(deadline, |next| next.min(deadline)));
-                }
-                None => {}
-            }
-        }
-        Err(next)
-    }
-
     /// See `look_for_expired`.
     fn wait_step(&self) -> Result<Option<Overdue>, LookAgain> {
-        let shut = self.bitmaps.gate().state().is_shut();
-        let next = match self.next_late(0) {
-            Ok((late, _)) => return Ok(Some(late)),
-            Err(next) => next,
-        };
-        if next.is_none() && shut && self.in_use() == 0 {
+        let closed = self.bitmaps.gate.state().is_set_closed();
+        let mut walk = self.begin_walk();
+        if let Some(late) = walk.as_mut().and_then(|walk| self.next_late(walk)) {
+            return Ok(Some(late));
+        }
+        let next = walk.and_then(|walk| walk.next);
+        if next.is_none() && closed && self.in_use() == 0 {
             return Ok(None);
         }
-        let now = self.bitmaps.clock().now();
-        let longest = if shut {
+        let longest = if closed {
             SLEEP_WHILE_CLOSED
         } else {
             LONGEST_SLEEP
         };
-        let most = now + self.timeout.min(longest);
+        let most = self.bitmaps.clock.now() + self.timeout.min(longest);
         Err(LookAgain {
             at: next.map_or(most, |next| next.min(most)),
-            or_at_close: !shut,
+            or_at_close: !closed,
         })
     }
 }
@@ -150,7 +150,7 @@ impl<T> Shared<T> {
 /// let token = set.add_tenant("nvme0n1")?.try_alloc()?.into_token();
 /// clock.advance(Duration::from_secs(30));
 /// let late = set.try_expired().expect("30 seconds are over");
-/// assert_eq!(late.token(), Some(token));
+/// assert_eq!((late.token(), late.hw_queue(), late.index()), (Some(token), 0, 0));
 /// // … cancel the request at the device, for its buffers may still be in use …
 /// let tag = late.redeem()?;
 /// drop(tag);
@@ -166,48 +166,18 @@ pub struct Expired<T> {
 
 impl<T: Send + 'static> Expired<T> {
     /// What names it; `None` if its tag is held by an owner who [tracks](Tag::track) it.
-    ///
-    /// ```
-    /// # use inflight_tags::TagSet;
-    /// # use std::time::Duration;
-    /// let set = TagSet::builder().timeout(Duration::ZERO).build(|_, _| ())?;
-    /// let token = set.add_tenant("sda")?.try_alloc()?.into_token();
-    /// assert_eq!(set.try_expired().and_then(|late| late.token()), Some(token));
-    /// # drop(set.redeem_timed_out(token)?);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub const fn token(&self) -> Option<u64> {
         self.late.token()
     }
 
     /// Its hardware queue.
-    ///
-    /// ```
-    /// # use inflight_tags::TagSet;
-    /// # use std::time::Duration;
-    /// let set = TagSet::builder().timeout(Duration::ZERO).build(|_, _| ())?;
-    /// let token = set.add_tenant("sda")?.try_alloc()?.into_token();
-    /// assert_eq!(set.try_expired().map(|late| late.hw_queue()), Some(0));
-    /// # drop(set.redeem_timed_out(token)?);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub const fn hw_queue(&self) -> usize {
         self.late.hw_queue
     }
 
     /// The index of its tag in the hardware queue.
-    ///
-    /// ```
-    /// # use inflight_tags::TagSet;
-    /// # use std::time::Duration;
-    /// let set = TagSet::builder().depth(1).timeout(Duration::ZERO).build(|_, _| ())?;
-    /// let token = set.add_tenant("sda")?.try_alloc()?.into_token();
-    /// assert_eq!(set.try_expired().map(|late| late.index()), Some(0));
-    /// # drop(set.redeem_timed_out(token)?);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub const fn index(&self) -> usize {
         self.late.index
@@ -219,16 +189,6 @@ impl<T: Send + 'static> Expired<T> {
     ///
     /// [`RedeemError::NotInFlight`] if an owner holds the tag; as
     /// [`TagSet::redeem_timed_out`] if it was taken by its token before.
-    ///
-    /// ```
-    /// # use inflight_tags::TagSet;
-    /// # use std::time::Duration;
-    /// let set = TagSet::builder().timeout(Duration::ZERO).build(|_, _| 7)?;
-    /// let _token = set.add_tenant("sda")?.try_alloc()?.into_token();
-    /// let late = set.try_expired().expect("it has no time at all");
-    /// assert_eq!(*late.redeem()?, 7);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn redeem(self) -> Result<Tag<T>, RedeemError> {
         let token = self.late.token;
         if self.late.held {
@@ -263,20 +223,9 @@ impl<T: Send + 'static> TagSet<T> {
     /// 10 ms) later than it did, never earlier; see [`InFlight::age`](crate::InFlight::age).
     ///
     /// The idea is the timeout work of blk-mq.
-    ///
-    /// ```
-    /// # use inflight_tags::TagSet;
-    /// use std::time::Duration;
-    /// let set = TagSet::builder().timeout(Duration::ZERO).build(|_, _| ())?;
-    /// let _token = set.add_tenant("sda")?.try_alloc()?.into_token();
-    /// drop(set.try_expired().expect("it has no time at all").redeem()?);
-    /// assert!(set.try_expired().is_none());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use = "the request is marked: nobody else will hear of it"]
     pub fn try_expired(&self) -> Option<Expired<T>> {
-        let (late, _) = self.shared().next_late(0).ok()?;
-        Some(self.said(late))
+        self.iter_expired().next()
     }
 
     /// All requests whose time is up now, one after the other, by one walk over the slots.
@@ -293,11 +242,10 @@ impl<T: Send + 'static> TagSet<T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn iter_expired(&self) -> impl Iterator<Item = Expired<T>> + '_ {
-        let mut from = 0;
+        let mut walk = self.shared().begin_walk();
         std::iter::from_fn(move || {
-            let (late, next) = self.shared().next_late(from).ok()?;
-            from = next;
-            Some(self.said(late))
+            let late = self.shared().next_late(walk.as_mut()?)?;
+            Some(self.expired_request(late))
         })
     }
 
@@ -380,12 +328,12 @@ impl<T: Send + 'static> TagSet<T> {
     /// # Ok::<(), inflight_tags::BuildError>(())
     /// ```
     pub fn expired_timeout(&self, timeout: Duration) -> Result<Option<Expired<T>>, ExpireError> {
-        let deadline = self.shared().bitmaps.clock().now() + timeout;
+        let deadline = self.shared().bitmaps.clock.now() + timeout;
         self.expired_until(Some(deadline))
     }
 
     fn expired_until(&self, deadline: Option<Instant>) -> Result<Option<Expired<T>>, ExpireError> {
-        let clock = self.shared().bitmaps.clock();
+        let clock = &self.shared().bitmaps.clock;
         let parker = inflight_sync::Parker::current();
         loop {
             match self.look_for_expired() {
@@ -396,7 +344,7 @@ impl<T: Send + 'static> TagSet<T> {
                 Err(LookAgain { at, or_at_close }) => {
                     let until = deadline.map_or(at, |deadline| deadline.min(at));
                     if or_at_close {
-                        self.shared().bitmaps.gate().wait_shut(clock, until);
+                        self.shared().bitmaps.gate.wait_set_closed(clock, until);
                     } else {
                         let _woken = parker.park_until(clock, until);
                     }
@@ -406,12 +354,12 @@ impl<T: Send + 'static> TagSet<T> {
     }
 
     /// What somebody who waits for timeouts does: the next, or the end, or when to look again.
-    pub(crate) fn look_for_expired(&self) -> Result<Option<Expired<T>>, LookAgain> {
+    fn look_for_expired(&self) -> Result<Option<Expired<T>>, LookAgain> {
         let late = self.shared().wait_step()?;
-        Ok(late.map(|late| self.said(late)))
+        Ok(late.map(|late| self.expired_request(late)))
     }
 
-    fn said(&self, late: Overdue) -> Expired<T> {
+    fn expired_request(&self, late: Overdue) -> Expired<T> {
         Expired {
             shared: self.shared.clone(),
             late,
@@ -446,68 +394,11 @@ impl<T: Send + 'static> TagSet<T> {
     /// ```
     // Why: it acts, and who only wants that may know the next moment by itself.
     #[allow(clippy::must_use_candidate)]
-    pub fn expire(&self, f: impl FnMut(u64)) -> Option<Instant> {
-        self.shared().expire(f)
-    }
-}
-
-#[cfg(all(test, not(any(loom, shuttle))))]
-mod tests {
-    use super::*;
-    use inflight_sync::time::Clock;
-    use std::collections::BTreeSet;
-
-    #[test]
-    fn each_request_expires_once_at_its_own_time() {
-        let clock = Clock::manual();
-        let limit = Duration::from_secs(5);
-        let set = TagSet::builder().depth(4).clock(clock.clone());
-        let set = set.timeout(limit).build(|_, _| ()).unwrap();
-        let dev = set.add_tenant("q").unwrap();
-        let alloc = || dev.try_alloc().unwrap();
-        assert_eq!(set.expire(|_| panic!("nothing is in flight")), None);
-        let mut short = alloc();
-        short.set_timeout(Duration::from_secs(1));
-        let (short, usual, held) = (short.into_token(), alloc().into_token(), alloc());
-        let expired = || {
-            let mut tokens = BTreeSet::new();
-            let next = set.expire(|token| assert!(tokens.insert(token)));
-            (tokens, next)
-        };
-        clock.advance(Duration::from_secs(1));
-        let last = clock.now() + Duration::from_secs(4);
-        assert_eq!(expired(), ([short].into(), Some(last)));
-        assert_eq!(expired(), ([].into(), Some(last)), "once");
-
-        // A freeze waits for what has expired until somebody takes it.
-        assert!(set.try_freeze().is_err());
-        drop(set.redeem_timed_out(short).unwrap());
-        // The slot's next use has the usual time again, and so has a second submission.
-        let again = alloc().into_token();
-        clock.advance(Duration::from_secs(4));
-        let next = Some(clock.now() + Duration::from_secs(1));
-        assert_eq!(expired(), ([usual].into(), next));
-        drop(set.redeem(again).unwrap());
-        let tag = set.redeem_timed_out(usual).unwrap();
-        let usual = tag.into_token();
-        let next = Some(clock.now() + limit);
-        assert_eq!(expired(), ([].into(), next), "submitted anew");
-        drop((set.redeem(usual).unwrap(), held));
-        assert_eq!(expired(), ([].into(), None));
-        assert!(set.try_freeze().is_ok());
-    }
-
-    #[test]
-    fn a_timeout_of_nothing_is_over_at_once() {
-        let set = TagSet::builder().depth(1).build(|_, _| ()).unwrap();
-        let dev = set.add_tenant("q").unwrap();
-        // The system's clock: a stamp lies anywhere within its tick.
-        for _ in 0..10_000 {
-            let mut tag = dev.try_alloc().unwrap();
-            tag.set_timeout(Duration::ZERO);
-            let token = tag.into_token();
-            set.expire(|late| assert_eq!(late, token));
-            drop(set.redeem_timed_out(token).unwrap());
+    pub fn expire(&self, mut f: impl FnMut(u64)) -> Option<Instant> {
+        let mut walk = self.shared().begin_walk()?;
+        while let Some(late) = self.shared().next_late(&mut walk) {
+            late.token().into_iter().for_each(&mut f);
         }
+        walk.next
     }
 }

@@ -1,0 +1,97 @@
+//! Several tags at once: a plug's worth.
+
+use crate::alloc::AllocOptions;
+use crate::error::AllocError;
+use crate::slot::PUT_AT_ONCE;
+use crate::tag::Tag;
+use crate::tenant::Tenant;
+
+impl<T: Send + 'static> Tenant<T> {
+    /// Takes as many normal tags as are free now, up to `n`, all from the calling CPU's hardware
+    /// queue: a plug's worth. None while the set is frozen or quiesced, or once it is closed.
+    ///
+    /// [`try_alloc_batch_with`](Tenant::try_alloc_batch_with) says why there is none.
+    ///
+    /// ```
+    /// # use inflight_tags::TagSet;
+    /// let set = TagSet::builder().depth(6).build(|_, _| ())?;
+    /// let dev = set.add_tenant("nvme0n1")?;
+    /// let four = dev.try_alloc_batch(4);
+    /// assert_eq!(four.len(), 4);
+    /// assert_eq!(dev.try_alloc_batch(4).len(), 2, "as many as there are");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use = "the tags are freed when they are dropped"]
+    pub fn try_alloc_batch(&self, n: usize) -> Vec<Tag<T>> {
+        self.try_alloc_batch_with(n, AllocOptions::new())
+            .unwrap_or_default()
+    }
+
+    /// Takes as many tags of the kind asked for as are free now, up to `n`, all from one hardware
+    /// queue. At least one, unless `n` is 0.
+    ///
+    /// # Errors
+    ///
+    /// As [`try_alloc`](Tenant::try_alloc).
+    ///
+    /// ```
+    /// # use inflight_tags::{AllocError, AllocOptions, TagSet};
+    /// let set = TagSet::builder().hw_queues(2).depth(6).build(|_, _| ())?;
+    /// let dev = set.add_tenant("nvme0n1")?;
+    /// let ring = AllocOptions::new().hw_queue(1);
+    /// let tags = dev.try_alloc_batch_with(8, ring)?;
+    /// assert_eq!(tags.len(), 6, "as many as there are");
+    /// assert!(tags.iter().all(|tag| tag.hw_queue() == 1));
+    /// assert_eq!(dev.try_alloc_batch_with(8, ring).unwrap_err(), AllocError::Exhausted);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn try_alloc_batch_with(
+        &self,
+        n: usize,
+        options: AllocOptions,
+    ) -> Result<Vec<Tag<T>>, AllocError> {
+        let mut tags = self.batch_fast(options, n);
+        let left = n - tags.len();
+        if left > 0 || n == 0 {
+            match self.batch_slow(options, left) {
+                Ok(more) => tags.extend(more),
+                Err(why) if tags.is_empty() => return Err(self.refuse(why)),
+                Err(_) => {} // fewer than were asked for: nothing is refused
+            }
+        }
+        Ok(tags)
+    }
+
+    /// The short way, tag by tag: with one hardware queue the batch is of that one.
+    fn batch_fast(&self, options: AllocOptions, n: usize) -> Vec<Tag<T>> {
+        let mut tags = Vec::new();
+        let one = self.bitmaps().layout.hw_queues == 1;
+        if one && !options.reserved && options.named().is_none() {
+            tags.reserve(n.min(PUT_AT_ONCE));
+            let fast = || self.alloc_fast(options.kind);
+            tags.extend(std::iter::from_fn(fast).take(n));
+        }
+        tags
+    }
+
+    /// The long way. A refusal is not counted yet: some tags may be there.
+    fn batch_slow(&self, options: AllocOptions, n: usize) -> Result<Vec<Tag<T>>, AllocError> {
+        let bitmaps = self.bitmaps();
+        loop {
+            self.check(options)?;
+            // A look beforehand, as in `alloc_step`.
+            if let Some(why) = bitmaps.gate.state().refuses() {
+                return Err(why);
+            }
+            let tag_map = self.choose_tag_map(options);
+            let batch = bitmaps.try_get_batch(tag_map, n, self.tenant_index());
+            if n > 0 && batch.len() == 0 {
+                return Err(AllocError::Exhausted);
+            }
+            if let Some(tags) = self.make_tags(batch) {
+                return Ok(tags);
+            }
+            // Refused: what has changed is seen above.
+        }
+    }
+}

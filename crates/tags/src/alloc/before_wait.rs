@@ -1,0 +1,55 @@
+//! Before and after a wait: the hook of the set, and the counters of waits.
+
+use crate::tag_layout::TagMapId;
+use crate::tenant::Tenant;
+use inflight_sync::atomic::Ordering;
+use inflight_sync::time::Instant;
+
+/// What an allocation remembers of its waits.
+#[derive(Debug, Default)]
+pub(crate) struct WaitRecord {
+    /// When the first of them began.
+    since: Option<Instant>,
+    /// The hook was called before this wait.
+    hook_called: bool,
+}
+
+impl WaitRecord {
+    pub(crate) const fn new() -> Self {
+        Self {
+            since: None,
+            hook_called: false,
+        }
+    }
+
+    /// Calls the hook, if there is one, before each wait. Whether to try again first.
+    pub(crate) fn call_hook<T>(&mut self, tenant: &Tenant<T>, tag_map: TagMapId) -> bool {
+        self.hook_called = !self.hook_called && tenant.shared.before_wait.is_some();
+        if let (true, Some(hook)) = (self.hook_called, &tenant.shared.before_wait) {
+            hook(tag_map.hw_queue);
+        }
+        self.hook_called
+    }
+
+    /// The allocation waits, perhaps not for the first time.
+    pub(crate) fn begin<T>(&mut self, tenant: &Tenant<T>) {
+        if self.since.is_none() {
+            self.since = Some(tenant.shared.bitmaps.clock.now());
+            tenant.tenant.counters.add(|c| &c.waits, 1);
+        }
+    }
+
+    /// It is over, if it has waited.
+    pub(crate) fn end<T>(&mut self, tenant: &Tenant<T>) {
+        self.hook_called = false;
+        if let Some(since) = self.since.take() {
+            let now = tenant.shared.bitmaps.clock.now();
+            let waited = now.as_nanos().saturating_sub(since.as_nanos());
+            let longest = &tenant.tenant.longest_wait;
+            // Relaxed: a statistic. Read first: it is seldom written, and its line stays with all.
+            if waited > longest.load(Ordering::Relaxed) {
+                longest.fetch_max(waited, Ordering::Relaxed);
+            }
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! Closing a set: nobody gets a tag any more, and everybody who waits is told.
+
+use crate::panics::call_for_each;
+use crate::set::TagSet;
+
+impl<T: Send + 'static> TagSet<T> {
+    /// Closes the set, for good: no tag is given out any more, and none is waited for. Who waits
+    /// for one, and who asks later, gets [`Closed`](crate::AllocError::Closed), also behind a
+    /// freeze. Tags that are held can be put in flight, what is in flight can be redeemed, and
+    /// [`freeze`](TagSet::freeze) waits until nothing is left: the shutdown of an engine.
+    ///
+    /// An allocation that runs at the same time may still succeed.
+    ///
+    /// # Panics
+    ///
+    /// With the first panic of a waiting task's waker, after all who wait are told.
+    ///
+    /// ```
+    /// # use inflight_tags::{AllocError, TagSet};
+    /// let set = TagSet::builder().depth(1).build(|_, _| ())?;
+    /// let dev = set.add_tenant("nvme0n1")?;
+    /// let token = dev.alloc_blocking()?.into_token();
+    /// let waiter = std::thread::spawn({
+    ///     let dev = dev.clone();
+    ///     move || dev.alloc_blocking().map(drop)
+    /// });
+    /// set.close();
+    /// assert_eq!(waiter.join().unwrap(), Err(AllocError::Closed));
+    /// drop(set.redeem(token)?); // it completes all the same
+    /// let _idle = set.freeze_blocking();
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn close(&self) {
+        let bitmaps = &self.shared.bitmaps;
+        bitmaps.gate.close_set();
+        let tag_maps = bitmaps.layout.tag_map_ids();
+        call_for_each(tag_maps, |tag_map| bitmaps.bitmap(tag_map).close());
+    }
+
+    /// Whether the set was [closed](TagSet::close).
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.shared.bitmaps.gate.state().is_set_closed()
+    }
+}

@@ -1,0 +1,234 @@
+//! Draining an inactive hardware queue: when it ends, D2 and D3 of [`hotplug`](crate::hotplug).
+
+use crate::active_queues::SERIAL;
+use crate::error::DrainError;
+use crate::hw_queues::HwQueues;
+use crate::set::TagSet;
+use crate::shared::Shared;
+use crate::wait_until_unused::UnusedPass;
+use inflight_sync::time::Instant;
+use inflight_sync::wait::WaiterKey;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+/// A drain of a hardware queue that has begun.
+pub(crate) struct HwQueueDrain {
+    hw_queue: usize,
+    /// What says whose it is, as it was then.
+    word: u64,
+    pass: UnusedPass,
+}
+
+impl<T> Shared<T> {
+    /// D2.
+    pub(crate) fn begin_drain(&self, hw_queue: usize) -> Result<HwQueueDrain, DrainError> {
+        if hw_queue >= self.bitmaps.size.hw_queues() {
+            return Err(DrainError::NoSuchHwQueue { hw_queue });
+        }
+        let word = self.bitmaps.active_queues.word(hw_queue);
+        if word % SERIAL == hw_queue as u64 {
+            return Err(DrainError::Active { hw_queue });
+        }
+        // Whoever did D1 may not have come to its D2 yet.
+        self.bitmaps.gate.publish();
+        Ok(HwQueueDrain {
+            hw_queue,
+            word,
+            pass: UnusedPass::of_hw_queue(&self.bitmaps, hw_queue),
+        })
+    }
+
+    /// D3: whether it has come to an end.
+    pub(crate) fn end_drain(&self, drain: &mut HwQueueDrain) -> Option<Result<(), DrainError>> {
+        let hw_queue = drain.hw_queue;
+        if self.bitmaps.active_queues.word(hw_queue) / SERIAL != drain.word / SERIAL {
+            let there = hw_queue < self.bitmaps.size.hw_queues();
+            let why = if there {
+                DrainError::Active { hw_queue }
+            } else {
+                DrainError::NoSuchHwQueue { hw_queue }
+            };
+            return Some(Err(why));
+        }
+        // The bit first: whose it is was written before A2, and stays until its put.
+        let counts = |table, tag| {
+            !self.bitmaps.layout.shared_tags || self.slot(table, tag).hw_queue() == hw_queue
+        };
+        let busy = drain.pass.is_busy_with(&self.bitmaps, counts);
+        (!busy).then_some(Ok(()))
+    }
+
+    pub(crate) fn try_drain(&self, hw_queue: usize) -> Result<(), DrainError> {
+        let mut drain = self.begin_drain(hw_queue)?;
+        let end = self.end_drain(&mut drain);
+        end.unwrap_or(Err(DrainError::InUse { hw_queue }))
+    }
+
+    /// D3 for a thread, at most until the deadline.
+    pub(crate) fn drain_hw_queue(
+        &self,
+        hw_queue: usize,
+        deadline: Option<Instant>,
+    ) -> Result<(), DrainError> {
+        let mut drain = self.begin_drain(hw_queue)?;
+        let until = deadline.map(|deadline| (&self.bitmaps.clock, deadline));
+        let mut end = None;
+        self.bitmaps.gate.wait_drained(until, || {
+            end = self.end_drain(&mut drain);
+            end.is_none()
+        });
+        end.unwrap_or(Err(DrainError::TimedOut { hw_queue }))
+    }
+}
+
+impl<T: Send + 'static> HwQueues<'_, T> {
+    /// Whether no tag of an inactive hardware queue is held or in flight now.
+    ///
+    /// # Errors
+    ///
+    /// [`InUse`](DrainError::InUse) if there is one; as [`drain`](HwQueues::drain).
+    ///
+    /// ```
+    /// # use inflight_tags::{DrainError, TagSet};
+    /// # let topo = inflight_topology::Topology::synthetic("core:2")?;
+    /// let set = TagSet::builder().hw_queues(2).topology(&topo).build(|_, _| ())?;
+    /// assert_eq!(set.hw_queues().try_drain(1), Err(DrainError::Active { hw_queue: 1 }));
+    /// set.cpus().offline(1);
+    /// assert_eq!(set.hw_queues().try_drain(1), Ok(()));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn try_drain(&self, hw_queue: usize) -> Result<(), DrainError> {
+        self.set.shared().try_drain(hw_queue)
+    }
+
+    /// Waits until no tag of an inactive hardware queue is held or in flight: its ring can then be
+    /// closed. What the last owners wrote is visible. May be dropped at any time.
+    ///
+    /// Somebody has to complete its requests meanwhile. What a [`Split`](crate::Split) has
+    /// collected there counts as held.
+    ///
+    /// # Errors
+    ///
+    /// [`Active`](DrainError::Active) if it serves, or does so [again](crate::Cpus::online) before
+    /// it was drained; [`NoSuchHwQueue`](DrainError::NoSuchHwQueue).
+    ///
+    /// ```
+    /// # use inflight_tags::TagSet;
+    /// # let topo = inflight_topology::Topology::synthetic("core:2")?;
+    /// let set = TagSet::builder().hw_queues(2).topology(&topo).build(|_, _| ())?;
+    /// assert_eq!(set.cpus().offline(1), [1]);
+    /// inflight_sync::block_on(set.hw_queues().drain(1))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn drain(&self, hw_queue: usize) -> DrainHwQueue<T> {
+        DrainHwQueue::new(self.set.clone(), hw_queue)
+    }
+
+    /// As [`drain`](HwQueues::drain), sleeping.
+    ///
+    /// A thread that holds a tag of it waits for itself, for ever.
+    ///
+    /// # Errors
+    ///
+    /// As [`drain`](HwQueues::drain).
+    ///
+    /// ```
+    /// # use inflight_tags::{DrainError, TagSet};
+    /// let set = TagSet::builder().build(|_, _| ())?;
+    /// let none = DrainError::NoSuchHwQueue { hw_queue: 1 };
+    /// assert_eq!(set.hw_queues().drain_blocking(1), Err(none));
+    /// # Ok::<(), inflight_tags::BuildError>(())
+    /// ```
+    pub fn drain_blocking(&self, hw_queue: usize) -> Result<(), DrainError> {
+        self.set.shared().drain_hw_queue(hw_queue, None)
+    }
+
+    /// As [`drain`](HwQueues::drain), sleeping at most for `timeout`. The hardware queue stays
+    /// inactive.
+    ///
+    /// # Errors
+    ///
+    /// As [`drain`](HwQueues::drain); [`TimedOut`](DrainError::TimedOut).
+    ///
+    /// ```
+    /// # use inflight_tags::{AllocOptions, DrainError, TagSet};
+    /// # use std::time::Duration;
+    /// # let topo = inflight_topology::Topology::synthetic("core:2")?;
+    /// let set = TagSet::builder().hw_queues(2).topology(&topo).build(|_, _| ())?;
+    /// let held = set.add_tenant("sda")?.try_alloc_with(AllocOptions::new().hw_queue(1))?;
+    /// set.cpus().offline(1);
+    /// let short = Duration::from_millis(1);
+    /// let late = DrainError::TimedOut { hw_queue: 1 };
+    /// assert_eq!(set.hw_queues().drain_timeout(1, short), Err(late));
+    /// drop(held);
+    /// assert_eq!(set.hw_queues().drain_timeout(1, short), Ok(()));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn drain_timeout(&self, hw_queue: usize, timeout: Duration) -> Result<(), DrainError> {
+        let shared = self.set.shared();
+        let deadline = shared.bitmaps.clock.now() + timeout;
+        shared.drain_hw_queue(hw_queue, Some(deadline))
+    }
+}
+
+/// The future of [`HwQueues::drain`](crate::HwQueues::drain). `'static`; may be dropped at any
+/// time.
+#[must_use = "futures do nothing unless polled"]
+pub struct DrainHwQueue<T: Send + 'static> {
+    set: TagSet<T>,
+    hw_queue: usize,
+    /// Once it has begun.
+    drain: Option<HwQueueDrain>,
+    key: Option<WaiterKey>,
+}
+
+impl<T: Send + 'static> DrainHwQueue<T> {
+    pub(crate) const fn new(set: TagSet<T>, hw_queue: usize) -> Self {
+        Self {
+            set,
+            hw_queue,
+            drain: None,
+            key: None,
+        }
+    }
+}
+
+impl<T: Send + 'static> Future for DrainHwQueue<T> {
+    type Output = Result<(), DrainError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        let shared = this.set.shared();
+        let drain = match &mut this.drain {
+            Some(drain) => drain,
+            none => none.insert(shared.begin_drain(this.hw_queue)?),
+        };
+        let mut end = None;
+        let drained = shared.bitmaps.gate.drained();
+        ready!(drained.poll_while(&mut this.key, cx, || {
+            end = shared.end_drain(drain);
+            end.is_none()
+        }));
+        this.drain = None;
+        Poll::Ready(end.expect("the wait is over when there is an end"))
+    }
+}
+
+impl<T: Send + 'static> Drop for DrainHwQueue<T> {
+    fn drop(&mut self) {
+        let drained = self.set.shared().bitmaps.gate.drained();
+        drained.leave(&mut self.key);
+    }
+}
+
+impl<T: Send + 'static> fmt::Debug for DrainHwQueue<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DrainHwQueue")
+            .field("hw_queue", &self.hw_queue)
+            .field("begun", &self.drain.is_some())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,101 @@
+//! How many hardware queues a set has, and what they are for.
+
+/// How many hardware queues a set has, and what they are for; for
+/// [`TagSetBuilder::hw_queues`](crate::TagSetBuilder::hw_queues), which also takes a bare number.
+///
+/// ```
+/// use inflight_tags::{HwQueueOptions, QueueKind, TagSet};
+/// let rings = HwQueueOptions::new(4).read(1).poll(1);
+/// let set = TagSet::builder().hw_queues(rings).build(|_hwq, _tag| ())?;
+/// let kinds: Vec<_> = (0..4).filter_map(|hwq| set.hw_queues().kind(hwq)).collect();
+/// use QueueKind::{Default, Poll, Read};
+/// assert_eq!(kinds, [Default, Default, Read, Poll]);
+/// # Ok::<(), inflight_tags::BuildError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "options do nothing until given to a builder"]
+pub struct HwQueueOptions {
+    pub(crate) count: usize,
+    pub(crate) most: Option<usize>,
+    pub(crate) read: usize,
+    pub(crate) poll: usize,
+    pub(crate) shared_tags: bool,
+}
+
+impl HwQueueOptions {
+    /// `count` of them, 1 to 65,536, all for everything, each with tags of its own.
+    pub const fn new(count: usize) -> Self {
+        Self {
+            count,
+            most: None,
+            read: 0,
+            poll: 0,
+            shared_tags: false,
+        }
+    }
+
+    /// How many there may [be](TagSet::set_hw_queues), and at least the number at first. By
+    /// default twice that if it is two or more and this makes 65,536 tags at most, else that
+    /// (always that under `--cfg loom`, where each costs a model). Memory is laid out for all at
+    /// once; the payloads are made when they come.
+    ///
+    /// ```
+    /// # use inflight_tags::{HwQueueOptions, TagSet};
+    /// let rings = HwQueueOptions::new(2).max(8);
+    /// let set = TagSet::builder().hw_queues(rings).build(|_, _| ())?;
+    /// set.set_hw_queues_blocking(8)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub const fn max(mut self, most: usize) -> Self {
+        self.most = Some(most);
+        self
+    }
+
+    /// How many of them are for reads alone; by default none. They come after the default ones and
+    /// are spread over the CPUs like these. [`AllocOptions::read`](crate::AllocOptions::read) asks
+    /// for their tags.
+    pub const fn read(mut self, n: usize) -> Self {
+        self.read = n;
+        self
+    }
+
+    /// How many of them are for polled requests alone; by default none. They are the last ones.
+    /// [`AllocOptions::polled`](crate::AllocOptions::polled) asks for their tags. What is submitted
+    /// under one of these completes where it is seen, as by
+    /// [`Tag::into_polled_token`](crate::Tag::into_polled_token).
+    pub const fn poll(mut self, n: usize) -> Self {
+        self.poll = n;
+        self
+    }
+
+    /// All take their tags from one table of the set's depth; by default each has a table of its
+    /// own. For devices whose queues share one limit.
+    ///
+    /// A tag's number is then unique in the whole set, its hardware queue is that of the CPU (or
+    /// the options) it was asked for on, and a tag that is freed on one hardware queue goes to a
+    /// waiter on any. The build closure gets 0 for the hardware queue.
+    ///
+    /// The idea is the host-wide tags of blk-mq.
+    ///
+    /// ```
+    /// # use inflight_tags::{AllocError, AllocOptions, HwQueueOptions, TagSet};
+    /// let rings = HwQueueOptions::new(4).shared_tags(true);
+    /// let set = TagSet::builder().hw_queues(rings).depth(1).build(|_, _| ())?;
+    /// let dev = set.add_tenant("nvme0n1")?;
+    /// let tag = dev.try_alloc_with(AllocOptions::new().hw_queue(3))?;
+    /// assert_eq!((tag.hw_queue(), set.capacity()), (3, 1));
+    /// let other = dev.try_alloc_with(AllocOptions::new().hw_queue(0));
+    /// assert_eq!(other.unwrap_err(), AllocError::Exhausted);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub const fn shared_tags(mut self, shared: bool) -> Self {
+        self.shared_tags = shared;
+        self
+    }
+}
+
+impl From<usize> for HwQueueOptions {
+    fn from(count: usize) -> Self {
+        Self::new(count)
+    }
+}

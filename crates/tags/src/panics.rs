@@ -1,0 +1,11 @@
+//! What happens when a waker panics: the others are told all the same, and then the panic goes on.
+
+use inflight_steering::first_of;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+/// Calls `f` for each item, also if one panics; the first panic comes out then.
+pub(crate) fn call_for_each<I>(items: impl IntoIterator<Item = I>, f: impl Fn(I)) {
+    let call = |item| catch_unwind(AssertUnwindSafe(|| f(item)));
+    let called = first_of(items.into_iter().map(call));
+    called.unwrap_or_else(|panic| resume_unwind(panic));
+}

@@ -1,0 +1,220 @@
+//! A change of the number of hardware queues, under a freeze.
+//!
+//! ```text
+//! Q1 freeze    Q2 make slots    Q3 CPU map, number of hardware queues    Q4 thaw
+//! ```
+//!
+//! Who waits in the bitmap of a queue that goes away gets a bit while the set is drained, puts it
+//! back, waits for the thaw and begins anew. PROTOCOL-freeze.md has the proof.
+
+use crate::error::ResizeError;
+use crate::freeze::{Freeze, FrozenGuard};
+use crate::set::TagSet;
+use crate::shared::Shared;
+use inflight_sync::atomic::Ordering;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+impl<T> Shared<T> {
+    /// Whether a change to so many is to be made.
+    fn check_hw_queues(&self, n: usize) -> Result<bool, ResizeError> {
+        let most = self.bitmaps.layout.hw_queues;
+        if !(1..=most).contains(&n) {
+            return Err(ResizeError::HwQueues { hw_queues: n, most });
+        }
+        let size = &self.bitmaps.size;
+        if n == size.hw_queues() {
+            return Ok(false);
+        }
+        // Before anybody waits for requests.
+        size.refuse_in_build_closure();
+        Ok(true)
+    }
+
+    /// Under a freeze, which comes before the lock, so that nobody who changes something else
+    /// waits for requests.
+    fn set_hw_queues(&self, n: usize, frozen: FrozenGuard) {
+        let bitmaps = &self.bitmaps;
+        let (layout, size) = (bitmaps.layout, &bitmaps.size);
+        let _change = size.change();
+        // First what can panic: the set is then as it was.
+        self.make_slots(0..layout.tables_of(n), size.depth());
+        self.cpu_map.set_hw_queues(n);
+        bitmaps.set_users(&self.cpu_map.users(layout.shared_tags));
+        // Relaxed: the thaw publishes it.
+        size.hw_queues.store(n, Ordering::Relaxed);
+        self.update_active_queues();
+        drop(frozen);
+    }
+}
+
+/// The future of [`TagSet::set_hw_queues`], `'static`.
+#[must_use = "futures do nothing unless polled"]
+pub struct SetHwQueues<T: Send + 'static> {
+    set: TagSet<T>,
+    n: usize,
+    /// Once it has begun.
+    freeze: Option<Freeze>,
+}
+
+impl<T: Send + 'static> Future for SetHwQueues<T> {
+    type Output = Result<(), ResizeError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        let shared = this.set.shared();
+        let freeze = match &mut this.freeze {
+            Some(freeze) => freeze,
+            None if !shared.check_hw_queues(this.n)? => return Poll::Ready(Ok(())),
+            none => none.insert(Freeze::new(&shared.bitmaps)),
+        };
+        let frozen = ready!(Pin::new(freeze).poll(cx));
+        this.freeze = None;
+        shared.set_hw_queues(this.n, frozen);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<T: Send + 'static> fmt::Debug for SetHwQueues<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SetHwQueues")
+            .field("n", &self.n)
+            .field("freeze", &self.freeze)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<T: Send + 'static> TagSet<T> {
+    /// Changes the number of hardware queues: from 1 to the builder's
+    /// [`max`](crate::HwQueueOptions::max).
+    ///
+    /// [Freezes](TagSet::freeze) the set for the change: waits until no tag is held or in
+    /// flight, so a caller that holds one waits for itself, for ever, and requests that never
+    /// complete need [`expired`](TagSet::expired);
+    /// [`set_hw_queues_timeout`](TagSet::set_hw_queues_timeout) gives up. If there are `n` already
+    /// it waits for nobody, and changes nothing. CPUs are spread over the new number as by the
+    /// builder. Of each [kind](crate::QueueKind) there are as many as the builder was told;
+    /// if they are too few, one default one comes first, then those for polling, then those for
+    /// reads. Submitters that wait go to the hardware queue that serves them then; those that named
+    /// one that is gone get [`NoSuchHwQueue`](crate::AllocError::NoSuchHwQueue). Tokens of hardware
+    /// queues that are gone are [`Stale`](crate::RedeemError::Stale).
+    ///
+    /// # Errors
+    ///
+    /// [`ResizeError::HwQueues`] if there cannot be so many; nothing is changed.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves the set as it was.
+    ///
+    /// # Panics
+    ///
+    /// With the build closure, and in it, for it must not change its own set; the set is then as it
+    /// was.
+    ///
+    /// The idea is blk-mq's update of the number of hardware queues.
+    ///
+    /// ```
+    /// # use inflight_tags::{HwQueueOptions, TagSet};
+    /// let rings = HwQueueOptions::new(1).max(4);
+    /// let set = TagSet::builder().hw_queues(rings).depth(2).build(|hwq, _| hwq)?;
+    /// inflight_sync::block_on(set.set_hw_queues(4))?;
+    /// assert_eq!(set.hw_queues().len(), 4);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn set_hw_queues(&self, n: usize) -> SetHwQueues<T> {
+        SetHwQueues {
+            set: self.clone(),
+            n,
+            freeze: None,
+        }
+    }
+
+    /// As [`set_hw_queues`](TagSet::set_hw_queues), if no tag is held or in flight now.
+    ///
+    /// # Errors
+    ///
+    /// As [`set_hw_queues`](TagSet::set_hw_queues); [`ResizeError::InUse`].
+    ///
+    /// # Panics
+    ///
+    /// As [`set_hw_queues`](TagSet::set_hw_queues).
+    ///
+    /// ```
+    /// # use inflight_tags::{HwQueueOptions, ResizeError, TagSet};
+    /// let set = TagSet::builder().hw_queues(HwQueueOptions::new(1).max(2)).build(|_, _| ())?;
+    /// let held = set.add_tenant("nvme0n1")?.try_alloc()?;
+    /// assert_eq!(set.try_set_hw_queues(2), Err(ResizeError::InUse));
+    /// drop(held);
+    /// assert_eq!(set.try_set_hw_queues(2), Ok(()));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn try_set_hw_queues(&self, n: usize) -> Result<(), ResizeError> {
+        if self.shared().check_hw_queues(n)? {
+            self.shared().set_hw_queues(n, self.try_freeze()?);
+        }
+        Ok(())
+    }
+
+    /// As [`set_hw_queues`](TagSet::set_hw_queues), sleeping.
+    ///
+    /// # Errors
+    ///
+    /// As [`set_hw_queues`](TagSet::set_hw_queues).
+    ///
+    /// # Panics
+    ///
+    /// As [`set_hw_queues`](TagSet::set_hw_queues).
+    ///
+    /// ```
+    /// # use inflight_tags::{AllocOptions, HwQueueOptions, TagSet};
+    /// let rings = HwQueueOptions::new(1).max(4);
+    /// let set = TagSet::builder().hw_queues(rings).depth(2).build(|hwq, _| hwq)?;
+    /// let dev = set.add_tenant("nvme0n1")?;
+    /// set.set_hw_queues_blocking(4)?;
+    /// assert_eq!(*dev.try_alloc_with(AllocOptions::new().hw_queue(3))?, 3);
+    /// set.set_hw_queues_blocking(1)?;
+    /// assert!(dev.try_alloc_with(AllocOptions::new().hw_queue(3)).is_err());
+    /// assert!(set.set_hw_queues_blocking(5).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn set_hw_queues_blocking(&self, n: usize) -> Result<(), ResizeError> {
+        if self.shared().check_hw_queues(n)? {
+            self.shared().set_hw_queues(n, self.freeze_blocking());
+        }
+        Ok(())
+    }
+
+    /// As [`set_hw_queues`](TagSet::set_hw_queues), sleeping at most for `timeout`; after that the
+    /// set is as it was.
+    ///
+    /// # Errors
+    ///
+    /// As [`set_hw_queues`](TagSet::set_hw_queues); [`ResizeError::TimedOut`].
+    ///
+    /// # Panics
+    ///
+    /// As [`set_hw_queues`](TagSet::set_hw_queues).
+    ///
+    /// ```
+    /// # use inflight_tags::{HwQueueOptions, ResizeError, TagSet};
+    /// use std::time::Duration;
+    /// let set = TagSet::builder().hw_queues(HwQueueOptions::new(1).max(2)).build(|_, _| ())?;
+    /// let held = set.add_tenant("nvme0n1")?.alloc_blocking()?;
+    /// let short = Duration::from_millis(1);
+    /// assert_eq!(set.set_hw_queues_timeout(2, short), Err(ResizeError::TimedOut));
+    /// drop(held);
+    /// assert_eq!(set.set_hw_queues_timeout(2, short), Ok(()));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn set_hw_queues_timeout(&self, n: usize, timeout: Duration) -> Result<(), ResizeError> {
+        if self.shared().check_hw_queues(n)? {
+            self.shared()
+                .set_hw_queues(n, self.freeze_timeout(timeout)?);
+        }
+        Ok(())
+    }
+}

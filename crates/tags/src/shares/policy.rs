@@ -1,0 +1,76 @@
+//! How large the share of a tenant is.
+
+/// How the tenants of a set share its tags, per hardware queue.
+///
+/// Shares count only while two or more tenants are active at the hardware queue: a lone one has the
+/// whole depth. A tenant is active from its first allocation on, until it has used none and waited
+/// for none for some time (at most 3 s, found out when another one is at its limit) or its last
+/// handle is dropped. An active tenant may have a tag while it has fewer than its share. The tags
+/// of one that was dropped are on nobody's account.
+///
+/// Threads that wait at their limit look for idle tenants every second, and so does who allocates,
+/// comes to wait or gives a tag back. Tasks have no timer: see
+/// [`TagSet::reclaim_idle_shares`](crate::TagSet::reclaim_idle_shares).
+///
+/// The idea is blk-mq's fair sharing of tags; weights and the switch were asked for there and are
+/// not part of it.
+///
+/// # Fairness
+///
+/// Shares are rounded up and may add up to more than the depth; free tags go round the tenants that
+/// wait and are below their share, a request each. Threads that allocate at once may overshoot a
+/// share, each by one tag. What a tenant had before others became active is not counted.
+///
+/// ```
+/// use inflight_tags::{SharePolicy, TagSet};
+/// let set = TagSet::builder().depth(32).share(SharePolicy::Fair { min: 4 }).build(|_, _| ())?;
+/// let (a, b) = (set.add_tenant("a")?, set.add_tenant("b")?);
+/// assert_eq!(a.try_alloc_batch(32).len(), 32, "alone");
+/// drop(b.try_alloc_batch(1));
+/// assert_eq!(a.share(0), Some(16));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SharePolicy {
+    /// Each the same: the depth divided by the number of active tenants, at least `min`.
+    Fair {
+        /// The least share.
+        min: usize,
+    },
+    /// By the weights of the active tenants ([`Tenant::set_weight`](crate::Tenant::set_weight)), at
+    /// least `min` each, and never less than one tag.
+    Weighted {
+        /// The least share.
+        min: usize,
+    },
+    /// No limits: who comes first is served first.
+    None,
+}
+
+impl Default for SharePolicy {
+    fn default() -> Self {
+        Self::Fair { min: 4 }
+    }
+}
+
+impl SharePolicy {
+    /// How many tags a tenant may have at once, of `depth` that so many active tenants share.
+    /// `None`: as many as there are. `weights` gives its weight, and the sum over all of them.
+    pub(super) fn share(
+        self,
+        depth: usize,
+        tenants: usize,
+        weights: impl FnOnce() -> (usize, usize),
+    ) -> Option<usize> {
+        match self {
+            Self::None => None,
+            Self::Fair { min } => Some(depth.div_ceil(tenants).max(min)),
+            Self::Weighted { min } => {
+                let (own, all) = weights();
+                // Why at least 1: a tenant of weight 0 would wait for ever.
+                Some((depth * own).div_ceil(all.max(1)).max(min).max(1))
+            }
+        }
+    }
+}

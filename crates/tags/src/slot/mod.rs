@@ -1,0 +1,153 @@
+//! One tag's slot: the payload, and the [record](record) that says whose it is.
+
+mod free;
+mod record;
+
+pub(crate) use free::PUT_AT_ONCE;
+pub(crate) use record::{Phase, Record, SlotState};
+
+use crate::queue_kind::QueueKind;
+use crate::tag_maps::TagMaps;
+use crate::token::{Generation, SlotId};
+use inflight_sbitmap::SbitmapQueue;
+use inflight_steering::{Link, SubmitInfo};
+use inflight_sync::Arc;
+use inflight_sync::atomic::{AtomicU32, Ordering};
+use inflight_sync::cell::UnsafeCell;
+use std::fmt;
+use std::mem::MaybeUninit;
+use std::ptr::NonNull;
+
+/// A slot: its number, its record and its payload.
+///
+/// It lies in the table of its set, which is freed when no handle is left and no tag is held
+/// or in flight: see [`teardown`](crate::teardown).
+pub(crate) struct Slot<T> {
+    pub(crate) record: Record,
+    /// Of the same set, as is the next: they live as long as the slot.
+    bitmaps: NonNull<TagMaps>,
+    /// Where its bit is, and which.
+    pub(crate) bitmap: NonNull<SbitmapQueue>,
+    bit: usize,
+    /// What all its tokens have in common.
+    id: SlotId,
+    /// Written by the owner, where hardware queues share tags.
+    hw_queue: AtomicU32,
+    pub(crate) tag: usize,
+    /// Who submitted it, and how it wants to be completed.
+    pub(crate) info: SubmitInfo,
+    /// Its place in a done list.
+    pub(crate) link: Link,
+    /// There unless the record is `Absent`.
+    payload: UnsafeCell<MaybeUninit<T>>,
+}
+
+// SAFETY: the payload is reached only by the one owner of the slot, through `payload` and
+// `payload_mut`, whose callers answer for that; moving from owner to owner is moving between
+// threads, hence T: Send. The pointer is to what is Sync. Everything else in the slot is Sync.
+unsafe impl<T: Send> Sync for Slot<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send> Send for Slot<T> {}
+
+impl<T> Slot<T> {
+    /// The caller keeps `bitmaps` for as long as the slot.
+    pub(crate) fn new(bitmaps: &Arc<TagMaps>, hw_queue: usize, tag: usize) -> Self {
+        let (tag_map, bit) = bitmaps.layout.bit_of(hw_queue, tag);
+        Self {
+            record: Record::new(Generation::start()),
+            bitmaps: NonNull::from(&**bitmaps),
+            bitmap: NonNull::from(bitmaps.bitmap(tag_map)),
+            bit,
+            id: SlotId::new(bitmaps.set_id.number(), bitmaps.layout.flat(hw_queue, tag)),
+            hw_queue: AtomicU32::new(hw_queue as u32),
+            tag,
+            info: SubmitInfo::new(),
+            link: Link::new(),
+            payload: UnsafeCell::new(MaybeUninit::uninit()),
+        }
+    }
+
+    #[inline]
+    pub(crate) const fn bitmaps(&self) -> &TagMaps {
+        // SAFETY: the set that this slot belongs to keeps them, by the contract of `new`, and
+        // frees them after the slot.
+        unsafe { self.bitmaps.as_ref() }
+    }
+
+    /// Puts the payload there, for whoever is alone with a slot that is absent.
+    pub(crate) fn make(&self, payload: T) {
+        debug_assert!(self.record.is_absent(), "a payload is made once");
+        // SAFETY: nobody owns an absent slot, and its bit is beyond the depth; makers take turns.
+        // There is no payload to drop.
+        self.payload.with_mut(|place| unsafe {
+            (*place).write(payload);
+        });
+        self.record.present();
+    }
+
+    #[inline]
+    pub(crate) fn hw_queue(&self) -> usize {
+        // Relaxed: as the record.
+        self.hw_queue.load(Ordering::Relaxed) as usize
+    }
+
+    /// The request is submitted here and now. Not inlined: it would be the better part of
+    /// `into_token`, and most sets have no completions.
+    #[inline(never)]
+    pub(crate) fn note_here(&self, polled: bool) {
+        self.info
+            .write(&self.bitmaps().policies, || polled || self.is_polled());
+    }
+
+    /// Whether its hardware queue is one for polled requests.
+    pub(crate) fn is_polled(&self) -> bool {
+        self.bitmaps().kind_of(self.hw_queue()) == QueueKind::Poll
+    }
+
+    /// For the owner of a tag that all hardware queues share.
+    #[inline]
+    pub(crate) fn set_hw_queue(&self, hw_queue: usize) {
+        // Relaxed: as the record.
+        self.hw_queue.store(hw_queue as u32, Ordering::Relaxed);
+    }
+
+    /// The payload, for the slot's owner.
+    #[inline]
+    pub(crate) fn payload(&self) -> *const T {
+        // The pointer escapes `with`, for the tag's references outlive this call. So a model sees
+        // an access at this instant only: it reports two owners who come here unordered, not one
+        // who keeps a reference too long. The borrow checker does that, on the tag.
+        self.payload.with(<*const MaybeUninit<T>>::cast)
+    }
+
+    /// The payload, for the slot's owner, who has no other reference to it.
+    #[inline]
+    pub(crate) fn payload_mut(&self) -> *mut T {
+        // It escapes, as in `payload`.
+        self.payload.with_mut(<*mut MaybeUninit<T>>::cast)
+    }
+
+    /// Drops the payload if it is the caller's to drop (K4, K6).
+    pub(crate) fn drop_payload(&self) {
+        if self.record.take_payload() {
+            // SAFETY: the exchange to `Absent` succeeds once, from `Idle`, for no tag: nobody owns
+            // the slot, and without handles nobody will. Its payload was there.
+            unsafe { self.payload_mut().drop_in_place() };
+        }
+    }
+
+    #[inline]
+    pub(crate) const fn id(&self) -> SlotId {
+        self.id
+    }
+}
+
+impl<T> fmt::Debug for Slot<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Slot")
+            .field("record", &self.record)
+            .field("hw_queue", &self.hw_queue())
+            .field("tag", &self.tag)
+            .finish_non_exhaustive()
+    }
+}

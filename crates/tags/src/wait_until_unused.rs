@@ -1,0 +1,144 @@
+//! When a freeze and a drain end: where no bit is in use any more, F3 and D3.
+//!
+//! Whoever waits makes one pass over the bits. Each bit is waited for in its place, and not looked at again once it was seen clear. After F2
+//! or D2 that is enough: what was given out before was seen to be back, and a bit that is set
+//! later is one that its taker puts back (B1).
+
+use crate::tag_layout::TagMapId;
+use crate::tag_maps::TagMaps;
+use inflight_sbitmap::tenancy::Tenancy as _;
+use inflight_sync::Arc;
+use inflight_sync::time::Instant;
+use inflight_sync::wait::WaiterKey;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+/// One pass over the bits in use.
+#[derive(Debug)]
+pub(crate) struct UnusedPass {
+    /// Those not yet passed, the present one last.
+    left: Vec<TagMapId>,
+    /// Bits below were seen clear in the present one.
+    from: usize,
+}
+
+impl UnusedPass {
+    /// Of all hardware queues.
+    fn of_all(bitmaps: &TagMaps) -> Self {
+        Self::of(bitmaps, |_| true)
+    }
+
+    /// Of the tables in which the bits of one hardware queue are.
+    pub(crate) fn of_hw_queue(bitmaps: &TagMaps, hw_queue: usize) -> Self {
+        let table = bitmaps.layout.table(hw_queue);
+        Self::of(bitmaps, |tag_map| tag_map.hw_queue == table)
+    }
+
+    fn of(bitmaps: &TagMaps, which: impl Fn(&TagMapId) -> bool) -> Self {
+        Self {
+            left: bitmaps.layout.tag_map_ids().filter(which).collect(),
+            from: 0,
+        }
+    }
+
+    /// Whether a bit is in the way. Goes on where it was left; what the owners of those passed
+    /// wrote is visible.
+    fn is_busy(&mut self, bitmaps: &TagMaps) -> bool {
+        self.is_busy_with(bitmaps, |_, _| true)
+    }
+
+    /// As `is_busy`. Bits that `counts` says nothing of, by table and tag, are passed as they are.
+    pub(crate) fn is_busy_with(
+        &mut self,
+        bitmaps: &TagMaps,
+        counts: impl Fn(usize, usize) -> bool,
+    ) -> bool {
+        while let Some(&tag_map) = self.left.last() {
+            while let Some(bit) = bitmaps.bitmap(tag_map).next_set(self.from) {
+                self.from = bit;
+                if counts(tag_map.hw_queue, bitmaps.layout.tag_of(tag_map, bit)) {
+                    return true;
+                }
+                self.from = bit + 1;
+            }
+            self.left.pop();
+            self.from = 0;
+        }
+        false
+    }
+}
+
+/// F3 without waiting: whether no tag is in use now.
+pub(crate) fn is_unused(bitmaps: &TagMaps) -> bool {
+    !UnusedPass::of_all(bitmaps).is_busy(bitmaps)
+}
+
+/// F3 for a thread, at most until the deadline. Whether no tag is in use.
+pub(crate) fn wait_until_unused(bitmaps: &TagMaps, deadline: Option<Instant>) -> bool {
+    let mut pass = UnusedPass::of_all(bitmaps);
+    let until = deadline.map(|deadline| (&bitmaps.clock, deadline));
+    bitmaps.gate.wait_drained(until, || pass.is_busy(bitmaps))
+}
+
+/// The future of [`QuiesceGuard::drain`](crate::QuiesceGuard::drain). `'static`; may be dropped at
+/// any time.
+///
+/// ```
+/// use inflight_tags::{Drain, TagSet};
+/// let set = TagSet::builder().build(|_, _| ())?;
+/// let quiesced = set.quiesce();
+/// let drain: Drain = quiesced.drain();
+/// inflight_sync::block_on(drain);
+/// # Ok::<(), inflight_tags::BuildError>(())
+/// ```
+#[must_use = "futures do nothing unless polled"]
+pub struct Drain {
+    bitmaps: Arc<TagMaps>,
+    /// Once it has begun.
+    pass: Option<UnusedPass>,
+    key: Option<WaiterKey>,
+}
+
+impl Drain {
+    pub(crate) const fn new(bitmaps: Arc<TagMaps>) -> Self {
+        Self {
+            bitmaps,
+            pass: None,
+            key: None,
+        }
+    }
+
+    pub(crate) const fn bitmaps(&self) -> &Arc<TagMaps> {
+        &self.bitmaps
+    }
+}
+
+impl Future for Drain {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = &mut *self;
+        let bitmaps = &*this.bitmaps;
+        let pass = this.pass.get_or_insert_with(|| UnusedPass::of_all(bitmaps));
+        let drained = bitmaps.gate.drained();
+        ready!(drained.poll_while(&mut this.key, cx, || pass.is_busy(bitmaps)));
+        this.pass = None;
+        Poll::Ready(())
+    }
+}
+
+impl Drop for Drain {
+    fn drop(&mut self) {
+        self.bitmaps.gate.drained().leave(&mut self.key);
+    }
+}
+
+impl fmt::Debug for Drain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Drain")
+            .field("begun", &self.pass.is_some())
+            .finish_non_exhaustive()
+    }
+}
