@@ -1,6 +1,5 @@
-//! Which hardware queues are active, and which one stands in for each of the others.
+//! Which hardware queues are active: the table. `stand_in` fills it.
 
-use crate::tag_maps::TagMaps;
 use inflight_sync::Mutex;
 use inflight_sync::atomic::{AtomicU64, Ordering};
 use std::collections::BTreeSet;
@@ -44,17 +43,5 @@ impl ActiveQueues {
         // Ordering: pairs with the load in `word`: who sees it sees what was done before.
         self.words[hw_queue].store(serial * SERIAL + by as u64, Ordering::Release);
         is_active && !was_active
-    }
-}
-
-impl TagMaps {
-    /// The hardware queue itself, or the one that stands in for it while it is inactive.
-    #[inline]
-    pub(crate) fn stand_in(&self, hw_queue: usize) -> usize {
-        if self.gate.state().has_inactive_queue() {
-            self.active_queues.stand_in(hw_queue)
-        } else {
-            hw_queue
-        }
     }
 }

@@ -1,6 +1,7 @@
 //! Who gets a tag when there are too few: the policies, as data.
 //!
-//! Who must wait is decided in the bitmap below, by [`NewcomerPolicy`] and its table of waiters.
+//! Who must wait is decided in the bitmap below, by [`NewcomerPolicy`]: there in `newcomer_gate`,
+//! with the hysteresis for newcomers.
 
 use inflight_sbitmap::WakePolicy;
 use inflight_sbitmap::tenancy::{Force, NewcomerPolicy};
@@ -44,7 +45,7 @@ pub enum Admission {
     /// [`Fairness::Batched`](inflight_sbitmap::Fairness::Batched), whose wait queues are served in
     /// this order.
     Preempt(WakePolicy),
-    /// As `Preempt`, but newcomers wait in line while many wait and few tags are free.
+    /// As `Preempt`, but newcomers wait behind the others while many wait and few tags are free.
     NoPreempt(NoPreempt),
     /// As `Preempt`, and the later pieces of a request whose first piece has a tag take one of
     /// `max_extra` more ids when no other is free, so for a while more than the depth are in

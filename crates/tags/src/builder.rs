@@ -1,7 +1,7 @@
 //! How a set is made.
 
 use crate::admission::Admission;
-use crate::cpu_groups::Machine;
+use crate::cpu_groups::CpuNodes;
 use crate::cpu_map::CpuMap;
 use crate::error::BuildError;
 use crate::hw_queue_options::HwQueueOptions;
@@ -55,7 +55,7 @@ const DEFAULT_DEPTH: usize = 128;
 pub struct TagSetBuilder<T> {
     layout: TagLayout,
     /// The CPUs of the topology, if one was given.
-    machine: Option<Machine>,
+    nodes: Option<CpuNodes>,
     clock: Clock,
     ages: bool,
     max_depth: Option<usize>,
@@ -84,7 +84,7 @@ impl<T> TagSetBuilder<T> {
                 extra: 0,
                 shared_tags: false,
             },
-            machine: None,
+            nodes: None,
             clock: Clock::system(),
             ages: true,
             max_depth: None,
@@ -197,7 +197,7 @@ impl<T> TagSetBuilder<T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn topology(mut self, topology: &Topology) -> Self {
-        self.machine = Some(Machine::new(topology));
+        self.nodes = Some(CpuNodes::new(topology));
         self
     }
 
@@ -340,7 +340,7 @@ impl<T> TagSetBuilder<T> {
         };
         check(layout)?;
         let tables = layout.tables_of(hw_queues);
-        let map = CpuMap::new(self.machine, kinds, hw_queues, layout.hw_queues);
+        let map = CpuMap::new(self.nodes, kinds, hw_queues, layout.hw_queues);
         let setup = Setup {
             depth: Some(depth),
             hw_queues: Some(hw_queues),
@@ -419,7 +419,7 @@ impl<T> fmt::Debug for TagSetBuilder<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TagSetBuilder")
             .field("layout", &self.layout)
-            .field("topology", &self.machine.is_some())
+            .field("topology", &self.nodes.is_some())
             .field("ages", &self.ages)
             .finish_non_exhaustive()
     }

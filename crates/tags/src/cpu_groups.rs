@@ -8,16 +8,16 @@ use std::collections::BTreeMap;
 /// The CPUs of a machine, by memory node; within a node neighbours stand together: those of a
 /// cache, within it of a core.
 #[derive(Clone, Debug)]
-pub(crate) struct Machine {
+pub(crate) struct CpuNodes {
     /// That can be used now.
     present: Vec<Vec<usize>>,
     /// That may be some day.
     others: Vec<Vec<usize>>,
 }
 
-impl Machine {
+impl CpuNodes {
     pub(crate) fn new(topology: &Topology) -> Self {
-        let place = |cpu| {
+        let shared_parts = |cpu| {
             [Scope::Cache, Scope::CacheShard, Scope::Smt]
                 .map(|scope| topology.pod_of(scope, cpu).map(|pod| pod.id()))
         };
@@ -29,7 +29,7 @@ impl Machine {
             let mut nodes: Vec<_> = nodes.into_values().collect();
             nodes
                 .iter_mut()
-                .for_each(|cpus| cpus.sort_by_key(|&cpu| (place(cpu), cpu)));
+                .for_each(|cpus| cpus.sort_by_key(|&cpu| (shared_parts(cpu), cpu)));
             nodes
         };
         let present = topology.cpus();
@@ -116,7 +116,7 @@ mod tests {
 
     /// By CPU number; `usize::MAX` for numbers that are none.
     fn groups_of(topology: &Topology, groups: usize) -> Vec<usize> {
-        let machine = Machine::new(topology);
+        let machine = CpuNodes::new(topology);
         let mut map = vec![usize::MAX; machine.cpus()];
         machine.spread(groups, |cpu, group| {
             assert_eq!(map[cpu], usize::MAX, "each CPU once");

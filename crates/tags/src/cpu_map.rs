@@ -1,6 +1,6 @@
 //! Which hardware queue serves which CPU.
 
-use crate::cpu_groups::Machine;
+use crate::cpu_groups::CpuNodes;
 use crate::queue_kind::{Kinds, QueueKind, Span};
 use inflight_sbitmap::tenancy::Users;
 use inflight_sync::Grown;
@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 #[derive(Debug)]
 pub(crate) struct CpuMap {
     /// Without one, CPUs are told apart by their number alone.
-    machine: Mutex<Option<Machine>>,
+    nodes: Mutex<Option<CpuNodes>>,
     kinds: Kinds,
     /// By kind.
     maps: [KindMap; 3],
@@ -72,12 +72,12 @@ impl KindMap {
 impl CpuMap {
     /// Even groups of the machine's CPUs for each kind; without a machine by the number alone.
     pub(crate) fn new(
-        machine: Option<Machine>,
+        nodes: Option<CpuNodes>,
         kinds: Kinds,
         hw_queues: usize,
         most_hw_queues: usize,
     ) -> Self {
-        let cpus = machine.as_ref().map_or(0, Machine::cpus);
+        let cpus = nodes.as_ref().map_or(0, CpuNodes::cpus);
         let map = |_| KindMap {
             table: (0..cpus).map(|_| AtomicU32::new(UNMAPPED)).collect(),
             beyond: Grown::new(),
@@ -85,7 +85,7 @@ impl CpuMap {
             len: AtomicUsize::new(1),
         };
         let map = Self {
-            machine: Mutex::new(machine),
+            nodes: Mutex::new(nodes),
             kinds,
             maps: QueueKind::ALL.map(map),
             serving: (0..most_hw_queues)
@@ -98,26 +98,26 @@ impl CpuMap {
 
     /// Spreads the CPUs over another number. Who looks meanwhile finds an old or a new number.
     pub(crate) fn set_hw_queues(&self, hw_queues: usize) {
-        self.lay_out(self.machine.lock().as_ref(), hw_queues);
+        self.lay_out(self.nodes.lock().as_ref(), hw_queues);
     }
 
     /// Spreads the CPUs of another machine. Who looks meanwhile finds an old or a new number, or
     /// the first of the kind.
-    pub(crate) fn set_machine(&self, machine: Machine, hw_queues: usize) {
-        let mut place = self.machine.lock();
+    pub(crate) fn set_nodes(&self, nodes: CpuNodes, hw_queues: usize) {
+        let mut current = self.nodes.lock();
         self.maps.iter().for_each(KindMap::clear);
-        self.lay_out(Some(&machine), hw_queues);
-        *place = Some(machine);
+        self.lay_out(Some(&nodes), hw_queues);
+        *current = Some(nodes);
     }
 
-    fn lay_out(&self, machine: Option<&Machine>, hw_queues: usize) {
+    fn lay_out(&self, nodes: Option<&CpuNodes>, hw_queues: usize) {
         // Relaxed throughout: who was admitted after the change compares; see `Tenant::admit`.
         for (kind, map) in QueueKind::ALL.into_iter().zip(&self.maps) {
             let Span { first, len } = self.kinds.span(kind, hw_queues);
             map.first.store(first, Ordering::Relaxed);
-            if let Some(machine) = machine {
+            if let Some(nodes) = nodes {
                 map.len.store(1, Ordering::Relaxed);
-                machine.spread(len, |cpu, group| {
+                nodes.spread(len, |cpu, group| {
                     let queue = u32::try_from(first + group);
                     map.set(cpu, queue.expect("at most 65,536 hardware queues"));
                 });
@@ -126,22 +126,22 @@ impl CpuMap {
             }
         }
         let mut serving = vec![false; self.serving.len()];
-        for cpu in usable(machine) {
+        for cpu in usable(nodes) {
             for kind in QueueKind::ALL {
                 serving[self.hw_queue_of(kind, cpu)] = true;
             }
         }
-        for (place, serves) in self.serving.iter().zip(serving) {
-            place.store(serves, Ordering::Relaxed);
+        for (entry, serves) in self.serving.iter().zip(serving) {
+            entry.store(serves, Ordering::Relaxed);
         }
     }
 
     /// The CPUs that each hardware queue serves, for any kind: at least one. Where they share their
     /// tags, the first says how many all of them serve.
     pub(crate) fn users(&self, shared: bool) -> Vec<Users> {
-        let machine = self.machine.lock();
+        let nodes = self.nodes.lock();
         let mut cpus: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); self.serving.len()];
-        for cpu in in_use(machine.as_ref()) {
+        for cpu in in_use(nodes.as_ref()) {
             for kind in QueueKind::ALL {
                 let hw_queue = if shared {
                     0
@@ -151,7 +151,7 @@ impl CpuMap {
                 cpus[hw_queue].insert(cpu);
             }
         }
-        let of = match *machine {
+        let of = match *nodes {
             // Any CPU may name any hardware queue.
             Some(_) => cpus.iter().flatten().max().map_or(1, |last| last + 1),
             None => cpu::online(),
@@ -165,7 +165,7 @@ impl CpuMap {
 
     /// The CPUs that can be used.
     pub(crate) fn cpus(&self) -> Vec<usize> {
-        usable(self.machine.lock().as_ref())
+        usable(self.nodes.lock().as_ref())
     }
 
     #[inline]
@@ -187,17 +187,17 @@ impl CpuMap {
     }
 }
 
-fn usable(machine: Option<&Machine>) -> Vec<usize> {
-    match machine {
-        Some(machine) => machine.present().collect(),
+fn usable(nodes: Option<&CpuNodes>) -> Vec<usize> {
+    match nodes {
+        Some(nodes) => nodes.present().collect(),
         None => (0..cpu::possible()).collect(),
     }
 }
 
 /// Of these, the ones the process is expected to run on.
-fn in_use(machine: Option<&Machine>) -> Vec<usize> {
-    match machine {
-        Some(machine) => machine.present().collect(),
+fn in_use(nodes: Option<&CpuNodes>) -> Vec<usize> {
+    match nodes {
+        Some(nodes) => nodes.present().collect(),
         None => (0..cpu::usable()).collect(),
     }
 }
@@ -209,9 +209,9 @@ mod tests {
 
     const DEFAULT_ONLY: Kinds = Kinds { read: 0, poll: 0 };
 
-    fn map(machine: &str, kinds: Kinds, hw_queues: usize) -> CpuMap {
-        let topology = Topology::synthetic(machine).unwrap();
-        CpuMap::new(Some(Machine::new(&topology)), kinds, hw_queues, hw_queues)
+    fn map(nodes: &str, kinds: Kinds, hw_queues: usize) -> CpuMap {
+        let topology = Topology::synthetic(nodes).unwrap();
+        CpuMap::new(Some(CpuNodes::new(&topology)), kinds, hw_queues, hw_queues)
     }
 
     fn queues(map: &CpuMap, kind: QueueKind, cpus: usize) -> Vec<usize> {
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn c51_groups_are_hardware_queues() {
-        let queues = |machine, n| queues(&map(machine, DEFAULT_ONLY, n), QueueKind::Default, 8);
+        let queues = |nodes, n| queues(&map(nodes, DEFAULT_ONLY, n), QueueKind::Default, 8);
         assert_eq!(queues("core:8", 3), [0, 0, 0, 1, 1, 1, 2, 2]);
         assert_eq!(queues("numa:2 core:2 smt:2", 2), [0, 0, 1, 1, 0, 0, 1, 1]);
     }
@@ -231,7 +231,7 @@ mod tests {
             let users = map.users(shared).into_iter();
             users.map(|users| users.count).collect()
         };
-        let of = |machine, n, shared| counts(map(machine, DEFAULT_ONLY, n), shared);
+        let of = |nodes, n, shared| counts(map(nodes, DEFAULT_ONLY, n), shared);
         assert_eq!(of("core:8", 3, false), [3, 3, 2]);
         assert_eq!(
             of("core:2", 4, false),

@@ -2,10 +2,10 @@
 
 use crate::active_queues::SERIAL;
 use crate::error::DrainError;
+use crate::freeze::UnusedPass;
 use crate::hw_queues::HwQueues;
 use crate::set::TagSet;
 use crate::shared::Shared;
-use crate::wait_until_unused::UnusedPass;
 use inflight_sync::time::Instant;
 use inflight_sync::wait::WaiterKey;
 use std::fmt;
@@ -24,7 +24,7 @@ pub(crate) struct HwQueueDrain {
 
 impl<T> Shared<T> {
     /// D2.
-    pub(crate) fn begin_drain(&self, hw_queue: usize) -> Result<HwQueueDrain, DrainError> {
+    fn begin_drain(&self, hw_queue: usize) -> Result<HwQueueDrain, DrainError> {
         if hw_queue >= self.bitmaps.size.hw_queues() {
             return Err(DrainError::NoSuchHwQueue { hw_queue });
         }
@@ -42,7 +42,7 @@ impl<T> Shared<T> {
     }
 
     /// D3: whether it has come to an end.
-    pub(crate) fn end_drain(&self, drain: &mut HwQueueDrain) -> Option<Result<(), DrainError>> {
+    fn end_drain(&self, drain: &mut HwQueueDrain) -> Option<Result<(), DrainError>> {
         let hw_queue = drain.hw_queue;
         if self.bitmaps.active_queues.word(hw_queue) / SERIAL != drain.word / SERIAL {
             let there = hw_queue < self.bitmaps.size.hw_queues();
@@ -61,18 +61,8 @@ impl<T> Shared<T> {
         (!busy).then_some(Ok(()))
     }
 
-    pub(crate) fn try_drain(&self, hw_queue: usize) -> Result<(), DrainError> {
-        let mut drain = self.begin_drain(hw_queue)?;
-        let end = self.end_drain(&mut drain);
-        end.unwrap_or(Err(DrainError::InUse { hw_queue }))
-    }
-
     /// D3 for a thread, at most until the deadline.
-    pub(crate) fn drain_hw_queue(
-        &self,
-        hw_queue: usize,
-        deadline: Option<Instant>,
-    ) -> Result<(), DrainError> {
+    fn drain_hw_queue(&self, hw_queue: usize, deadline: Option<Instant>) -> Result<(), DrainError> {
         let mut drain = self.begin_drain(hw_queue)?;
         let until = deadline.map(|deadline| (&self.bitmaps.clock, deadline));
         let mut end = None;
@@ -101,7 +91,10 @@ impl<T: Send + 'static> HwQueues<'_, T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn try_drain(&self, hw_queue: usize) -> Result<(), DrainError> {
-        self.set.shared().try_drain(hw_queue)
+        let shared = self.set.shared();
+        let mut drain = shared.begin_drain(hw_queue)?;
+        let end = shared.end_drain(&mut drain);
+        end.unwrap_or(Err(DrainError::InUse { hw_queue }))
     }
 
     /// Waits until no tag of an inactive hardware queue is held or in flight: its ring can then be

@@ -56,7 +56,7 @@ impl<T: Send + 'static> TagSet<T> {
                 Phase::Reported => ("held, overdue", true),
                 _ => ("held", false),
             };
-            let in_flight = matches!(state.phase, Phase::InFlight | Phase::Overdue);
+            let in_flight = state.phase.is_in_flight();
             let age = |now| slot.record.issued_at().min(now);
             rows.push(InUse {
                 age: now

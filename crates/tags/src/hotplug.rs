@@ -1,19 +1,17 @@
 //! CPUs that leave: a hardware queue whose last CPU is gone is inactive, and can be drained.
 //!
 //! ```text
-//! leave:     D1 mark the queue inactive    D2 heavy fence
+//! leave:     D1 write the queue's stand-in  D2 heavy fence
 //!            D3 wait on `drained` until none of its bits is set, or it serves again
 //! submitter: A1 .. A3, then D4: the queue is inactive -> put back (B1), look again
-//! return:    E1 unmark it                  E2 notify `drained`
+//! return:    E1 write it back               E2 notify `drained`
 //! ```
 //!
 //! PROTOCOL-freeze.md has the proof.
 
-use crate::cpu_groups::Machine;
-use crate::queue_kind::QueueKind;
+use crate::cpu_groups::CpuNodes;
 use crate::set::TagSet;
 use crate::shared::Shared;
-use crate::tag_maps::TagMaps;
 use inflight_steering::first_of;
 use inflight_topology::Topology;
 use std::fmt;
@@ -36,13 +34,6 @@ pub struct Cpus<'a, T: Send + 'static> {
 
 impl<T: Send + 'static> TagSet<T> {
     /// The set's CPUs.
-    ///
-    /// ```
-    /// # use inflight_tags::TagSet;
-    /// let set = TagSet::builder().build(|_, _| ())?;
-    /// assert_eq!(set.cpus().online(0), [], "it was there");
-    /// # Ok::<(), inflight_tags::BuildError>(())
-    /// ```
     #[must_use]
     pub const fn cpus(&self) -> Cpus<'_, T> {
         Cpus { set: self }
@@ -100,16 +91,6 @@ impl<T: Send + 'static> Cpus<'_, T> {
     /// # Panics
     ///
     /// In the build closure of this set.
-    ///
-    /// ```
-    /// # use inflight_tags::TagSet;
-    /// # let topo = inflight_topology::Topology::synthetic("core:2")?;
-    /// let set = TagSet::builder().hw_queues(2).topology(&topo).build(|_, _| ())?;
-    /// set.cpus().offline(0);
-    /// assert_eq!(set.cpus().online(0), [0]);
-    /// assert_eq!(set.cpus().online(0), [], "it was back already");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     // Why: as above.
     #[allow(clippy::must_use_candidate)]
     pub fn online(&self, cpu: usize) -> Vec<usize> {
@@ -122,11 +103,10 @@ impl<T: Send + 'static> Cpus<'_, T> {
     /// turned [active or inactive](crate::HwQueues::is_active) with that.
     ///
     /// Live and without a freeze: tags that are out stay with their hardware queue, submitters that
-    /// wait stay in line, and whoever asks meanwhile gets a tag by the old map or by the new one.
-    /// CPUs that left by [`offline`](Cpus::offline) stay away until
-    /// [`online`](Cpus::online), whatever the topology says. Where the map had better
-    /// stay as it is, because each hardware queue is a ring that belongs to the thread of a CPU,
-    /// say, use these two alone.
+    /// wait stay where they are, and whoever asks meanwhile gets a tag by the old map or by the new
+    /// one. CPUs that left by [`offline`](Cpus::offline) stay away until [`online`](Cpus::online),
+    /// whatever the topology says. Where the map had better stay as it is, because each hardware
+    /// queue is a ring that belongs to the thread of a CPU, say, use these two alone.
     ///
     /// The done lists of CPUs that are not in the topology are closed, and what is in them runs on
     /// the calling thread; they open again when their CPUs are back. CPUs that nobody knew get
@@ -161,22 +141,24 @@ impl<T: Send + 'static> Cpus<'_, T> {
     // Why: as above.
     #[allow(clippy::must_use_candidate)]
     pub fn refresh(&self, topology: &Topology) -> Vec<usize> {
-        let (shared, machine) = (self.set.shared(), Machine::new(topology));
+        let (shared, nodes) = (self.set.shared(), CpuNodes::new(topology));
         let size = &shared.bitmaps.size;
         // Held past the lock: dropping one may run callbacks.
-        let followers = shared.followers();
-        let (turned, left) = {
+        let subscribers = shared.subscribers();
+        let (changed, left) = {
             let _change = size.change();
-            let change = || shared.cpu_map.set_machine(machine, size.hw_queues());
-            let turned = shared.queues_changed_by(change);
+            let change = || shared.cpu_map.set_nodes(nodes, size.hw_queues());
+            let changed = shared.queues_changed_by(change);
             let bitmaps = &shared.bitmaps;
             bitmaps.set_users(&shared.cpu_map.users(bitmaps.layout.shared_tags));
-            let follow = followers.iter().map(|follower| follower.refresh(topology));
-            (turned, follow.collect::<Vec<_>>())
+            let refreshed = subscribers
+                .iter()
+                .map(|subscriber| subscriber.refresh(topology));
+            (changed, refreshed.collect::<Vec<_>>())
         };
         let ran = first_of(left.into_iter().map(|left| left()));
         ran.unwrap_or_else(|panic| resume_unwind(panic));
-        turned
+        changed
     }
 }
 
@@ -190,61 +172,7 @@ impl<T: Send + 'static> fmt::Debug for Cpus<'_, T> {
 }
 
 impl<T> Shared<T> {
-    /// D1 and D2, E1 and E2, for every hardware queue. Under the lock for changes of size.
-    pub(crate) fn update_active_queues(&self) {
-        let bitmaps: &TagMaps = &self.bitmaps;
-        let n = bitmaps.size.hw_queues();
-        let (mut mapped, mut served) = (vec![false; n], vec![false; n]);
-        {
-            let gone = bitmaps.active_queues.gone.lock();
-            for cpu in self.cpu_map.cpus() {
-                for kind in QueueKind::ALL {
-                    let hw_queue = self.cpu_map.hw_queue_of(kind, cpu);
-                    mapped[hw_queue] = true;
-                    served[hw_queue] |= !gone.contains(&cpu);
-                }
-            }
-        }
-        let is_active = |hw_queue: &usize| served[*hw_queue] || !mapped[*hw_queue];
-        let all_serve = (0..n).all(|hw_queue| is_active(&hw_queue));
-        if !all_serve {
-            // Before the marks of the queues: who finds one, and drains, must know that submitters
-            // look for it.
-            bitmaps.gate.set_inactive_queue(true);
-        }
-        let mut returned = false;
-        for hw_queue in 0..bitmaps.layout.hw_queues {
-            let by = if hw_queue >= n || is_active(&hw_queue) {
-                hw_queue
-            } else {
-                // The next one that has a CPU; of its kind, if there is one.
-                let others = (hw_queue + 1..n).chain(0..hw_queue);
-                let mut others = others.filter(|&by| served[by]);
-                let kind = bitmaps.kind_of(hw_queue);
-                let alike = others.clone().find(|&by| bitmaps.kind_of(by) == kind);
-                alike.or_else(|| others.next()).unwrap_or(hw_queue)
-            };
-            returned |= bitmaps.active_queues.set_stand_in(hw_queue, by);
-        }
-        if all_serve {
-            bitmaps.gate.set_inactive_queue(false);
-        }
-        // D2.
-        bitmaps.gate.publish();
-        if returned {
-            // E2.
-            bitmaps.gate.drained().notify_all();
-        }
-    }
-
-    fn active(&self) -> Vec<bool> {
-        let n = self.bitmaps.size.hw_queues();
-        (0..n)
-            .map(|hw_queue| self.bitmaps.stand_in(hw_queue) == hw_queue)
-            .collect()
-    }
-
-    /// A CPU goes or comes. Which hardware queues have turned.
+    /// A CPU goes or comes. Which hardware queues turn active or inactive by that.
     pub(crate) fn set_online(&self, cpu: usize, online: bool) -> Vec<usize> {
         let _change = self.bitmaps.size.change();
         {
@@ -261,17 +189,5 @@ impl<T> Shared<T> {
             }
         }
         self.queues_changed_by(|| ())
-    }
-
-    /// Which hardware queues turn active or inactive by a change of the map or of who is there.
-    /// Under the lock for changes of size.
-    pub(crate) fn queues_changed_by(&self, change: impl FnOnce()) -> Vec<usize> {
-        let before = self.active();
-        change();
-        self.update_active_queues();
-        let after = self.active();
-        (0..before.len())
-            .filter(|&hw_queue| before[hw_queue] != after[hw_queue])
-            .collect()
     }
 }

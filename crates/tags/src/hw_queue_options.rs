@@ -34,7 +34,7 @@ impl HwQueueOptions {
         }
     }
 
-    /// How many there may [be](TagSet::set_hw_queues), and at least the number at first. By
+    /// How many there may [be](crate::TagSet::set_hw_queues), and at least the number at first. By
     /// default twice that if it is two or more and this makes 65,536 tags at most, else that
     /// (always that under `--cfg loom`, where each costs a model). Memory is laid out for all at
     /// once; the payloads are made when they come.

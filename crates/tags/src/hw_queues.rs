@@ -62,15 +62,6 @@ impl<T: Send + 'static> HwQueues<'_, T> {
     }
 
     /// What one is for; `None` if the set does not have it.
-    ///
-    /// ```
-    /// use inflight_tags::{HwQueueOptions, QueueKind, TagSet};
-    /// let set = TagSet::builder().hw_queues(HwQueueOptions::new(2).read(1)).build(|_, _| ())?;
-    /// assert_eq!(set.hw_queues().kind(0), Some(QueueKind::Default));
-    /// assert_eq!(set.hw_queues().kind(1), Some(QueueKind::Read));
-    /// assert_eq!(set.hw_queues().kind(2), None);
-    /// # Ok::<(), inflight_tags::BuildError>(())
-    /// ```
     #[must_use]
     pub fn kind(&self, hw_queue: usize) -> Option<QueueKind> {
         (hw_queue < self.len()).then(|| self.set.shared().bitmaps.kind_of(hw_queue))
@@ -78,13 +69,6 @@ impl<T: Send + 'static> HwQueues<'_, T> {
 
     /// Whether one gives out tags; not if all its CPUs are [offline](crate::Cpus::offline), or if
     /// there is none of that number.
-    ///
-    /// ```
-    /// # use inflight_tags::TagSet;
-    /// let set = TagSet::builder().hw_queues(2).build(|_, _| ())?;
-    /// assert!(set.hw_queues().is_active(1) && !set.hw_queues().is_active(2));
-    /// # Ok::<(), inflight_tags::BuildError>(())
-    /// ```
     #[must_use]
     pub fn is_active(&self, hw_queue: usize) -> bool {
         hw_queue < self.len() && self.set.shared().bitmaps.stand_in(hw_queue) == hw_queue

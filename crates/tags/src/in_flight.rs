@@ -120,20 +120,12 @@ impl InFlight<'_> {
 }
 
 impl<T> Shared<T> {
-    /// Whether some request is in flight, overdue ones included. Stops at the first.
-    pub(crate) fn any_in_flight(&self) -> bool {
-        self.slots().any(|slot| {
-            let phase = slot.record.observe().phase;
-            matches!(phase, Phase::InFlight | Phase::Overdue)
-        })
-    }
-
     /// Shows each tag in flight to `f`.
     pub(crate) fn for_each_in_flight(&self, mut f: impl FnMut(&InFlight<'_>)) {
         let now = self.bitmaps.age_time();
         for slot in self.slots() {
             let state = slot.record.observe();
-            if !matches!(state.phase, Phase::InFlight | Phase::Overdue) {
+            if !state.phase.is_in_flight() {
                 continue;
             }
             f(&InFlight {

@@ -98,7 +98,6 @@ mod cpu_groups;
 mod cpu_map;
 mod dump;
 mod error;
-mod freeze_gate;
 mod get_tag;
 mod hw_queue_options;
 mod in_flight;
@@ -112,13 +111,13 @@ mod set_id;
 mod shared;
 mod size;
 mod slot;
+mod stand_in;
 mod stats;
 mod tag_layout;
 mod tag_maps;
 mod tag_wait;
 mod teardown;
 mod token;
-mod wait_until_unused;
 
 pub use admission::{Admission, NoPreempt, WakeAccounting};
 pub use alloc::{Alloc, AllocOptions, AllocOwned};
@@ -129,7 +128,7 @@ pub use error::{
     TenantError, WeightError,
 };
 pub use expire::{Expired, ExpiredOwned, NextExpired};
-pub use freeze::{Freeze, FrozenGuard};
+pub use freeze::{Drain, Freeze, FrozenGuard};
 pub use hotplug::Cpus;
 pub use hw_queue_options::HwQueueOptions;
 pub use hw_queues::HwQueues;
@@ -147,7 +146,6 @@ pub use steering::{CompletionSink, Completions, Steering};
 pub use tag::Tag;
 pub use tenant::Tenant;
 pub use token::TokenTail;
-pub use wait_until_unused::Drain;
 
 #[doc(inline)]
 pub use inflight_sbitmap::tenancy::Force;

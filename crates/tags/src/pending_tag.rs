@@ -46,8 +46,8 @@ impl PendingTag<'_> {
 impl Drop for PendingTag<'_> {
     fn drop(&mut self) {
         let (bitmaps, tag_map) = (self.bitmaps, self.tag_map);
-        let place = (tag_map.hw_queue, bitmaps.layout.tag_of(tag_map, self.bit));
-        bitmaps.put(bitmaps.bitmap(tag_map), self.bit, place);
+        let tag_number = (tag_map.hw_queue, bitmaps.layout.tag_of(tag_map, self.bit));
+        bitmaps.put(bitmaps.bitmap(tag_map), self.bit, tag_number);
     }
 }
 
@@ -85,8 +85,8 @@ impl Drop for PendingTags<'_> {
     fn drop(&mut self) {
         if let Some(&first) = self.bits.first() {
             let (bitmaps, tag_map) = (self.bitmaps, self.tag_map);
-            let place = (tag_map.hw_queue, bitmaps.layout.tag_of(tag_map, first));
-            bitmaps.put_all(bitmaps.bitmap(tag_map), &self.bits, place);
+            let tag_number = (tag_map.hw_queue, bitmaps.layout.tag_of(tag_map, first));
+            bitmaps.put_all(bitmaps.bitmap(tag_map), &self.bits, tag_number);
         }
     }
 }
@@ -121,9 +121,9 @@ mod tests {
     use super::*;
     use crate::admission::Admission;
     use crate::freeze::Freeze;
+    use crate::freeze::is_unused;
     use crate::tag_layout::TagLayout;
     use crate::tag_maps::Setup;
-    use crate::wait_until_unused::is_unused;
     use inflight_sbitmap::tenancy::Request;
     use inflight_sync::Arc;
     use inflight_sync::atomic::{AtomicUsize, Ordering};
@@ -182,7 +182,7 @@ mod tests {
         let message = put.unwrap_err();
         assert_eq!(message.downcast_ref(), Some(&"the waker's panic"));
         assert_eq!(counts.0.load(Ordering::Relaxed), 1, "the freezer is told");
-        assert!(is_unused(&bitmaps));
+        assert_eq!(is_unused(&bitmaps), Ok(()));
         waiter.end(&bitmaps);
         assert!(matches!(freeze.as_mut().poll(&mut cx), Poll::Ready(_)));
     }

@@ -6,18 +6,18 @@ use crate::tag_maps::TagMaps;
 use inflight_sbitmap::SbitmapQueue;
 
 impl TagMaps {
-    /// Gives a tag's bit back, whose slot its owner has freed: P1 to P3. The place is its
-    /// hardware queue and tag number.
-    pub(crate) fn put(&self, bitmap: &SbitmapQueue, bit: usize, place: (usize, usize)) {
+    /// Gives a tag's bit back, whose slot its owner has freed: P1 to P3. `tag` is its
+    /// hardware queue and number.
+    pub(crate) fn put(&self, bitmap: &SbitmapQueue, bit: usize, tag: (usize, usize)) {
         let put = || bitmap.put(bit).is_ok();
-        self.put_by(place, |accounts| accounts.gives(bit), put);
+        self.put_by(tag, |accounts| accounts.gives(bit), put);
     }
 
-    /// [`put`](Self::put) for several bits of one bitmap, with one look at the waiters. The place
-    /// is that of one of them.
-    pub(crate) fn put_all(&self, bitmap: &SbitmapQueue, bits: &[usize], place: (usize, usize)) {
+    /// [`put`](Self::put) for several bits of one bitmap, with one look at the waiters. `tag`
+    /// is one of them.
+    pub(crate) fn put_all(&self, bitmap: &SbitmapQueue, bits: &[usize], tag: (usize, usize)) {
         let put = || bitmap.put_batch(bits).is_ok();
-        self.put_by(place, |accounts| accounts.gives_all(bits), put);
+        self.put_by(tag, |accounts| accounts.gives_all(bits), put);
     }
 
     #[inline]

@@ -3,10 +3,10 @@
 //! F1 and F2 of a freeze, without F3; the end is T1 and T2. PROTOCOL-freeze.md has the proof.
 
 use crate::error::FreezeError;
-use crate::freeze_gate::QUIESCE;
+use crate::freeze::QUIESCE;
+use crate::freeze::{Drain, is_unused, wait_until_unused};
 use crate::set::TagSet;
 use crate::tag_maps::TagMaps;
-use crate::wait_until_unused::{Drain, is_unused, wait_until_unused};
 use inflight_sync::Arc;
 use std::time::Duration;
 
@@ -64,11 +64,7 @@ impl QuiesceGuard {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn try_drain(&self) -> Result<(), FreezeError> {
-        if is_unused(&self.bitmaps) {
-            Ok(())
-        } else {
-            Err(FreezeError::InUse)
-        }
+        is_unused(&self.bitmaps)
     }
 
     /// Waits until no tag is held or in flight, as a task. May be dropped at any time. It is
@@ -102,11 +98,7 @@ impl QuiesceGuard {
     /// ```
     pub fn drain_timeout(&self, timeout: Duration) -> Result<(), FreezeError> {
         let deadline = self.bitmaps.clock.now() + timeout;
-        if wait_until_unused(&self.bitmaps, Some(deadline)) {
-            Ok(())
-        } else {
-            Err(FreezeError::TimedOut)
-        }
+        wait_until_unused(&self.bitmaps, Some(deadline))
     }
 }
 

@@ -26,9 +26,9 @@ impl<T> Shared<T> {
             for tag in (0..depth).chain(layout.depth..layout.stride()) {
                 let slot = self.slot(table, tag);
                 if slot.record.is_absent() {
-                    let making = InBuildClosure::begin(&self.bitmaps.size);
+                    let building = InBuildClosure::begin(&self.bitmaps.size);
                     let payload = (self.payload)(table, tag);
-                    drop(making);
+                    drop(building);
                     slot.make(payload);
                 }
             }

@@ -7,7 +7,7 @@
 //! Who waits in the bitmap of a queue that goes away gets a bit while the set is drained, puts it
 //! back, waits for the thaw and begins anew. PROTOCOL-freeze.md has the proof.
 
-use crate::error::ResizeError;
+use crate::error::{FreezeError, ResizeError};
 use crate::freeze::{Freeze, FrozenGuard};
 use crate::set::TagSet;
 use crate::shared::Shared;
@@ -153,10 +153,7 @@ impl<T: Send + 'static> TagSet<T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn try_set_hw_queues(&self, n: usize) -> Result<(), ResizeError> {
-        if self.shared().check_hw_queues(n)? {
-            self.shared().set_hw_queues(n, self.try_freeze()?);
-        }
-        Ok(())
+        self.set_hw_queues_under(n, || self.try_freeze())
     }
 
     /// As [`set_hw_queues`](TagSet::set_hw_queues), sleeping.
@@ -182,10 +179,7 @@ impl<T: Send + 'static> TagSet<T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn set_hw_queues_blocking(&self, n: usize) -> Result<(), ResizeError> {
-        if self.shared().check_hw_queues(n)? {
-            self.shared().set_hw_queues(n, self.freeze_blocking());
-        }
-        Ok(())
+        self.set_hw_queues_under(n, || Ok(self.freeze_blocking()))
     }
 
     /// As [`set_hw_queues`](TagSet::set_hw_queues), sleeping at most for `timeout`; after that the
@@ -211,9 +205,16 @@ impl<T: Send + 'static> TagSet<T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn set_hw_queues_timeout(&self, n: usize, timeout: Duration) -> Result<(), ResizeError> {
+        self.set_hw_queues_under(n, || self.freeze_timeout(timeout))
+    }
+
+    fn set_hw_queues_under(
+        &self,
+        n: usize,
+        freeze: impl FnOnce() -> Result<FrozenGuard, FreezeError>,
+    ) -> Result<(), ResizeError> {
         if self.shared().check_hw_queues(n)? {
-            self.shared()
-                .set_hw_queues(n, self.freeze_timeout(timeout)?);
+            self.shared().set_hw_queues(n, freeze()?);
         }
         Ok(())
     }

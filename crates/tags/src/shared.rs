@@ -18,7 +18,7 @@ use std::time::Duration;
 pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Wants to know what happens to the set.
-pub(crate) trait Follow: Send + Sync {
+pub(crate) trait SetSubscriber: Send + Sync {
     /// From now on by this topology. One call at a time. What comes back is run outside all locks.
     fn refresh(&self, topology: &Topology) -> Leftover;
 
@@ -47,7 +47,7 @@ pub(crate) struct Shared<T> {
     /// Of its tenants, with their numbers once they have one.
     pub(crate) names: Mutex<BTreeMap<String, Option<TenantId>>>,
     /// Who wants to know what happens to the set.
-    followers: Mutex<Vec<Weak<dyn Follow>>>,
+    subscribers: Mutex<Vec<Weak<dyn SetSubscriber>>>,
     /// Tokens refused. Away from what every allocation and completion reads.
     pub(crate) redeem_errors: CachePadded<AtomicU64>,
     /// Completions that came after their request's time.
@@ -75,7 +75,7 @@ impl<T> Shared<T> {
             cpus: cpu::online(),
             others: Mutex::default(),
             names: Mutex::default(),
-            followers: Mutex::new(Vec::new()),
+            subscribers: Mutex::new(Vec::new()),
             redeem_errors: CachePadded::new(AtomicU64::new(0)),
             late_completions: AtomicU64::new(0),
             timer: Timer::new(bitmaps.clock.clone()),
@@ -114,16 +114,16 @@ impl<T> Shared<T> {
         self.slots().filter(|slot| slot.record.is_tag()).count()
     }
 
-    pub(crate) fn add_follower(&self, follower: Weak<dyn Follow>) {
-        let mut followers = self.followers.lock();
-        followers.retain(|follower| follower.strong_count() > 0);
-        followers.push(follower);
+    pub(crate) fn add_subscriber(&self, subscriber: Weak<dyn SetSubscriber>) {
+        let mut subscribers = self.subscribers.lock();
+        subscribers.retain(|subscriber| subscriber.strong_count() > 0);
+        subscribers.push(subscriber);
     }
 
     /// Those that there are. Each may be the last handle of its own: drop them outside all locks.
-    pub(crate) fn followers(&self) -> Vec<Arc<dyn Follow>> {
-        let followers = self.followers.lock();
-        followers.iter().filter_map(Weak::upgrade).collect()
+    pub(crate) fn subscribers(&self) -> Vec<Arc<dyn SetSubscriber>> {
+        let subscribers = self.subscribers.lock();
+        subscribers.iter().filter_map(Weak::upgrade).collect()
     }
 
     /// A number for a new tenant.
@@ -142,8 +142,8 @@ impl<T> Shared<T> {
             let clear: Vec<TenantId> = clear.into_iter().collect();
             let policies = &bitmaps.policies;
             clear.iter().for_each(|&id| policies.set_own(id, None));
-            told = self.followers();
-            told.iter().for_each(|follower| follower.forget(&clear));
+            told = self.subscribers();
+            told.iter().for_each(|subscriber| subscriber.forget(&clear));
             clear
         };
         let taken = bitmaps

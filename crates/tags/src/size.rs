@@ -31,7 +31,7 @@ pub(crate) struct InBuildClosure {
 impl InBuildClosure {
     pub(crate) fn begin(size: &Size) -> Self {
         // Why a default: a thread on its way out is not found out, and waits for itself.
-        let outer = BUILDING.try_with(|making| making.replace(size));
+        let outer = BUILDING.try_with(|building| building.replace(size));
         Self {
             outer: outer.unwrap_or(ptr::null()),
         }
@@ -41,7 +41,7 @@ impl InBuildClosure {
 impl Drop for InBuildClosure {
     fn drop(&mut self) {
         // Why ignored: as in `begin`.
-        let _ = BUILDING.try_with(|making| making.set(self.outer));
+        let _ = BUILDING.try_with(|building| building.set(self.outer));
     }
 }
 
@@ -57,9 +57,9 @@ impl Size {
     /// # Panics
     /// In the build closure of this set: its caller is at a change, and would be waited for.
     pub(crate) fn refuse_in_build_closure(&self) {
-        let making = BUILDING.try_with(Cell::get).unwrap_or(ptr::null());
+        let building = BUILDING.try_with(Cell::get).unwrap_or(ptr::null());
         assert!(
-            !ptr::eq(making, self),
+            !ptr::eq(building, self),
             "a build closure must not change its own set"
         );
     }

@@ -42,7 +42,7 @@ use std::time::Duration;
 /// ```
 #[must_use = "the tag is freed when it is dropped"]
 pub struct Tag<T> {
-    /// Lives while the tag does: see [`life`](crate::teardown).
+    /// Lives while the tag does: see [`teardown`](crate::teardown).
     slot: NonNull<Slot<T>>,
     /// The slot's bitmap, so that a free need not wait for the slot's line.
     bitmap: NonNull<SbitmapQueue>,

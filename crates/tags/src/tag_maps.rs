@@ -2,7 +2,7 @@
 
 use crate::active_queues::ActiveQueues;
 use crate::admission::Admission;
-use crate::freeze_gate::FreezeGate;
+use crate::freeze::FreezeGate;
 use crate::queue_kind::{Kinds, QueueKind};
 use crate::set_id::SetId;
 use crate::shares::{ShareAccounts, SharePolicy, Shares};

@@ -7,8 +7,8 @@
 //! ```text
 //! tag's end:    K1 free the slot, put the bit (S5, P1 to P3)     K2 counter += 1, if it is open
 //! last handle:  K3 close the counter    K4 take the payloads of free slots
-//!               K5 rest += given out - counter - BIAS; if that is 0: free
-//! tag refused at K2:                  K6 take the slot's payload   K7 rest -= 1; if 0: free
+//!               K5 outstanding += given out - counter - BIAS; if that is 0: free
+//! tag refused at K2:                  K6 take the slot's payload   K7 outstanding -= 1; if 0: free
 //! ```
 //!
 //! PROTOCOL.md has the proof.
@@ -17,7 +17,7 @@ use inflight_sync::atomic::{AtomicU64, Ordering, fence};
 use inflight_sync::cpu;
 use inflight_sync::percpu::{Backend, PerCpuCounter};
 
-/// More than there will ever be tags: nobody brings `rest` to 0 before K5 has taken it away.
+/// More than there will ever be tags: nobody brings `outstanding` to 0 before K5 has taken it away.
 const BIAS: u64 = 1 << 62;
 
 /// Counts the tags that have come to their end.
@@ -27,7 +27,7 @@ pub(crate) struct Teardown {
     ended: PerCpuCounter,
     /// `BIAS`, less the ends that were not in the counter; after K5 the number of tags there still
     /// are.
-    rest: AtomicU64,
+    outstanding: AtomicU64,
 }
 
 /// What the end of a tag is for its set.
@@ -43,7 +43,7 @@ impl Teardown {
     pub(crate) fn new() -> Self {
         Self {
             ended: PerCpuCounter::new(Backend::best(), cpu::online()),
-            rest: AtomicU64::new(BIAS),
+            outstanding: AtomicU64::new(BIAS),
         }
     }
 
@@ -78,11 +78,11 @@ impl Teardown {
     #[cold]
     pub(crate) unsafe fn end_late(this: *const Self) -> bool {
         // SAFETY: the caller is not counted before the subtraction.
-        let rest: *const AtomicU64 = unsafe { &raw const (*this).rest };
+        let outstanding: *const AtomicU64 = unsafe { &raw const (*this).outstanding };
         // Ordering: Release, so that whoever frees comes after what this tag did; Acquire for the
         // one who does.
         // SAFETY: as above.
-        unsafe { (*rest).fetch_sub(1, Ordering::AcqRel) == 1 }
+        unsafe { (*outstanding).fetch_sub(1, Ordering::AcqRel) == 1 }
     }
 
     /// K3: from here on every end is refused. How many were counted.
@@ -95,7 +95,7 @@ impl Teardown {
         let left = given_out - ended;
         // Ordering: as in `end_late`.
         let before = self
-            .rest
+            .outstanding
             .fetch_add(left.wrapping_sub(BIAS), Ordering::AcqRel);
         before.wrapping_add(left).wrapping_sub(BIAS) == 0
     }

@@ -97,3 +97,57 @@ fn a_close_wakes_who_waits_for_timeouts_of_an_idle_set() {
         assert!(ended.join().unwrap(), "the end");
     }
 }
+
+#[test]
+fn each_request_expires_once_at_its_own_time() {
+    let clock = Clock::manual();
+    let limit = Duration::from_secs(5);
+    let set = TagSet::builder().depth(4).clock(clock.clone());
+    let set = set.timeout(limit).build(|_, _| ()).unwrap();
+    let dev = set.add_tenant("q").unwrap();
+    let alloc = || dev.try_alloc().unwrap();
+    assert_eq!(set.expire(|_| panic!("nothing is in flight")), None);
+    let mut short = alloc();
+    short.set_timeout(Duration::from_secs(1));
+    let (short, usual, held) = (short.into_token(), alloc().into_token(), alloc());
+    let expired = || {
+        let mut tokens = BTreeSet::new();
+        let next = set.expire(|token| assert!(tokens.insert(token)));
+        (tokens, next)
+    };
+    clock.advance(Duration::from_secs(1));
+    let last = clock.now() + Duration::from_secs(4);
+    assert_eq!(expired(), ([short].into(), Some(last)));
+    assert_eq!(expired(), ([].into(), Some(last)), "once");
+
+    // A freeze waits for what has expired until somebody takes it.
+    assert!(set.try_freeze().is_err());
+    drop(set.redeem_timed_out(short).unwrap());
+    // The slot's next use has the usual time again, and so has a second submission.
+    let again = alloc().into_token();
+    clock.advance(Duration::from_secs(4));
+    let next = Some(clock.now() + Duration::from_secs(1));
+    assert_eq!(expired(), ([usual].into(), next));
+    drop(set.redeem(again).unwrap());
+    let tag = set.redeem_timed_out(usual).unwrap();
+    let usual = tag.into_token();
+    let next = Some(clock.now() + limit);
+    assert_eq!(expired(), ([].into(), next), "submitted anew");
+    drop((set.redeem(usual).unwrap(), held));
+    assert_eq!(expired(), ([].into(), None));
+    assert!(set.try_freeze().is_ok());
+}
+
+#[test]
+fn a_timeout_of_nothing_is_over_at_once() {
+    let set = TagSet::builder().depth(1).build(|_, _| ()).unwrap();
+    let dev = set.add_tenant("q").unwrap();
+    // The system's clock: a stamp lies anywhere within its tick.
+    for _ in 0..10_000 {
+        let mut tag = dev.try_alloc().unwrap();
+        tag.set_timeout(Duration::ZERO);
+        let token = tag.into_token();
+        set.expire(|late| assert_eq!(late, token));
+        drop(set.redeem_timed_out(token).unwrap());
+    }
+}

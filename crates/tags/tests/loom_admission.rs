@@ -1,14 +1,14 @@
-//! Models of admission and shares (`src/split.rs`, `src/tenant/`, `src/grant.rs`; C1 to C3 and M1
+//! Models of admission and shares (`src/split/`, `src/shares/`; C1 to C3 and M1
 //! to M4 of PROTOCOL-shares.md, E1 and E2 of the bitmap's PROTOCOL.md), driving the shipped set.
 //!
-//! Seen to fail, at the quick bound; "in turns" is the line of `WholeIo`, "in batches" that of the
-//! other policies:
+//! Seen to fail, at the quick bound; "in turns" is the wait queue of `WholeIo`, "in batches"
+//! those of the other policies:
 //!
 //! | weaken | fails |
 //! |---|---|
 //! | P2, in turns | `h16_reserved` |
 //! | V2, in turns | `h16_reserved`, `h9_a_share_that_grows` |
-//! | M3 serves nobody, or before the mark is off | `h9_a_share_that_grows` |
+//! | M3 serves nobody, or before the tenant is inactive | `h9_a_share_that_grows` |
 //! | the wake batch ignores shares | `h9_a_weight_makes_the_batch_smaller` |
 //! | nobody looks again when shares change, in batches | `h9_a_weight_makes_the_batch_larger` |
 //! | M4, the fence of `serve` | `h9_a_share_that_grows` |
@@ -29,13 +29,13 @@
 //! | who blocks is told as the task that it was, in batches | `h25_a_task_goes_on_as_a_thread` |
 //! | S2, in batches | `h2[678]_*`, `h9_shares_in_batches` |
 //! | P2, in batches | `h26_*`, `h9_shares_in_batches` |
-//! | S3, a newcomer does not look again in line | `h2[678]_*`, `h9_shares_in_batches` |
+//! | S3, a newcomer does not look again among those who wait | `h2[678]_*`, `h9_shares_in_batches` |
 //! | E2, nobody is let in because too few tags are in use | `h26_newcomers_meet` |
 //! | a wake whose receiver is dropped goes to nobody | `h28_over_count` |
 //!
-//! Not seen here but by tests on one thread (`split.rs`, and in `src/tenant/shares.rs`): a wake
+//! Not seen here but by tests on one thread (`split.rs`, and in `src/shares/accounts.rs`): a wake
 //! worth several tags of which only one is handed on, newcomers who count those that were woken
-//! (E2), a mark that stays on a bit (C3).
+//! (E2), an owner that stays on a bit (C3).
 
 #![cfg(loom)]
 
@@ -119,7 +119,7 @@ fn h9_shares_in_batches() {
 }
 
 /// Two tenants of 16 tags each, so a batch is of two. Both tags of one come back while its waiter
-/// comes to the line: the second completes the batch.
+/// comes to wait: the second completes the batch.
 #[test]
 fn h9_a_batch_of_two() {
     check("h9_a_batch_of_two", TWO, || {
@@ -482,7 +482,7 @@ fn h26_no_preempt() {
     });
 }
 
-/// One was woken and its future is not polled. Two newcomers see each other in the line, and the
+/// One was woken and its future is not polled. Two newcomers see each other wait, and the
 /// tag that is free: no put would come to wake them.
 #[test]
 fn h26_newcomers_meet() {

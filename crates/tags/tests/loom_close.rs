@@ -1,8 +1,8 @@
-//! Models of closing (`close` in `src/set.rs`; K in sbitmap's pages), driving the shipped set.
+//! Models of closing (`src/close.rs`; K in sbitmap's pages), driving the shipped set.
 //!
 //! | weaken | fails |
 //! |---|---|
-//! | `Gate::shut` does not tell who waits for the thaw | `h24_close_against_a_thaw_waiter`, `h24_close_against_an_expirer` |
+//! | `close_set` does not tell who waits for the thaw | `h24_close_against_a_thaw_waiter`, `h24_close_against_an_expirer` |
 //! | `close` closes the bitmaps and not the gate | `h22_close_against_try`, `h6_close_put_and_task` |
 //! | `close` closes the gate and not the bitmaps | `h6_close_against_waiter`, both |
 //! | a refusal for want of tags does not look at the gate again, or without the Acquire fence | `h22_close_against_try` |

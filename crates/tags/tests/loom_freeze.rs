@@ -1,4 +1,4 @@
-//! Models of freezing (`src/freeze.rs`, A1 to A3, F1 to F3, P1 to P3, T1 and T2, B1 and B2),
+//! Models of freezing (`src/freeze/`, A1 to A3, F1 to F3, P1 to P3, T1 and T2, B1 and B2),
 //! driving the shipped set.
 //!
 //! Below, "all" are the models in which a submitter meets a freezer: `h24_try`, `h24_blocking`,

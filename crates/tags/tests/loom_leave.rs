@@ -3,13 +3,13 @@
 //!
 //! | weaken | fails |
 //! |---|---|
-//! | D4, the look at the mark | all `h22_*` but `h22_a_drain_against_the_return` |
+//! | D4, the look at the stand-in | all `h22_*` but `h22_a_drain_against_the_return` |
 //! | A2, the light fence | these and `c44_a_waiter` |
 //! | P3 asks for freezes and quiesces only | as D4 |
 //! | F2, the heavy fence in `close` | `c44_a_waiter` |
 //! | E1, the Release in `set_short` | `h22_and_back` |
 //! | E2 notifies nobody | the run aborts |
-//! | D1 marks the queue before it says so in the gate's word | `h22_a_drain_beside_the_leave` |
+//! | D1 writes the stand-in before it says so in the gate's word | `h22_a_drain_beside_the_leave` |
 //! | D2, that of the drain | `h22_a_drain_beside_the_leave` |
 //! | D2, both heavy fences | as D4 |
 //! | A0 after A3 | `h22_a_slot_that_named_another_queue`, `h22_a_try_of_shared_tags` |
@@ -147,7 +147,7 @@ fn h22_a_drain_beside_the_leave() {
     });
 }
 
-/// A waiter in the line of the queue that is left goes on at the other one.
+/// A waiter of the queue that is left goes on at the other one.
 #[test]
 fn h22_a_waiter() {
     check("h22_a_waiter", TWO, || {

@@ -1,6 +1,6 @@
 //! Models of the end of a set (`PROTOCOL.md`, "Memory", K1 to K7), driving the shipped set.
 //!
-//! Seen to fail: S5 that stores its state after the turns
+//! Seen to fail: S5 that stores its state after the uses
 //! (`the_last_tag_or_the_last_handle`, `two_tags_and_a_handle`); K2 that adds 1 for a batch
 //! (`a_batch_or_the_last_handle`); K1 without its Release, K4 and K6 without their Acquire
 //! (`the_last_tag_or_the_last_handle`); K5 or K7 without Acquire or Release (`the_last_*_after_*`);

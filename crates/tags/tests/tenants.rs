@@ -174,12 +174,13 @@ fn c28_an_idle_tenants_share_comes_back_when_its_time_is_up() {
         let (mut a, mut b) = (User::of(&set, "a"), User::of(&set, "b"));
         assert_eq!((b.try_take(1), a.try_take(99)), (1, 16));
         b.tags.clear();
-        let mut seconds = 0;
+        let mut waited = Duration::ZERO;
         while a.try_take(1) == 0 {
             clock.advance(Duration::from_millis(500));
-            seconds += 1;
-            assert!(seconds <= 6, "at most 3 s");
+            waited += Duration::from_millis(500);
+            assert!(waited <= Duration::from_secs(3), "at most 3 s");
         }
+        assert!(waited >= Duration::from_secs(1), "not before it was idle");
         assert_eq!(a.try_take(99), 15);
         assert_eq!(a.dev.share(0), None);
         // It comes back with its next try, which others hear of although it fails.

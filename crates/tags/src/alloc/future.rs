@@ -17,16 +17,7 @@ use std::task::{Context, Poll};
 ///
 /// # Cancel safety
 ///
-/// A dropped future loses neither a tag nor a wakeup; the next call is the last in line.
-///
-/// ```
-/// use inflight_tags::{Alloc, TagSet};
-/// let set = TagSet::builder().build(|_, _| ())?;
-/// let dev = set.add_tenant("nvme0n1")?;
-/// let alloc: Alloc<'_, ()> = dev.alloc();
-/// drop(inflight_sync::block_on(alloc)?);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
+/// A dropped future loses neither a tag nor a wakeup; the next call waits behind all others.
 #[must_use = "futures do nothing unless polled"]
 pub struct Alloc<'a, T: Send + 'static> {
     tenant: &'a Tenant<T>,
@@ -235,13 +226,6 @@ impl<T: Send + 'static> AllocOwned<T> {
     }
 
     /// Whose tags it takes.
-    ///
-    /// ```
-    /// # use inflight_tags::TagSet;
-    /// let set = TagSet::builder().build(|_, _| ())?;
-    /// assert_eq!(set.add_tenant("sda")?.alloc_owned().tenant().name(), "sda");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub const fn tenant(&self) -> &Tenant<T> {
         &self.tenant

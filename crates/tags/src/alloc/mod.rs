@@ -83,7 +83,7 @@ impl<T: Send + 'static> Tenant<T> {
     ///
     /// # Cancel safety
     ///
-    /// A dropped future loses neither a tag nor a wakeup; the next call is the last in line.
+    /// A dropped future loses neither a tag nor a wakeup; the next call waits behind all others.
     ///
     /// ```
     /// # use inflight_tags::TagSet;
@@ -126,28 +126,11 @@ impl<T: Send + 'static> Tenant<T> {
 
     /// As [`alloc`](Tenant::alloc): a `'static` future with a share of the tenant, good for one
     /// tag after the other, which can also be [polled by hand](AllocOwned::poll_alloc).
-    ///
-    /// ```
-    /// # use inflight_tags::TagSet;
-    /// let set = TagSet::builder().build(|_, _| ())?;
-    /// let tags = set.add_tenant("nvme0n1")?.alloc_owned();
-    /// let task = std::thread::spawn(move || inflight_sync::block_on(tags).is_ok());
-    /// assert!(task.join().unwrap());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn alloc_owned(&self) -> AllocOwned<T> {
         self.alloc_owned_with(AllocOptions::new())
     }
 
     /// As [`alloc_owned`](Tenant::alloc_owned), for tags of the kind asked for.
-    ///
-    /// ```
-    /// # use inflight_tags::{AllocOptions, TagSet};
-    /// let set = TagSet::builder().reserved(1).build(|_, _| ())?;
-    /// let tags = set.add_tenant("nvme0n1")?.alloc_owned_with(AllocOptions::new().reserved());
-    /// assert_eq!(inflight_sync::block_on(tags)?.index(), 0);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn alloc_owned_with(&self, options: AllocOptions) -> AllocOwned<T> {
         AllocOwned::new(self.clone(), options)
     }
@@ -174,15 +157,6 @@ impl<T: Send + 'static> Tenant<T> {
     /// # Errors
     ///
     /// As [`alloc_with`](Tenant::alloc_with).
-    ///
-    /// ```
-    /// # use inflight_tags::{AllocOptions, TagSet};
-    /// let set = TagSet::builder().hw_queues(2).build(|_, _| ())?;
-    /// let dev = set.add_tenant("nvme0n1")?;
-    /// let tag = dev.alloc_blocking_with(AllocOptions::new().hw_queue(1))?;
-    /// assert_eq!(tag.hw_queue(), 1);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn alloc_blocking_with(&self, options: AllocOptions) -> Result<Tag<T>, AllocError> {
         self.alloc_sleeping(options, None)
     }
@@ -214,16 +188,6 @@ impl<T: Send + 'static> Tenant<T> {
     ///
     /// [`TimedOut`](AllocError::TimedOut) if the time was up first; as
     /// [`alloc_with`](Tenant::alloc_with).
-    ///
-    /// ```
-    /// # use inflight_tags::{AllocOptions, TagSet};
-    /// use std::time::Duration;
-    /// let set = TagSet::builder().depth(2).reserved(1).build(|_, _| ())?;
-    /// let dev = set.add_tenant("nvme0n1")?;
-    /// let tag = dev.alloc_timeout_with(Duration::from_secs(1), AllocOptions::new().reserved())?;
-    /// assert_eq!(tag.index(), 0);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn alloc_timeout_with(
         &self,
         timeout: Duration,

@@ -12,7 +12,7 @@ use inflight_sbitmap::tenancy::{Request, Tenancy as _};
 use inflight_sync::atomic::AtomicU64;
 use inflight_sync::time::Instant;
 
-/// What one try came to.
+/// What one try came to, and what a waiting form does next.
 pub(crate) enum AllocStep<T> {
     Done(Result<Tag<T>, AllocError>),
     /// The gate is closed; why.

@@ -283,17 +283,6 @@ impl<T: Send + 'static> TagSet<T> {
 
     /// As [`expired`](TagSet::expired), one after the other, for who keeps it in a struct: it owns
     /// a handle of the set, and drops it when the set is closed and no tag is in use.
-    ///
-    /// ```
-    /// # use inflight_tags::TagSet;
-    /// use std::{future::poll_fn, time::Duration};
-    /// let set = TagSet::builder().timeout(Duration::ZERO).build(|_, _| ())?;
-    /// let mut timeouts = set.expired_owned();
-    /// let _token = set.add_tenant("sda")?.try_alloc()?.into_token();
-    /// let late = inflight_sync::block_on(poll_fn(|cx| timeouts.poll_expired(cx)));
-    /// drop(late.expect("the set is open").redeem()?);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn expired_owned(&self) -> ExpiredOwned<T> {
         ExpiredOwned::new(self.clone())
     }

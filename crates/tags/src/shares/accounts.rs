@@ -280,35 +280,4 @@ mod tests {
         accounts.gives(2);
         assert_eq!(accounts.nr_active(3), 3, "a bit leaves its account once");
     }
-
-    #[test]
-    fn c32_weights_and_none() {
-        let accounts = shared_by(SharePolicy::Weighted { min: 1 }, 60, 3);
-        accounts.set_weight(0, 3);
-        assert_eq!(
-            [0, 1, 2].map(|tenant| accounts.share(tenant)),
-            [36, 12, 12].map(Some)
-        );
-        let none = ShareAccounts::new(SharePolicy::None, 60, 60);
-        assert!(!none.set_active(0, true) && !none.set_active(1, true));
-        assert!(none.is_active(0), "so nobody tries again");
-        accounts.set_weight(1, 0);
-        assert_eq!(accounts.share(1), Some(1), "not nothing");
-        assert_eq!(none.share(0), None);
-    }
-
-    #[test]
-    fn c28_a_tenant_that_used_none_for_a_while_is_idle() {
-        let accounts = shared_by(SharePolicy::default(), 32, 3);
-        let at = |seconds: u64| Instant::from_nanos(seconds * 1_000_000_000);
-        accounts.took(0, 0);
-        assert!(!accounts.find_idle(at(1)), "they became active since");
-        assert!(!accounts.find_idle(at(1)), "not again so soon");
-        accounts.took(1, 1);
-        accounts.gives(1);
-        assert!(accounts.find_idle(at(2)), "0 has a tag, 1 had one");
-        assert_eq!(accounts.share(1), Some(16));
-        assert!(accounts.find_idle(at(3)));
-        assert_eq!((accounts.share(0), accounts.is_shared()), (None, false));
-    }
 }

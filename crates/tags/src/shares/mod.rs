@@ -1,10 +1,11 @@
-//! Shares of tenants: who has how many tags, and how many of them each may have. The names of events
-//! are those of PROTOCOL-shares.md.
+//! Shares of tenants: who has how many tags, and how many of them each may have. The names of
+//! events are those of PROTOCOL-shares.md.
 
 mod accounts;
 mod active_tenants;
 mod idle_tenants;
 mod policy;
+mod reclaim_idle_shares;
 
 pub(crate) use accounts::{ShareAccounts, Shares};
 pub use policy::SharePolicy;

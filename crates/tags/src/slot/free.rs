@@ -36,7 +36,7 @@ impl<T> Slot<T> {
         } else {
             // SAFETY: this is the end of a tag, which is not counted out yet.
             if let Some(late) = unsafe { LateEnd::unless_counted(1, bitmaps) } {
-                late.run(&[this]);
+                late.run_one(this);
             }
         }
     }
@@ -56,8 +56,8 @@ impl<T> Slot<T> {
         };
         // SAFETY: as above.
         let bitmap = unsafe { bitmap.as_ref() };
-        let place = (slot.hw_queue(), slot.tag);
-        slot.bitmaps().put(bitmap, slot.bit, place);
+        let tag_number = (slot.hw_queue(), slot.tag);
+        slot.bitmaps().put(bitmap, slot.bit, tag_number);
     }
 
     /// P3 and K2.
@@ -109,8 +109,8 @@ impl<T> Slot<T> {
         }
         // P2 and P3 for all, after the last of them.
         if left > 0 {
-            let place = (first.hw_queue(), first.tag);
-            first.bitmaps().put_all(bitmap, &bits[..left], place);
+            let tag_number = (first.hw_queue(), first.tag);
+            first.bitmaps().put_all(bitmap, &bits[..left], tag_number);
         } else if gate.is_watched_after_put() {
             gate.wake_freezers();
         }
@@ -138,7 +138,6 @@ impl<T> Drop for CountOut<'_, T> {
 #[derive(Clone, Copy)]
 struct LateEnd {
     bitmaps: *const TagMaps,
-    teardown: *const Teardown,
     /// All handles are gone.
     orphaned: bool,
 }
@@ -156,28 +155,31 @@ impl LateEnd {
         // SAFETY: by the contract.
         match unsafe { Teardown::end(teardown, n) } {
             End::Counted => None,
-            End::Refused(orphaned) => Some(Self {
-                bitmaps,
-                teardown,
-                orphaned,
-            }),
+            End::Refused(orphaned) => Some(Self { bitmaps, orphaned }),
         }
+    }
+
+    /// [`run`](Self::run) out of the way of a tag that is counted.
+    #[cold]
+    #[inline(never)]
+    fn run_one<T>(self, slot: NonNull<Slot<T>>) {
+        self.run(&[slot]);
     }
 
     /// K6 and K7 of each. They are those that K2 has refused.
     #[cold]
-    #[inline(never)]
     fn run<T>(self, slots: &[NonNull<Slot<T>>]) {
         /// Does K7, and what is left for the others, also if the payload's drop panics.
         struct AtEnd<'a, T> {
             late: LateEnd,
+            teardown: *const Teardown,
             set: Owner,
             others: &'a [NonNull<Slot<T>>],
         }
         impl<T> Drop for AtEnd<'_, T> {
             fn drop(&mut self) {
                 // SAFETY: K2 has refused.
-                if unsafe { Teardown::end_late(self.late.teardown) } {
+                if unsafe { Teardown::end_late(self.teardown) } {
                     // SAFETY: nobody else is left.
                     unsafe { self.set.free() };
                 } else {
@@ -190,8 +192,11 @@ impl LateEnd {
         };
         // SAFETY: the tag is not counted out yet, so its set lives.
         let set = unsafe { TagMaps::owner(self.bitmaps) };
+        // SAFETY: as above.
+        let teardown = unsafe { TagMaps::teardown(self.bitmaps) };
         let _at_end = AtEnd {
             late: self,
+            teardown,
             set,
             others,
         };

@@ -79,8 +79,8 @@ impl<T> Slot<T> {
         debug_assert!(self.record.is_absent(), "a payload is made once");
         // SAFETY: nobody owns an absent slot, and its bit is beyond the depth; makers take turns.
         // There is no payload to drop.
-        self.payload.with_mut(|place| unsafe {
-            (*place).write(payload);
+        self.payload.with_mut(|cell| unsafe {
+            (*cell).write(payload);
         });
         self.record.present();
     }

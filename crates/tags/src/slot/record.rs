@@ -60,6 +60,11 @@ impl Phase {
         !matches!(self, Self::InFlight | Self::Overdue | Self::Absent)
     }
 
+    /// A token of this generation is out.
+    pub(crate) const fn is_in_flight(self) -> bool {
+        matches!(self, Self::InFlight | Self::Overdue)
+    }
+
     /// No token of this generation was made.
     const fn is_fresh(self) -> bool {
         matches!(self, Self::Idle | Self::IdleAfterTimeout)
@@ -174,7 +179,7 @@ impl Record {
     }
 
     pub(crate) fn timeout(&self) -> Option<Duration> {
-        // Relaxed: see `observe`. A visitor that reads what a later owner wrote fails to mark: of
+        // Relaxed: see `observe`. A visitor that reads what a later owner wrote fails at S3: of
         // its exchange and the one that made the owner only one can find the state it expects.
         match self.timeout.load(Ordering::Relaxed) {
             0 => None,

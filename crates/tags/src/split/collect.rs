@@ -1,4 +1,4 @@
-//! What a split collects for its next pieces, where it stands in line, and how it gives both up.
+//! What a split collects for its next pieces, where it waits, and how it gives both up.
 
 use super::{Split, SplitAt, SplitStep};
 use crate::admission::Admission;
@@ -52,7 +52,7 @@ impl<T: Send + 'static> Split<T> {
     /// Collects at least one bit, or says what to wait for.
     pub(super) fn collect(&mut self, waits: bool) -> Option<SplitStep<T>> {
         if self.collected.is_empty() {
-            // One that has its place in a line stays there; else the thread may have moved.
+            // One that is in a wait queue stays there; else the thread may have moved.
             let queued = self.queued_in();
             let tag_map = queued.unwrap_or_else(|| self.tenant.choose_tag_map(self.options));
             let request = self.request(tag_map);
@@ -145,7 +145,7 @@ impl<T: Send + 'static> Split<T> {
         self.from = from;
     }
 
-    /// Where it has its place in line, if it has one.
+    /// The tag map in whose wait queue it is, if it is in one.
     pub(super) const fn queued_in(&self) -> Option<TagMapId> {
         match &self.at {
             SplitAt::Waits(wait) | SplitAt::Paused(wait) => Some(wait.tag_map()),

@@ -133,14 +133,6 @@ impl<T: Send + 'static> Tenant<T> {
     }
 
     /// As [`split`](Tenant::split), for tags of the kind asked for.
-    ///
-    /// ```
-    /// # use inflight_tags::{AllocOptions, TagSet};
-    /// let set = TagSet::builder().hw_queues(2).depth(16).build(|_, _| ())?;
-    /// let mut split = set.add_tenant("nvme0n1")?.split_with(2, AllocOptions::new().hw_queue(1));
-    /// assert_eq!(split.next_blocking()?.map(|tag| tag.hw_queue()), Some(1));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use = "it asks for nothing until it is called"]
     pub fn split_with(&self, n: usize, options: AllocOptions) -> Split<T> {
         Split::new(self.clone(), options, n)
@@ -198,8 +190,8 @@ impl<T: Send + 'static> Split<T> {
     /// [`next`](Split::next) for those who keep the `Split` and poll by hand, in the form of a
     /// stream: `None` after the last piece, and after an error.
     ///
-    /// Between two polls it keeps its place in line. Whoever is not going to poll it again waits
-    /// in another way, or drops it. With the feature `futures` it is a `Stream`.
+    /// Between two polls it keeps its place in the wait queue. Whoever is not going to poll it
+    /// again waits in another way, or drops it. With the feature `futures` it is a `Stream`.
     ///
     /// # Errors
     ///
@@ -283,12 +275,12 @@ impl<T: Send + 'static> Split<T> {
     }
 
     /// Waits in its place, or looks what is there. Keeps what has come, and the place as long as
-    /// there is more to come. Should a waker panic while it looks, the line is left.
+    /// there is more to come. Should a waker panic while it looks, the wait queue is left.
     fn fetch_part<R>(&mut self, look: impl FnOnce(&mut EndingWait<'_>, &mut Vec<usize>) -> R) -> R {
         let (waits, wait) = match std::mem::replace(&mut self.at, SplitAt::Nowhere) {
             SplitAt::Waits(wait) => (true, wait),
             SplitAt::Paused(wait) => (false, wait),
-            other => unreachable!("{other:?} is no place in line"),
+            other => unreachable!("{other:?} is no place in a wait queue"),
         };
         let (tag_map, bitmaps) = (wait.tag_map(), self.tenant.bitmaps());
         let (mut wait, mut bits) = (wait.ending(bitmaps), Vec::new());

@@ -2,7 +2,7 @@
 
 use crate::error::RedeemError;
 use crate::set::TagSet;
-use crate::shared::Follow;
+use crate::shared::SetSubscriber;
 use crate::tag::Tag;
 use crate::tenant::Tenant;
 use inflight_steering::{Decision, Leftover, Router, ShardStats, Steered, SteeringStats, TenantId};
@@ -47,8 +47,8 @@ struct CompletionsInner<T: Send + 'static> {
 impl<T: Send + 'static> Completions<T> {
     pub(super) fn new(set: TagSet<T>, router: Router<Tag<T>>) -> Self {
         let inner = Arc::new(CompletionsInner { set, router });
-        let follower: Weak<CompletionsInner<T>> = Arc::downgrade(&inner);
-        inner.set.shared.add_follower(follower);
+        let subscriber: Weak<CompletionsInner<T>> = Arc::downgrade(&inner);
+        inner.set.shared.add_subscriber(subscriber);
         Self { inner }
     }
 
@@ -287,7 +287,7 @@ impl<T: Send + 'static> Completions<T> {
     }
 }
 
-impl<T: Send + 'static> Follow for CompletionsInner<T> {
+impl<T: Send + 'static> SetSubscriber for CompletionsInner<T> {
     fn refresh(&self, topology: &Topology) -> Leftover {
         self.router.refresh(topology)
     }

@@ -65,16 +65,6 @@ impl<T: Send + 'static> Tenant<T> {
     }
 
     /// Takes the set's policy again, for requests submitted from now on.
-    ///
-    /// ```
-    /// # use inflight_tags::{Steering, TagSet};
-    /// let set = TagSet::builder().steering(Steering::SameCpu).build(|_, _| ())?;
-    /// let dev = set.add_tenant("nvme0n1")?;
-    /// dev.set_steering(Steering::Force);
-    /// dev.follow_set_steering();
-    /// assert_eq!(dev.steering().steering(), Steering::SameCpu);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn follow_set_steering(&self) {
         self.bitmaps().policies.set_own(self.id, None);
     }

@@ -38,14 +38,14 @@ impl TenantIds {
     }
 
     /// A number for a new tenant. `clear` is given those that were left, now and then, and returns
-    /// those of which nothing is left, when whatever was kept for them is gone too; `many` is
+    /// those of which nothing is left, when whatever was kept for them is gone too; `several` is
     /// called for any but the first, before it can do anything.
     ///
     /// They are called under the lock, so that nobody takes a number before it is clear.
     pub(crate) fn take(
         &self,
         clear: impl FnOnce(&[TenantId]) -> Vec<TenantId>,
-        many: impl FnOnce(),
+        several: impl FnOnce(),
     ) -> NewTenantId {
         let mut state = self.0.lock();
         if state.free.is_empty() && state.left.len() >= ENOUGH_TO_LOOK.max(state.len as usize / 2) {
@@ -55,7 +55,7 @@ impl TenantIds {
         }
         let first = state.len == 0;
         if !first {
-            many();
+            several();
         }
         let id = state.free.pop().unwrap_or_else(|| {
             let id = TenantId::new(state.len);
@@ -69,8 +69,8 @@ impl TenantIds {
         }
     }
 
-    /// The last handle of its tenant is gone. `deactivate` is called under the lock, so that it is over
-    /// before anybody takes the number again.
+    /// The last handle of its tenant is gone. `deactivate` is called under the lock, so that it is
+    /// over before anybody takes the number again.
     pub(crate) fn leave<R>(&self, id: TenantId, first: bool, deactivate: impl FnOnce() -> R) -> R {
         let mut state = self.0.lock();
         let deactivated = deactivate();
@@ -101,15 +101,15 @@ mod tests {
         let mut most = 0;
         for n in 0..10_000 {
             // Every tenth still has tags when somebody looks, once.
-            let mut many = false;
+            let mut several = false;
             let taken = ids.take(
                 |left| {
                     let busy = |id: &&TenantId| left.len() > 20 && id.get() % 10 == n % 10;
                     left.iter().filter(|id| !busy(id)).copied().collect()
                 },
-                || many = true,
+                || several = true,
             );
-            assert!(many && taken.second && !taken.first && taken.id != kept.id);
+            assert!(several && taken.second && !taken.first && taken.id != kept.id);
             most = most.max(taken.id.get());
             ids.leave(taken.id, false, || ());
         }

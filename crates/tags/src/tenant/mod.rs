@@ -27,10 +27,10 @@ use std::time::Duration;
 /// # Which tag
 ///
 /// A tag comes from the hardware queue that serves the calling CPU, unless
-/// [`AllocOptions::hw_queue`] names one; another hardware queue's free tags are not looked at. A
-/// caller that waits, waits at the hardware queue it came to. If it runs on a CPU of another one
-/// when its turn has come, it takes a tag there if one is free, and frees the one it was woken for,
-/// as its owner would: that counts towards the next wakeup there.
+/// [`AllocOptions::hw_queue`](crate::AllocOptions::hw_queue) names one; another hardware queue's
+/// free tags are not looked at. A caller that waits, waits at the hardware queue it came to. If it
+/// runs on a CPU of another one when its turn has come, it takes a tag there if one is free, and
+/// frees the one it was woken for, as its owner would: that counts towards the next wakeup there.
 ///
 /// # Waiting
 ///
@@ -40,12 +40,12 @@ use std::time::Duration;
 /// Reserved tags have waiters of their own. Who waits while the set is frozen or quiesced waits on,
 /// for the end of that first. Who waits at a hardware queue that turns
 /// [inactive](crate::Cpus::offline) goes to the one that stands in for it, or, having named it,
-/// gets [`InactiveHwQueue`](AllocError::InactiveHwQueue), when its turn comes: at the latest when
-/// the queue is drained.
+/// gets [`InactiveHwQueue`](crate::AllocError::InactiveHwQueue), when its turn comes: at the latest
+/// when the queue is drained.
 ///
 /// # Fairness
 ///
-/// Threads and tasks wait in the same lines. Who is next is the set's
+/// Threads and tasks wait in the same wait queues. Who is next is the set's
 /// [`Admission`](crate::Admission); among tenants that wait it goes round, by their
 /// [shares](crate::SharePolicy).
 ///
@@ -71,7 +71,6 @@ pub struct Tenant<T> {
     pub(crate) id: TenantId,
 }
 
-/// What a waiting form does next.
 impl<T: Send + 'static> Tenant<T> {
     pub(crate) fn new(shared: Handle<T>, name: String) -> Self {
         let counters = Striped::new(shared.cpus);

@@ -93,6 +93,25 @@ const IN_WAITING_NAMES: [(&str, &str); 3] = [
 /// Those that keep ids and those who wait for them.
 const WAITING_CRATES: [&str; 2] = ["sbitmap", "sync"];
 
+/// What no shipped name of the tags crate has in it, and what it has instead. In prose they are
+/// plain English.
+const IN_TAG_NAMES: [(&str, &str); 12] = [
+    ("class", "tenant"),
+    ("follower", "subscriber"),
+    ("forgiven", "idle after timeout"),
+    ("geometry", "layout"),
+    ("hand", "pending tag"),
+    ("home", "mapped queue"),
+    ("line", "wait queue"),
+    ("marked", "active, or timed out"),
+    ("settle", "is last"),
+    ("shut", "closed"),
+    ("stay", "wait"),
+    ("targets", "tag maps"),
+];
+
+const TAG_CRATE: &str = "tags";
+
 /// Names of other crates.
 const FOREIGN: [&str; 1] = ["Visit"];
 
@@ -140,7 +159,8 @@ pub(crate) fn check(file: &File) -> Vec<Finding> {
         if shipped && BITMAP_CRATES.contains(&package) {
             let waiting = WAITING_CRATES.contains(&package);
             let more = IN_WAITING_NAMES.iter().filter(|_| waiting);
-            let mut own = IN_BITMAP_NAMES.iter().chain(more);
+            let tags = IN_TAG_NAMES.iter().filter(|_| package == TAG_CRATE);
+            let mut own = IN_BITMAP_NAMES.iter().chain(more).chain(tags);
             if let Some((word, instead)) = own.find(|(own, _)| words.iter().any(|w| w == own)) {
                 let message = format!("{name}: for \"{word}\" say {instead}");
                 findings.push(file.finding(source.line(i), "own-word", message));
@@ -190,8 +210,8 @@ fn own(list: &[Entry], word: &str) -> Option<Entry> {
 mod tests {
     use super::super::tests::{lines, said};
     use super::{
-        BITMAP_CRATES, IN_BITMAP_NAMES, IN_WAITING_NAMES, WAITING_CRATES, WAITING_WORDS, WORDS,
-        check,
+        BITMAP_CRATES, IN_BITMAP_NAMES, IN_TAG_NAMES, IN_WAITING_NAMES, WAITING_CRATES,
+        WAITING_WORDS, WORDS, check,
     };
 
     const LIB: &str = "crates/workqueue/src/lib.rs";
@@ -252,6 +272,17 @@ mod tests {
             }
         }
         assert!(said(check, "crates/flush/src/a.rs", "fn guarded() {}").is_empty());
+    }
+
+    #[test]
+    fn names_of_the_tags_crate() {
+        for (word, instead) in IN_TAG_NAMES {
+            let text = format!("// The {word} of a tag.\nfn is_{word}_here() {{}}");
+            let message = format!("2: is_{word}_here: for \"{word}\" say {instead}");
+            assert_eq!(said(check, "crates/tags/src/a.rs", &text), [message]);
+            assert!(said(check, "crates/tags/tests/a.rs", &text).is_empty());
+            assert!(said(check, "crates/steering/src/a.rs", &text).is_empty());
+        }
     }
 
     #[test]

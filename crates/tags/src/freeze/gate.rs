@@ -180,9 +180,9 @@ impl FreezeGate {
     }
 
     /// The beginning of D1, and the end of E1: whether some hardware queue is inactive.
-    pub(crate) fn set_inactive_queue(&self, short: bool) {
-        if short {
-            // Relaxed: the mark of the queue publishes it, and D2 orders it before the scan.
+    pub(crate) fn set_inactive_queue(&self, any: bool) {
+        if any {
+            // Relaxed: the word of the queue publishes it, and D2 orders it before the scan.
             self.word.state.fetch_or(INACTIVE, Ordering::Relaxed);
         } else {
             // Ordering: E1, pairs with the Acquire load in `state`.
@@ -209,7 +209,7 @@ impl FreezeGate {
         WakeAtEnd(self)
     }
 
-    /// P2 and the look of P3, after P1: whether to [tell](Self::tell).
+    /// P2 and the look of P3, after P1: whether to [wake freezers](Self::wake_freezers).
     #[inline]
     pub(crate) fn is_watched_after_put(&self) -> bool {
         // Ordering: P2, pairs with F2 in `close` and D2 in `publish`.

@@ -1,9 +1,10 @@
 //! When a freeze and a drain end: where no bit is in use any more, F3 and D3.
 //!
-//! Whoever waits makes one pass over the bits. Each bit is waited for in its place, and not looked at again once it was seen clear. After F2
-//! or D2 that is enough: what was given out before was seen to be back, and a bit that is set
-//! later is one that its taker puts back (B1).
+//! Whoever waits makes one pass over the bits. Each bit is waited for in its place, and not looked
+//! at again once it was seen clear. After F2 or D2 that is enough: what was given out before was
+//! seen to be back, and a bit that is set later is one that its taker puts back (B1).
 
+use crate::error::FreezeError;
 use crate::tag_layout::TagMapId;
 use crate::tag_maps::TagMaps;
 use inflight_sbitmap::tenancy::Tenancy as _;
@@ -70,16 +71,29 @@ impl UnusedPass {
     }
 }
 
-/// F3 without waiting: whether no tag is in use now.
-pub(crate) fn is_unused(bitmaps: &TagMaps) -> bool {
-    !UnusedPass::of_all(bitmaps).is_busy(bitmaps)
+/// F3 without waiting.
+pub(crate) fn is_unused(bitmaps: &TagMaps) -> Result<(), FreezeError> {
+    let in_use = UnusedPass::of_all(bitmaps).is_busy(bitmaps);
+    if in_use {
+        Err(FreezeError::InUse)
+    } else {
+        Ok(())
+    }
 }
 
-/// F3 for a thread, at most until the deadline. Whether no tag is in use.
-pub(crate) fn wait_until_unused(bitmaps: &TagMaps, deadline: Option<Instant>) -> bool {
+/// F3 for a thread, at most until the deadline.
+pub(crate) fn wait_until_unused(
+    bitmaps: &TagMaps,
+    deadline: Option<Instant>,
+) -> Result<(), FreezeError> {
     let mut pass = UnusedPass::of_all(bitmaps);
     let until = deadline.map(|deadline| (&bitmaps.clock, deadline));
-    bitmaps.gate.wait_drained(until, || pass.is_busy(bitmaps))
+    let in_time = bitmaps.gate.wait_drained(until, || pass.is_busy(bitmaps));
+    if in_time {
+        Ok(())
+    } else {
+        Err(FreezeError::TimedOut)
+    }
 }
 
 /// The future of [`QuiesceGuard::drain`](crate::QuiesceGuard::drain). `'static`; may be dropped at

@@ -11,13 +11,18 @@
 //! refused:   B1 put the bit back      B2 wait on `thawed` while depth != 0
 //! ```
 //!
-//! PROTOCOL-freeze.md has the proof. The word is in `gate`.
+//! PROTOCOL-freeze.md has the proof. The word is in `gate`, F3 in `wait_until_unused`.
+
+mod gate;
+mod wait_until_unused;
+
+pub(crate) use gate::{FREEZE, FreezeGate, QUIESCE};
+pub use wait_until_unused::Drain;
+pub(crate) use wait_until_unused::{UnusedPass, is_unused, wait_until_unused};
 
 use crate::error::FreezeError;
-use crate::freeze_gate::FREEZE;
 use crate::set::TagSet;
 use crate::tag_maps::TagMaps;
-use crate::wait_until_unused::{Drain, is_unused, wait_until_unused};
 use inflight_sync::Arc;
 use std::fmt;
 use std::future::Future;
@@ -67,17 +72,6 @@ impl FrozenGuard {
 
 /// The future of [`TagSet::freeze`](crate::TagSet::freeze). The freeze begins at its first poll,
 /// and ends when it is dropped before it was ready.
-///
-/// ```
-/// use inflight_tags::{Freeze, TagSet};
-/// let set = TagSet::builder().build(|_, _| ())?;
-/// let freeze: Freeze = set.freeze();
-/// assert!(!set.is_frozen(), "not polled yet");
-/// let frozen = inflight_sync::block_on(freeze);
-/// assert!(set.is_frozen());
-/// # drop(frozen);
-/// # Ok::<(), inflight_tags::BuildError>(())
-/// ```
 #[must_use = "futures do nothing unless polled"]
 pub struct Freeze {
     drain: Drain,
@@ -146,18 +140,15 @@ impl<T: Send + 'static> TagSet<T> {
     /// ```
     pub fn try_freeze(&self) -> Result<FrozenGuard, FreezeError> {
         let frozen = FrozenGuard::begin(&self.shared.bitmaps);
-        if is_unused(&frozen.bitmaps) {
-            Ok(frozen)
-        } else {
-            Err(FreezeError::InUse)
-        }
+        is_unused(&frozen.bitmaps).map(|()| frozen)
     }
 
     /// Freezes the set: no tag is given out from the future's first poll on, and it is ready when
     /// none is held or in flight. Freezes nest; the last guard's drop thaws.
     ///
-    /// While the set is frozen, or somebody waits for it to be, the try forms of a [`Tenant`]
-    /// return [`Frozen`](crate::AllocError::Frozen) and the waiting forms wait for the thaw.
+    /// While the set is frozen, or somebody waits for it to be, the try forms of a
+    /// [`Tenant`](crate::Tenant) return [`Frozen`](crate::AllocError::Frozen) and the waiting forms
+    /// wait for the thaw.
     ///
     /// # Cancel safety
     ///
@@ -219,11 +210,7 @@ impl<T: Send + 'static> TagSet<T> {
     pub fn freeze_timeout(&self, timeout: Duration) -> Result<FrozenGuard, FreezeError> {
         let deadline = self.shared.bitmaps.clock.now() + timeout;
         let frozen = FrozenGuard::begin(&self.shared.bitmaps);
-        if wait_until_unused(&frozen.bitmaps, Some(deadline)) {
-            Ok(frozen)
-        } else {
-            Err(FreezeError::TimedOut)
-        }
+        wait_until_unused(&frozen.bitmaps, Some(deadline)).map(|()| frozen)
     }
 
     /// Whether the set is frozen, or somebody waits for it to be.
