@@ -127,14 +127,6 @@ impl<T: Send + 'static> HwQueues<'_, T> {
     /// # Errors
     ///
     /// As [`drain`](HwQueues::drain).
-    ///
-    /// ```
-    /// # use inflight_tags::{DrainError, TagSet};
-    /// let set = TagSet::builder().build(|_, _| ())?;
-    /// let none = DrainError::NoSuchHwQueue { hw_queue: 1 };
-    /// assert_eq!(set.hw_queues().drain_blocking(1), Err(none));
-    /// # Ok::<(), inflight_tags::BuildError>(())
-    /// ```
     pub fn drain_blocking(&self, hw_queue: usize) -> Result<(), DrainError> {
         self.set.shared().drain_hw_queue(hw_queue, None)
     }

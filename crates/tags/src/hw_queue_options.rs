@@ -38,14 +38,6 @@ impl HwQueueOptions {
     /// default twice that if it is two or more and this makes 65,536 tags at most, else that
     /// (always that under `--cfg loom`, where each costs a model). Memory is laid out for all at
     /// once; the payloads are made when they come.
-    ///
-    /// ```
-    /// # use inflight_tags::{HwQueueOptions, TagSet};
-    /// let rings = HwQueueOptions::new(2).max(8);
-    /// let set = TagSet::builder().hw_queues(rings).build(|_, _| ())?;
-    /// set.set_hw_queues_blocking(8)?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub const fn max(mut self, most: usize) -> Self {
         self.most = Some(most);
         self

@@ -1,5 +1,6 @@
 //! The ways to allocate: at once, as a future, with the thread asleep.
 
+mod after_wake;
 mod batch;
 mod before_wait;
 mod choose_tag_map;

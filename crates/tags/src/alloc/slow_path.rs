@@ -2,7 +2,6 @@
 
 use crate::alloc::{AllocOptions, WaitRecord};
 use crate::error::AllocError;
-use crate::pending_tag::PendingTag;
 use crate::stats::Stripe;
 use crate::tag::Tag;
 use crate::tag_layout::TagMapId;
@@ -54,31 +53,6 @@ impl<T: Send + 'static> Tenant<T> {
                 return AllocStep::Done(Ok(tag));
             }
             // Refused: what has changed is seen above.
-        }
-    }
-
-    /// After a sleep that ended with a bit: a tag, unless a freeze has begun.
-    ///
-    /// The thread may have moved. A bit of the hardware queue where it runs now is better; the one
-    /// it was woken for is then put back, for the old bitmap a put like any other.
-    pub(crate) fn tag_after_wake(
-        &self,
-        options: AllocOptions,
-        bit: PendingTag<'_>,
-    ) -> Option<Tag<T>> {
-        let here = self.choose_tag_map(options);
-        if here == bit.tag_map() {
-            return self.make_tag(bit);
-        }
-        match bit.moved(here) {
-            Ok(bit) => self.make_tag(bit),
-            Err(bit) => match self.bitmaps().try_get(here, self.tenant_index()) {
-                Some(near) => {
-                    drop(bit);
-                    self.make_tag(near)
-                }
-                None => self.make_tag(bit),
-            },
         }
     }
 

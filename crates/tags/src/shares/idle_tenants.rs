@@ -1,6 +1,7 @@
 //! When a tenant is idle, so that its share comes back to the others.
 
 use super::ShareAccounts;
+use super::accounts::Account;
 use inflight_sync::atomic::Ordering;
 use inflight_sync::time::Instant;
 use std::time::Duration;
@@ -27,26 +28,25 @@ impl ShareAccounts {
         }
         *last = now;
         self.limited.store(false, Ordering::Relaxed);
-        let mut found = false;
-        for (account, tenant) in self.accounts.iter().zip(0..) {
+        self.set_inactive_if(|account| {
             let used = account.used.swap(false, Ordering::Relaxed);
-            if !used && account.has_no_use() {
-                found |= self.set_active_locked(tenant, false);
-            }
-        }
-        found
+            !used && account.has_no_use()
+        })
     }
 
     /// Tenants that have no tag and wait for none are not active any more, whatever they used
     /// lately. Whether there were any.
     pub(super) fn forget_idle(&self) -> bool {
         let _lock = self.active_lock.lock();
-        let mut found = false;
-        for (account, tenant) in self.accounts.iter().zip(0..) {
-            if account.has_no_use() {
-                found |= self.set_active_locked(tenant, false);
-            }
-        }
-        found
+        self.set_inactive_if(Account::has_no_use)
+    }
+
+    /// Under the lock. Whether there were any.
+    fn set_inactive_if(&self, is_idle: impl Fn(&Account) -> bool) -> bool {
+        let idle = self.accounts.iter().zip(0..);
+        let idle = idle.filter(|(account, _)| is_idle(account));
+        idle.fold(false, |found, (_, tenant)| {
+            self.set_active_locked(tenant, false) || found
+        })
     }
 }

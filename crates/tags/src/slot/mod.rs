@@ -1,4 +1,4 @@
-//! One tag's slot: the payload, and the [record](record) that says whose it is.
+//! One tag's slot: the payload, and the [record] that says whose it is.
 
 mod free;
 mod record;

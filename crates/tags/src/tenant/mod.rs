@@ -98,7 +98,7 @@ impl<T: Send + 'static> Tenant<T> {
         account_of(self.id)
     }
 
-    /// Its weight under [`SharePolicy::Weighted`](crate::SharePolicy::Weighted), in all hardware
+    /// Its weight under [`SharePolicy::Weighted`], in all hardware
     /// queues; 1 until this is called. With a weight of 0 the share is the least one, and at least
     /// one tag.
     ///

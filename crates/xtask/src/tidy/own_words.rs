@@ -295,14 +295,14 @@ mod tests {
                 for (path, text) in [(&source, "\n// a "), (&page, "\nA ")] {
                     let text = format!("{text}{word} of it");
                     assert_eq!(said(check, path, &text).concat(), message, "{path}");
-                    assert!(said(check, "crates/tags/src/a.rs", &text).is_empty());
+                    assert!(said(check, "crates/steering/src/a.rs", &text).is_empty());
                 }
             }
             for (word, instead) in IN_WAITING_NAMES {
                 let text = format!("// A {word}.\nfn the_{word}() {{}}");
                 let message = format!("2: the_{word}: for \"{word}\" say {instead}");
                 assert_eq!(said(check, &source, &text), [message]);
-                assert!(said(check, "crates/tags/src/a.rs", &text).is_empty());
+                assert!(said(check, "crates/steering/src/a.rs", &text).is_empty());
             }
         }
     }
