@@ -1,4 +1,8 @@
 //! What a pool says of itself, for those that may help it.
+//!
+//! A pool tells when something comes to wait and when a worker has taken; of further entries only
+//! when so many wait that another pool could be of use. So a submitter writes no line that others
+//! read for each item.
 
 use crate::steal_policy::Load;
 use inflight_sync::CachePadded;

@@ -155,7 +155,7 @@ proptest! {
             WakeTarget::Other(to, reason) => {
                 let seeks = policy.seeks_place(own, &loads[own]);
                 prop_assert!(seeks || reason == Reason::Backlog);
-                prop_assert!(!policy.needs_no_help(own, &loads[own]));
+                prop_assert!(loads[own].waiting >= policy.needs_help_from(own, &loads[own]));
                 prop_assert!(to != own && loads[own].awake > 0);
                 prop_assert_eq!(loads[to].waiting, 0);
                 loads[to].awake += 1;
@@ -173,7 +173,8 @@ proptest! {
     fn a_victim_has_something(thief in 0..4usize, loads in proptest::array::uniform4(load())) {
         if let Some((from, _)) = policy().victim(thief, &loads) {
             prop_assert!(from != thief && loads[from].waiting > 0);
-            prop_assert!(loads[from].awake > 0 && !policy().needs_no_help(from, &loads[from]));
+            let help_from = policy().needs_help_from(from, &loads[from]);
+            prop_assert!(loads[from].awake > 0 && loads[from].waiting >= help_from);
         }
     }
 }

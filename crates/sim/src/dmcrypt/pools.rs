@@ -197,7 +197,7 @@ impl Pools {
         let mine = self.load(home);
         let pod = &mut self.pods[home];
         pod.look_later = pod.look_later.saturating_sub(1);
-        let overloaded = mine.waiting > 0 && !self.policy.needs_no_help(home, &mine);
+        let overloaded = mine.waiting >= self.policy.needs_help_from(home, &mine);
         if overloaded && pod.look_later == 0 {
             self.seek_help(cpus, home, cpu, now);
         }

@@ -18,6 +18,15 @@ impl WorkerPool {
         }
     }
 
+    /// The same after an entry has been queued, and nothing else.
+    #[inline]
+    pub(crate) fn unlock_pushed(&self, state: MutexGuard<'_, PoolState>) {
+        if state.siblings.is_some() && state.siblings_know(self) && state.needs_nothing(false) {
+            return;
+        }
+        self.unlock(state, false);
+    }
+
     /// The same for callers that hold the lock of a queue's control.
     pub(crate) fn unlock_deferred(
         &self,
@@ -36,7 +45,7 @@ impl WorkerPool {
         state: MutexGuard<'_, PoolState>,
         now: bool,
     ) -> Option<PoolDeferred> {
-        if state.is_looked_at_alone() && !state.core.needs_worker(now) && !state.has_deferred() {
+        if state.siblings.is_none() && state.needs_nothing(now) {
             return None;
         }
         self.release_slow(state, now)
@@ -91,6 +100,14 @@ impl WorkerPool {
         };
         self.plan(state, &mut after, action);
         after
+    }
+}
+
+impl PoolState {
+    /// Nobody of the pool is to be told of anything.
+    #[inline]
+    fn needs_nothing(&self, now: bool) -> bool {
+        self.is_looked_at() && !self.core.needs_worker(now) && !self.has_deferred()
     }
 }
 

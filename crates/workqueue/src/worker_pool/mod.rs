@@ -17,6 +17,7 @@ use inflight_sync::atomic::AtomicUsize;
 use inflight_sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
 use inflight_sync::time::Instant;
 use inflight_sync::{Arc, CachePadded, Mutex, MutexGuard, Unparker, Weak};
+use siblings::Told;
 use smallvec::SmallVec;
 use std::time::Duration;
 
@@ -95,6 +96,8 @@ pub(crate) struct PoolState {
     look_later: u32,
     /// The pools that may help this one and be helped, if there are any.
     siblings: Option<Arc<Siblings>>,
+    /// What those know.
+    told: Told,
     /// Items with an entry that was cancelled and left behind, and is gone. Dropping one may run
     /// foreign code.
     pub(crate) stale: Vec<ItemPtr>,
@@ -333,15 +336,14 @@ impl PoolState {
         self.threads.get(worker)?.as_ref()
     }
 
-    /// The timer looks at the pool, which has neither siblings nor a poller, and nobody lingers:
-    /// only a worker may be missing.
+    /// The timer looks at the pool, which has no poller, and nobody lingers: only a worker may be
+    /// missing, of the pool or of a sibling.
     #[inline]
-    fn is_looked_at_alone(&self) -> bool {
+    fn is_looked_at(&self) -> bool {
         debug_assert!(
             !self.watched || self.poller.is_none(),
             "pollers' pools are not looked at"
         );
-        let others = self.siblings.is_some() || self.poller.is_some();
-        self.watched && !others && !self.core.workers.is_lingering()
+        self.watched && self.poller.is_none() && !self.core.workers.is_lingering()
     }
 }

@@ -50,7 +50,38 @@ impl Siblings {
     }
 }
 
+/// What the siblings of a pool know of it, apart from how much waits, and when that matters. By
+/// default they know nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Told {
+    running: usize,
+    service: u64,
+    submitters: usize,
+    help_from: usize,
+}
+
 impl PoolState {
+    /// Whether the siblings need not be told of another entry: they know that something waits, and
+    /// nothing else has changed since, and one more is not enough for them to help.
+    #[inline]
+    pub(super) fn siblings_know(&self, pool: &WorkerPool) -> bool {
+        let (core, told) = (&self.core, &self.told);
+        (2..told.help_from).contains(&core.listed())
+            && told.running == core.workers.nr_running()
+            && told.service == core.service_ns()
+            && told.submitters == pool.hint.submitters()
+    }
+
+    /// They have been told, and nobody is wanted at present.
+    pub(super) fn set_told(&mut self, load: &Load, help_from: usize) {
+        self.told = Told {
+            running: load.awake,
+            service: load.service,
+            submitters: load.submitters,
+            help_from,
+        };
+    }
+
     pub(super) fn load(&self, pool: &WorkerPool) -> Load {
         let workers = &self.core.workers;
         Load {

@@ -69,7 +69,8 @@ impl WorkerPool {
         let Some(siblings) = &state.siblings else {
             return false;
         };
-        let overloaded = load.waiting > 0 && !siblings.policy.needs_no_help(siblings.me, &load);
+        let help_from = siblings.policy.needs_help_from(siblings.me, &load);
+        let overloaded = load.waiting >= help_from;
         if overloaded != state.overloaded {
             let count = &siblings.overloaded.0;
             if overloaded {
@@ -79,6 +80,7 @@ impl WorkerPool {
             }
             state.overloaded = overloaded;
         }
+        state.set_told(&load, if state.is_refused() { 0 } else { help_from });
         state.look_later = state.look_later.saturating_sub(1);
         overloaded && state.look_later == 0
     }

@@ -15,13 +15,19 @@ pub enum WakeTarget {
 }
 
 impl StealPolicy {
-    /// Whether a pool keeps what has come to it, whatever the others do: there are workers of its
-    /// own to be woken, or what waits there is worth no move.
+    /// From how many entries on that wait a pool wants help, whatever the others do, if nothing else
+    /// of its load changes: with fewer it has workers of its own to wake, or they are worth no move.
     #[must_use]
-    pub fn needs_no_help(&self, own: usize, mine: &Load) -> bool {
+    pub fn needs_help_from(&self, own: usize, mine: &Load) -> usize {
+        if self.seeks_place(own, mine) {
+            return 1;
+        }
+        if !self.is_full(own, mine) || mine.service == 0 {
+            return usize::MAX;
+        }
         let nearest = self.costs.near.min(self.costs.far);
-        let backlog = self.is_full(own, mine) && self.drain_ns(own, mine) >= nearest;
-        !(self.seeks_place(own, mine) || backlog)
+        let from = nearest.saturating_mul(self.pods[own].cpus as u64);
+        usize::try_from(from.div_ceil(mine.service).max(1)).unwrap_or(usize::MAX)
     }
 
     /// Whether an item would run better elsewhere than beside those that are awake in its own pod,

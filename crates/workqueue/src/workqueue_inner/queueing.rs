@@ -192,7 +192,7 @@ impl WorkqueueInner {
         self.push_locked(&mut state, pwq, item, seq);
         // A pool that has called rescuers already calls for each newcomer at once.
         let rescuer = self.rescuer.as_ref().filter(|_| state.has_called());
-        pwq.pool.unlock(state, false);
+        pwq.pool.unlock_pushed(state);
         if let Some(rescuer) = rescuer {
             rescuer.call(&pwq.pool);
         }
