@@ -2,16 +2,17 @@
 
 use crate::builder::SbitmapBuilder;
 use crate::cpu_hint::{Hint, Hints};
+use crate::double_free::Check;
 use crate::error::PutError;
 use crate::layout::{Layout, low_mask};
 pub(crate) use crate::mask::BitMask;
-use crate::word::{Check, Search, Word, offsets};
+use crate::word::{Search, Word, offsets};
 use inflight_sync::Mutex;
 use inflight_sync::atomic::{AtomicUsize, Ordering};
 
+mod bits_in_use;
 mod resize;
-mod single;
-mod visit;
+mod set_clear;
 
 /// A scalable bitmap: hands out the numbers `0..depth`, each to one owner at a time.
 ///
@@ -27,10 +28,15 @@ mod visit;
 ///
 /// ```
 /// use inflight_sbitmap::Sbitmap;
-/// let map = Sbitmap::builder(256).build().unwrap();
+/// let map = Sbitmap::builder(64).max_depth(256).build().unwrap();
+/// assert_eq!((map.depth(), map.max_depth(), map.bits_per_word()), (64, 256, 16));
 /// let bit = map.try_get().unwrap();
-/// assert!(bit < 256);
+/// assert!(bit < 64 && map.is_set(bit) && map.is_any_set());
+/// assert_eq!((map.weight(), map.snapshot().busy), (1, 1));
+/// assert_eq!(map.iter_set(0).collect::<Vec<_>>(), [bit]);
+/// map.for_each_set(0, |set| set == bit);
 /// map.put(bit).unwrap();
+/// assert!(map.put(bit).is_err(), "a double free is an error");
 /// ```
 #[derive(Debug)]
 pub struct Sbitmap {
@@ -47,12 +53,6 @@ pub struct Sbitmap {
 
 impl Sbitmap {
     /// A bitmap of `depth` bits, all free. A depth of 0 is legal: nothing can be had from it.
-    ///
-    /// ```
-    /// use inflight_sbitmap::Sbitmap;
-    /// let map = Sbitmap::builder(1024).shift(5).round_robin(true).build().unwrap();
-    /// assert_eq!(map.bits_per_word(), 32);
-    /// ```
     pub fn builder(depth: usize) -> SbitmapBuilder {
         SbitmapBuilder::new(depth)
     }
@@ -83,21 +83,12 @@ impl Sbitmap {
 
     /// How many bits there are to hand out. Bits beyond may still be in use after a
     /// [`resize`](Sbitmap::resize).
-    ///
-    /// ```
-    /// assert_eq!(inflight_sbitmap::Sbitmap::builder(10).build().unwrap().depth(), 10);
-    /// ```
     #[must_use]
     pub fn depth(&self) -> usize {
         self.layout().depth
     }
 
     /// The largest depth the map can be resized to.
-    ///
-    /// ```
-    /// let map = inflight_sbitmap::Sbitmap::builder(10).max_depth(64).build().unwrap();
-    /// assert_eq!(map.max_depth(), 64);
-    /// ```
     #[must_use]
     pub const fn max_depth(&self) -> usize {
         self.full.depth
@@ -106,10 +97,6 @@ impl Sbitmap {
     /// How many bits each word is used for.
     ///
     /// Fewer than 64 in a small map, so that it spreads over at least four words.
-    ///
-    /// ```
-    /// assert_eq!(inflight_sbitmap::Sbitmap::builder(64).build().unwrap().bits_per_word(), 16);
-    /// ```
     #[must_use]
     pub const fn bits_per_word(&self) -> usize {
         self.full.bits_per_word()
@@ -122,12 +109,6 @@ impl Sbitmap {
     /// ahead of it hides both.
     ///
     /// In round-robin mode each CPU hands bits out one after the other.
-    ///
-    /// ```
-    /// let map = inflight_sbitmap::Sbitmap::builder(1).build().unwrap();
-    /// assert_eq!(map.try_get(), Some(0));
-    /// assert_eq!(map.try_get(), None);
-    /// ```
     #[must_use = "a bit that is dropped is never given back"]
     #[inline]
     pub fn try_get(&self) -> Option<usize> {
@@ -371,13 +352,6 @@ impl Sbitmap {
     /// that somebody's: a plain number cannot tell.
     ///
     /// [`PutError::OutOfRange`] if the map has no such bit.
-    ///
-    /// ```
-    /// let map = inflight_sbitmap::Sbitmap::builder(8).build().unwrap();
-    /// let bit = map.try_get().unwrap();
-    /// assert!(map.put(bit).is_ok());
-    /// assert!(map.put(bit).is_err());
-    /// ```
     #[inline]
     pub fn put(&self, bit: usize) -> Result<(), PutError> {
         self.give_back(bit)?;

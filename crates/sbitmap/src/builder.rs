@@ -1,17 +1,24 @@
 //! Choices made before a bitmap exists.
 
 use crate::bitmap::Sbitmap;
+use crate::double_free::Check;
 use crate::error::BuildError;
 use crate::layout::{Layout, MAX_DEPTH, SHIFT_MAX};
 use crate::local::{self, PerCpuStore, Shape};
-use crate::request::Users;
-use crate::word::Check;
+use crate::tenancy::Users;
 
 /// Builds a [`Sbitmap`].
 ///
 /// ```
-/// let map = inflight_sbitmap::Sbitmap::builder(64).shift(3).build().unwrap();
+/// use inflight_sbitmap::{BuildError, Sbitmap};
+/// let map = Sbitmap::builder(64).max_depth(256).shift(3).checked(true).build().unwrap();
 /// assert_eq!(map.bits_per_word(), 8);
+/// assert!(map.resize(256).is_ok());
+/// let in_turn = Sbitmap::builder(8).round_robin(true).trusted(true).build().unwrap();
+/// assert_eq!(in_turn.try_get(), Some(0));
+/// in_turn.put(0).unwrap();
+/// assert_eq!(in_turn.try_get(), Some(1));
+/// assert_eq!(Sbitmap::builder(0).build().unwrap_err(), BuildError::Depth { depth: 0 });
 /// ```
 #[derive(Clone, Debug)]
 #[must_use = "nothing exists before `build`"]
@@ -36,11 +43,6 @@ impl SbitmapBuilder {
 
     /// Lays out memory for growth up to `max_depth` by [`resize`](Sbitmap::resize). By default the
     /// depth is the largest. At most [`MAX_DEPTH`].
-    ///
-    /// ```
-    /// let map = inflight_sbitmap::Sbitmap::builder(64).max_depth(256).build().unwrap();
-    /// assert!(map.resize(256).is_ok());
-    /// ```
     pub fn max_depth(mut self, max_depth: usize) -> Self {
         self.max_depth = Some(max_depth);
         self
@@ -48,10 +50,6 @@ impl SbitmapBuilder {
 
     /// Uses `2^shift` bits of each word. By default the largest, up to 64, that makes at least 4
     /// words.
-    ///
-    /// ```
-    /// assert!(inflight_sbitmap::Sbitmap::builder(64).shift(6).build().is_ok());
-    /// ```
     pub fn shift(mut self, shift: u32) -> Self {
         self.shift = Some(shift);
         self
@@ -59,13 +57,6 @@ impl SbitmapBuilder {
 
     /// Hands bits out one after the other, round and round, instead of the warmest first: each CPU
     /// goes on after the bit it got last. For devices that want their tags spread.
-    ///
-    /// ```
-    /// let map = inflight_sbitmap::Sbitmap::builder(8).round_robin(true).build().unwrap();
-    /// assert_eq!(map.try_get(), Some(0));
-    /// map.put(0).unwrap();
-    /// assert_eq!(map.try_get(), Some(1));
-    /// ```
     pub fn round_robin(mut self, on: bool) -> Self {
         self.round_robin = on;
         self
@@ -74,11 +65,6 @@ impl SbitmapBuilder {
     /// Also catches double frees that race with each other, at the price of one more RMW per put.
     ///
     /// Of `checked(true)` and [`trusted(true)`](SbitmapBuilder::trusted) the last call holds.
-    ///
-    /// ```
-    /// let map = inflight_sbitmap::Sbitmap::builder(8).checked(true).build().unwrap();
-    /// assert!(map.put(0).is_err());
-    /// ```
     pub fn checked(self, on: bool) -> Self {
         self.check(Check::Racing, on)
     }
@@ -87,12 +73,6 @@ impl SbitmapBuilder {
     /// makes two owners of one bit. A bit that the map does not have is still an error.
     ///
     /// Of `trusted(true)` and [`checked(true)`](SbitmapBuilder::checked) the last call holds.
-    ///
-    /// ```
-    /// let map = inflight_sbitmap::Sbitmap::builder(8).trusted(true).build().unwrap();
-    /// let bit = map.try_get().unwrap();
-    /// map.put(bit).unwrap();
-    /// ```
     pub fn trusted(self, on: bool) -> Self {
         self.check(Check::Trusted, on)
     }
@@ -113,11 +93,6 @@ impl SbitmapBuilder {
     ///
     /// [`BuildError::Depth`] if the depth is 0 or above [`MAX_DEPTH`], [`BuildError::MaxDepth`] if
     /// `max_depth` is below the depth or above that, [`BuildError::Shift`] if the shift is above 6.
-    ///
-    /// ```
-    /// use inflight_sbitmap::{BuildError, Sbitmap};
-    /// assert_eq!(Sbitmap::builder(0).build().unwrap_err(), BuildError::Depth { depth: 0 });
-    /// ```
     pub fn build(self) -> Result<Sbitmap, BuildError> {
         let max_depth = self.checked_max_depth()?;
         Ok(Sbitmap::new(

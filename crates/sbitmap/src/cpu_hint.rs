@@ -21,10 +21,6 @@ pub struct Hint(pub(crate) u32);
 
 impl Hint {
     /// Begins at `bit`; a value beyond the map begins at 0.
-    ///
-    /// ```
-    /// assert_eq!(inflight_sbitmap::Hint::at(0), inflight_sbitmap::Hint::default());
-    /// ```
     #[must_use]
     pub fn at(bit: usize) -> Self {
         Self(u32::try_from(bit).unwrap_or(u32::MAX))

@@ -1,6 +1,6 @@
 //! Who may overtake whom.
 
-use crate::wake_policy::WakePolicy;
+use crate::batched::WakePolicy;
 use std::fmt;
 
 /// Who may overtake whom while waiting for a bit.
@@ -34,13 +34,18 @@ use std::fmt;
 /// it has all, and nobody else gets one, in a turn or not.
 ///
 /// ```
-/// use inflight_sbitmap::{BatchedOptions, Fairness, SbitmapQueue, WakePolicy};
+/// use inflight_sbitmap::{BatchedOptions, FairOptions, Fairness, SbitmapQueue, WakePolicy};
 /// let queue = SbitmapQueue::builder(8).fairness(Fairness::Fifo).build().unwrap();
-/// assert_eq!(queue.fairness(), Fairness::Fifo);
+/// assert_eq!(queue.fairness(), Fairness::fifo());
+/// assert_eq!(Fairness::default(), Fairness::fair());
+/// assert_eq!(Fairness::batched(), BatchedOptions::new().into());
 /// // Options stand with the mode that has them.
-/// let fullest = BatchedOptions::new().wake_policy(WakePolicy::FullestFirst);
-/// let queue = SbitmapQueue::builder(8).fairness(fullest).build().unwrap();
-/// assert_eq!(queue.fairness(), Fairness::Batched(fullest));
+/// let polled = FairOptions::new().completer_polls(true);
+/// assert!(SbitmapQueue::builder(8).fairness(polled).build().is_ok());
+/// let shallow = BatchedOptions::new().wake_policy(WakePolicy::FullestFirst).least_share(16);
+/// let queue = SbitmapQueue::builder(64).fairness(shallow).build().unwrap();
+/// assert_eq!(queue.fairness(), Fairness::Batched(shallow));
+/// assert_eq!(queue.snapshot().wake_batch, 2);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -95,33 +100,18 @@ pub enum Fairness {
 
 impl Fairness {
     /// [`Fair`](Fairness::Fair) without options.
-    ///
-    /// ```
-    /// use inflight_sbitmap::Fairness;
-    /// assert_eq!(Fairness::fair(), Fairness::default());
-    /// ```
     #[must_use]
     pub const fn fair() -> Self {
         Self::Fair(FairOptions::new())
     }
 
     /// [`Fifo`](Fairness::Fifo).
-    ///
-    /// ```
-    /// use inflight_sbitmap::Fairness;
-    /// assert_eq!(Fairness::fifo(), Fairness::Fifo);
-    /// ```
     #[must_use]
     pub const fn fifo() -> Self {
         Self::Fifo
     }
 
     /// [`Batched`](Fairness::Batched) without options.
-    ///
-    /// ```
-    /// use inflight_sbitmap::{BatchedOptions, Fairness};
-    /// assert_eq!(Fairness::batched(), BatchedOptions::new().into());
-    /// ```
     #[must_use]
     pub const fn batched() -> Self {
         Self::Batched(BatchedOptions::new())
@@ -146,12 +136,6 @@ impl Default for Fairness {
 }
 
 /// Options of [`Fairness::Fair`].
-///
-/// ```
-/// use inflight_sbitmap::{FairOptions, SbitmapQueue};
-/// let polled = FairOptions::new().completer_polls(true);
-/// assert!(SbitmapQueue::builder(8).fairness(polled).build().is_ok());
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
@@ -162,10 +146,6 @@ pub struct FairOptions {
 
 impl FairOptions {
     /// The usual ones.
-    ///
-    /// ```
-    /// assert!(!inflight_sbitmap::FairOptions::new().completer_polls);
-    /// ```
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -178,10 +158,6 @@ impl FairOptions {
     /// A thread in its turn that finds no bit looks on for a while before it sleeps, or yields its
     /// CPU if that is where bits are put. Then it does so for longer: some 50 us instead of 25,
     /// eight yields instead of two. Means nothing for tasks.
-    ///
-    /// ```
-    /// assert!(inflight_sbitmap::FairOptions::new().completer_polls(true).completer_polls);
-    /// ```
     #[must_use]
     pub const fn completer_polls(mut self, on: bool) -> Self {
         self.completer_polls = on;
@@ -196,13 +172,6 @@ impl From<FairOptions> for Fairness {
 }
 
 /// Options of [`Fairness::Batched`].
-///
-/// ```
-/// use inflight_sbitmap::{BatchedOptions, SbitmapQueue};
-/// let shallow = BatchedOptions::new().least_share(16);
-/// let queue = SbitmapQueue::builder(64).fairness(shallow).build().unwrap();
-/// assert_eq!(queue.snapshot().wake_batch, 2);
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
@@ -215,10 +184,6 @@ pub struct BatchedOptions {
 
 impl BatchedOptions {
     /// The usual ones.
-    ///
-    /// ```
-    /// assert_eq!(inflight_sbitmap::BatchedOptions::new().least_share, None);
-    /// ```
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -228,12 +193,6 @@ impl BatchedOptions {
     }
 
     /// In which order the wait queues are served.
-    ///
-    /// ```
-    /// use inflight_sbitmap::{BatchedOptions, WakePolicy};
-    /// let options = BatchedOptions::new().wake_policy(WakePolicy::FullestFirst);
-    /// assert_eq!(options.wake_policy, WakePolicy::FullestFirst);
-    /// ```
     #[must_use]
     pub const fn wake_policy(mut self, policy: WakePolicy) -> Self {
         self.wake_policy = policy;
@@ -246,10 +205,6 @@ impl BatchedOptions {
     ///
     /// The wake batch becomes an eighth of it, from 1 to 8, for such a user sees only as many
     /// puts. [`set_least_share`](crate::SbitmapQueue::set_least_share) changes it.
-    ///
-    /// ```
-    /// assert_eq!(inflight_sbitmap::BatchedOptions::new().least_share(9).least_share, Some(9));
-    /// ```
     #[must_use]
     pub const fn least_share(mut self, bits: usize) -> Self {
         self.least_share = Some(bits);

@@ -1,7 +1,7 @@
 //! Getting an id, with waiting: as a future, sleeping, with a timeout, as a guard; one or several.
 
 use crate::error::{GetError, GetManyError};
-use crate::id::{IdGuard, OwnedIdGuard};
+use crate::id_guard::{IdGuard, OwnedIdGuard};
 use crate::queue::{Inner, SbitmapQueue};
 use crate::request::{Ids, Request};
 use crate::waiter::{self, Waiter};
@@ -32,8 +32,10 @@ impl SbitmapQueue {
     /// [`id`](SbitmapQueue::id) instead.
     ///
     /// ```
-    /// let queue = inflight_sbitmap::SbitmapQueue::builder(1).build()?;
-    /// assert_eq!(inflight_sbitmap::block_on(queue.get())?, 0);
+    /// use inflight_sbitmap::{Get, SbitmapQueue};
+    /// let queue = SbitmapQueue::builder(1).build()?;
+    /// let get: Get<'_> = queue.get();
+    /// assert_eq!(inflight_sbitmap::block_on(get)?, 0);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn get(&self) -> Get<'_> {
@@ -45,12 +47,6 @@ impl SbitmapQueue {
     /// # Errors
     ///
     /// [`GetError::Closed`].
-    ///
-    /// ```
-    /// let queue = inflight_sbitmap::SbitmapQueue::builder(1).build()?;
-    /// assert_eq!(queue.get_blocking()?, 0);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn get_blocking(&self) -> Result<usize, GetError> {
         self.get_until(None)
     }
@@ -88,14 +84,6 @@ impl SbitmapQueue {
 
     /// As [`try_get`](SbitmapQueue::try_get), with a guard that puts the bit back. `None` once the
     /// queue is closed.
-    ///
-    /// ```
-    /// let queue = inflight_sbitmap::SbitmapQueue::builder(1).build().unwrap();
-    /// let id = queue.try_id().unwrap();
-    /// assert!(queue.try_id().is_none());
-    /// drop(id);
-    /// assert!(queue.try_id().is_some());
-    /// ```
     pub fn try_id(&self) -> Option<IdGuard<'_>> {
         self.try_get().map(|bit| IdGuard::adopt(self, bit))
     }
@@ -108,11 +96,16 @@ impl SbitmapQueue {
     /// [`GetError::Closed`].
     ///
     /// ```
-    /// # use inflight_sbitmap::{SbitmapQueue, block_on};
+    /// use inflight_sbitmap::{GetId, SbitmapQueue, block_on};
+    /// use std::time::Duration;
     /// let queue = SbitmapQueue::builder(1).build()?;
-    /// let id = block_on(queue.id())?;
-    /// assert_eq!(id.id(), 0);
-    /// # drop(id);
+    /// let id: GetId<'_> = queue.id();
+    /// let id = block_on(id)?;
+    /// assert!(id.id() == 0 && queue.try_id().is_none());
+    /// assert!(queue.id_timeout(Duration::from_millis(1)).is_err());
+    /// drop(id);
+    /// drop(queue.id_blocking()?);
+    /// assert_eq!(queue.weight(), 0);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn id(&self) -> GetId<'_> {
@@ -124,13 +117,6 @@ impl SbitmapQueue {
     /// # Errors
     ///
     /// [`GetError::Closed`].
-    ///
-    /// ```
-    /// let queue = inflight_sbitmap::SbitmapQueue::builder(1).build()?;
-    /// drop(queue.id_blocking()?);
-    /// assert_eq!(queue.weight(), 0);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn id_blocking(&self) -> Result<IdGuard<'_>, GetError> {
         self.get_blocking().map(|bit| IdGuard::adopt(self, bit))
     }
@@ -140,14 +126,6 @@ impl SbitmapQueue {
     /// # Errors
     ///
     /// [`GetError::TimedOut`] and [`GetError::Closed`].
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// let queue = inflight_sbitmap::SbitmapQueue::builder(1).build()?;
-    /// let _id = queue.id_timeout(Duration::from_millis(1))?;
-    /// assert!(queue.id_timeout(Duration::from_millis(1)).is_err());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn id_timeout(&self, timeout: Duration) -> Result<IdGuard<'_>, GetError> {
         self.get_timeout(timeout)
             .map(|bit| IdGuard::adopt(self, bit))
@@ -224,10 +202,12 @@ impl SbitmapQueue {
     /// and everybody waiting. As with an `async fn`, do not poll it again after it was ready.
     ///
     /// ```
-    /// let queue = inflight_sbitmap::SbitmapQueue::builder(8).build().unwrap();
-    /// let four = inflight_sbitmap::block_on(queue.get_many(4))?;
-    /// assert_eq!(four.len(), 4);
+    /// use inflight_sbitmap::{GetMany, SbitmapQueue, block_on};
+    /// let queue = SbitmapQueue::builder(8).build().unwrap();
+    /// let many: GetMany<'_> = queue.get_many(4);
+    /// let four = block_on(many)?;
     /// queue.put_batch(&four).unwrap();
+    /// assert_eq!(queue.get_many_blocking(8)?.len(), 8);
     /// # Ok::<(), inflight_sbitmap::GetManyError>(())
     /// ```
     pub fn get_many(&self, n: usize) -> GetMany<'_> {
@@ -239,12 +219,6 @@ impl SbitmapQueue {
     /// # Errors
     ///
     /// As [`get_many`](SbitmapQueue::get_many).
-    ///
-    /// ```
-    /// let queue = inflight_sbitmap::SbitmapQueue::builder(8).build().unwrap();
-    /// assert_eq!(queue.get_many_blocking(8)?.len(), 8);
-    /// # Ok::<(), inflight_sbitmap::GetManyError>(())
-    /// ```
     pub fn get_many_blocking(&self, n: usize) -> Result<Vec<usize>, GetManyError> {
         self.get_many_until(n, None)
     }
@@ -302,13 +276,6 @@ impl SbitmapQueue {
 /// One that is kept and not polled any more keeps what it was granted, out of everybody's reach
 /// ([`Fairness::Fair`](crate::Fairness::Fair) and [`Fifo`](crate::Fairness::Fifo)): drop it, or
 /// put a timeout around it.
-///
-/// ```
-/// use inflight_sbitmap::{Get, SbitmapQueue};
-/// let queue = SbitmapQueue::builder(1).build().unwrap();
-/// let get: Get<'_> = queue.get();
-/// drop(get);
-/// ```
 #[derive(Debug)]
 #[must_use = "futures do nothing unless polled"]
 pub struct Get<'a> {
@@ -345,15 +312,6 @@ impl Drop for Get<'_> {
 /// # Cancel safety
 ///
 /// As [`Get`].
-///
-/// ```
-/// use inflight_sbitmap::{GetId, SbitmapQueue};
-/// let queue = SbitmapQueue::builder(1).build()?;
-/// let id: GetId<'_> = queue.id();
-/// drop(inflight_sbitmap::block_on(id)?);
-/// assert_eq!(queue.weight(), 0);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 #[derive(Debug)]
 #[must_use = "futures do nothing unless polled"]
 pub struct GetId<'a>(pub(crate) Get<'a>);
@@ -447,14 +405,6 @@ impl Drop for GetOwned {
 /// A dropped future gives back what it had collected, and leaves the queue. One that is kept and
 /// not polled keeps it, and everybody else waiting: drop it, or put a timeout around it. Do not
 /// poll it again after it was ready: it may wait for as many again, or panic.
-///
-/// ```
-/// use inflight_sbitmap::{GetMany, SbitmapQueue};
-/// let queue = SbitmapQueue::builder(4).build().unwrap();
-/// let many: GetMany<'_> = queue.get_many(2);
-/// assert_eq!(inflight_sbitmap::block_on(many)?.len(), 2);
-/// # Ok::<(), inflight_sbitmap::GetManyError>(())
-/// ```
 #[must_use = "futures do nothing unless polled"]
 pub struct GetMany<'a>(Many<'a>);
 

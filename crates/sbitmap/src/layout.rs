@@ -78,46 +78,6 @@ impl Layout {
     pub(crate) const fn bit(self, word: usize, offset: u32) -> usize {
         (word << self.shift) + offset as usize
     }
-
-    /// How many bits of each word are open to users who may hold `limit` bits of the whole map.
-    ///
-    /// Each word gives its proportional share, rounded down; what is missing to `limit` is given by
-    /// the first words, one bit each. So the shares add up to exactly `limit`.
-    pub(crate) const fn shallow(self, limit: usize) -> Shallow {
-        let mut shallow = Shallow {
-            layout: self,
-            limit,
-            missing: 0,
-        };
-        if limit < self.depth {
-            let last = self.words() - 1;
-            shallow.missing = limit - (shallow.share(0) * last + shallow.share(last));
-        }
-        shallow
-    }
-}
-
-/// A limit spread over the words of a layout.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Shallow {
-    layout: Layout,
-    limit: usize,
-    /// How many of the first words give one bit more than their share.
-    missing: usize,
-}
-
-impl Shallow {
-    const fn share(self, i: usize) -> usize {
-        self.layout.word_depth(i) as usize * self.limit / self.layout.depth
-    }
-
-    /// How many bits of word `i` are open.
-    pub(crate) const fn word_depth(self, i: usize) -> u32 {
-        if self.limit >= self.layout.depth {
-            return self.layout.word_depth(i);
-        }
-        (self.share(i) + (i < self.missing) as usize) as u32
-    }
 }
 
 fn auto_shift(depth: usize, max_depth: usize) -> u32 {
@@ -150,35 +110,6 @@ mod tests {
         Layout::new(depth, depth, None)
     }
 
-    #[test]
-    fn a1_a2_a3_automatic_shift() {
-        let table = [
-            (1, 64, 1, 1),
-            (3, 64, 1, 3),
-            (4, 1, 4, 1),
-            (8, 2, 4, 2),
-            (10, 2, 5, 2),
-            (16, 4, 4, 4),
-            (31, 4, 8, 3),
-            (32, 8, 4, 8),
-            (64, 16, 4, 16),
-            (127, 16, 8, 15),
-            (128, 32, 4, 32),
-            (256, 64, 4, 64),
-            (1023, 64, 16, 63),
-            (1024, 64, 16, 64),
-            (2048, 64, 32, 64),
-            (10240, 64, 160, 64),
-        ];
-        for (depth, bits, words, last) in table {
-            let layout = layout(depth);
-            assert_eq!(layout.bits_per_word(), bits, "depth {depth}");
-            assert_eq!(layout.words(), words, "depth {depth}");
-            assert_eq!(layout.word_depth(words - 1), last, "depth {depth}");
-        }
-        assert_eq!(layout(0).words(), 0);
-    }
-
     /// A map that may grow begins with the words of its depth, unless they would be too many.
     #[test]
     fn a2_room_to_grow() {
@@ -188,40 +119,6 @@ mod tests {
         assert_eq!(bits(4, 1024), 16);
         assert_eq!(bits(4, MAX_DEPTH), 64);
         assert_eq!(bits(0, 8), 64);
-    }
-
-    #[test]
-    fn a20_g7_shallow_split_vectors() {
-        let split = |limit| [0, 1, 2, 3].map(|i| layout(64).shallow(limit).word_depth(i));
-        assert_eq!(split(1), [1, 0, 0, 0]);
-        assert_eq!(split(6), [2, 2, 1, 1]);
-        assert_eq!(split(48), [12, 12, 12, 12]);
-        assert_eq!(split(63).iter().sum::<u32>(), 63);
-        assert_eq!(split(64), [16; 4]);
-        assert_eq!(split(1000), [16; 4]);
-    }
-
-    #[test]
-    fn a20_shallow_split_is_exact() {
-        // Under an interpreter a part must do.
-        let small = if cfg!(miri) { 20 } else { 300 };
-        let large: &[usize] = if cfg!(miri) {
-            &[67]
-        } else {
-            &[511, 1000, 1023, 1024]
-        };
-        for depth in (1..small).chain(large.iter().copied()) {
-            let layout = layout(depth);
-            for limit in 0..=depth + 1 {
-                let sum: usize = (0..layout.words())
-                    .map(|i| layout.shallow(limit).word_depth(i) as usize)
-                    .sum();
-                assert_eq!(sum, limit.min(depth), "depth {depth} limit {limit}");
-                for i in 0..layout.words() {
-                    assert!(layout.shallow(limit).word_depth(i) <= layout.word_depth(i));
-                }
-            }
-        }
     }
 
     #[test]
@@ -238,13 +135,5 @@ mod tests {
             }
             assert_eq!(seen, depth);
         }
-    }
-
-    #[test]
-    fn low_masks() {
-        assert_eq!(
-            [0, 1, 3, 63, 64].map(low_mask),
-            [0, 1, 7, u64::MAX >> 1, u64::MAX]
-        );
     }
 }

@@ -81,11 +81,12 @@ mod batched;
 mod bitmap;
 mod builder;
 mod cpu_hint;
+mod double_free;
 mod engine;
 mod error;
 mod fairness;
 mod get;
-mod id;
+mod id_guard;
 mod layout;
 mod local;
 mod mask;
@@ -93,18 +94,22 @@ mod mask;
 #[cfg(loom)]
 #[doc(hidden)]
 pub mod model_support;
+mod newcomer_policy;
 mod queue;
 mod queue_builder;
 mod request;
+mod shallow_depth;
+mod share_limiter;
 mod snapshot;
 mod store;
 #[doc(hidden)]
 pub mod tenancy;
 mod turns;
 mod waiter;
-mod wake_policy;
+mod wake_set;
 mod word;
 
+pub use batched::WakePolicy;
 pub use bitmap::Sbitmap;
 pub use builder::SbitmapBuilder;
 pub use cpu_hint::Hint;
@@ -112,13 +117,12 @@ pub use engine::{BackEnd, Engine};
 pub use error::{BuildError, GetError, GetManyError, PutError, ResizeError};
 pub use fairness::{BatchedOptions, FairOptions, Fairness};
 pub use get::{Get, GetId, GetMany, GetOwned};
-pub use id::{Guard, IdGuard, OwnedIdGuard};
+pub use id_guard::{Guard, IdGuard, OwnedIdGuard};
 pub use layout::MAX_DEPTH;
 pub use mask::BitMask;
 pub use queue::SbitmapQueue;
 pub use queue_builder::SbitmapQueueBuilder;
 pub use snapshot::{QueueSnapshot, QueueStats, Snapshot};
-pub use wake_policy::WakePolicy;
 
 /// Waits for a future on the calling thread; for those who have no runtime.
 pub use inflight_sync::block_on;

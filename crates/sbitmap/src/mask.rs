@@ -11,7 +11,7 @@ use crate::word::offsets;
 /// let map = Sbitmap::builder(64).build().unwrap();
 /// let got: BitMask = map.try_get_mask(4).unwrap();
 /// assert_eq!(got.mask, 0b1111);
-/// assert_eq!(got.iter().count(), 4);
+/// assert_eq!((got.iter().count(), got.count()), (4, 4));
 /// map.put_mask(got).unwrap();
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,20 +46,11 @@ impl BitMask {
     }
 
     /// The bits, lowest first. Of a mask made by hand, bits beyond `usize::MAX` are left out.
-    ///
-    /// ```
-    /// let bits = inflight_sbitmap::BitMask { first: 8, mask: 0b101 };
-    /// assert_eq!(bits.iter().collect::<Vec<_>>(), [8, 10]);
-    /// ```
     pub fn iter(self) -> impl Iterator<Item = usize> {
         offsets(self.mask).filter_map(move |offset| self.first.checked_add(offset as usize))
     }
 
     /// How many bits.
-    ///
-    /// ```
-    /// assert_eq!(inflight_sbitmap::BitMask { first: 8, mask: 0b101 }.count(), 2);
-    /// ```
     #[must_use]
     pub const fn count(self) -> usize {
         self.mask.count_ones() as usize

@@ -1,15 +1,15 @@
 //! The local engine by itself, for its models: the shipped code with the model's shape. And the
 //! engine of a queue that a model builds as users do.
 
+use crate::double_free::Check;
 use crate::error::PutError;
 use crate::fairness::Fairness;
 use crate::layout::Layout;
-use crate::local::{Flat, PerCpuStore, Shape, Share};
+use crate::local::{Flat, PerCpuStore, Shape, StackLimits};
 use crate::mask::BitMask;
 use crate::queue::SbitmapQueue;
-use crate::request::Rules;
 use crate::store::Store;
-use crate::word::Check;
+use crate::tenancy::Rules;
 use inflight_sync::percpu::Backend;
 use inflight_sync::time::Clock;
 
@@ -74,7 +74,7 @@ impl LocalStore {
         let shape = Shape {
             backend: of.backend,
             cpus: of.cpus,
-            share: Share {
+            limits: StackLimits {
                 cap: of.cap,
                 budget: of.cpus as u32 * of.cap,
             },

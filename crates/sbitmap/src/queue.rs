@@ -42,17 +42,25 @@ use std::fmt;
 /// future that waits is polled when it is woken, or dropped; see [`get`](SbitmapQueue::get).
 ///
 /// ```
-/// use inflight_sbitmap::SbitmapQueue;
+/// use inflight_sbitmap::{Engine, Fairness, SbitmapQueue};
 /// use std::sync::Arc;
 ///
-/// let queue = Arc::new(SbitmapQueue::builder(1).build().unwrap());
+/// let queue = SbitmapQueue::builder(1).max_depth(2).engine(Engine::Shared).build().unwrap();
+/// let queue = Arc::new(queue);
+/// assert_eq!((queue.depth(), queue.max_depth(), queue.bits_per_word()), (1, 2, 64));
+/// assert_eq!(queue.fairness(), Fairness::fair());
+/// assert!(!queue.clock().is_manual() && !queue.is_closed());
 /// let bit = queue.get_blocking().unwrap();
+/// assert!(queue.is_set(bit) && queue.is_any_set() && queue.weight() == 1);
+/// queue.for_each_set(0, |set| set == bit);
 /// let waiter = std::thread::spawn({
 ///     let queue = queue.clone();
 ///     move || queue.get_blocking()
 /// });
 /// queue.put(bit).unwrap(); // wakes the waiter, should it sleep already
 /// assert_eq!(waiter.join().unwrap(), Ok(bit));
+/// queue.wake_all(); // nobody is there
+/// assert_eq!((queue.snapshot().ws_active, queue.stats().wakeups <= 1), (0, true));
 /// ```
 pub struct SbitmapQueue {
     pub(crate) inner: Inner,
@@ -101,12 +109,6 @@ pub(crate) use on;
 
 impl SbitmapQueue {
     /// What keeps the bits: found once, when the queue is built.
-    ///
-    /// ```
-    /// use inflight_sbitmap::{BackEnd, Engine, SbitmapQueue};
-    /// let queue = SbitmapQueue::builder(64).engine(Engine::Shared).build().unwrap();
-    /// assert_eq!(queue.back_end(), BackEnd::Shared);
-    /// ```
     #[must_use]
     pub fn back_end(&self) -> BackEnd {
         match &self.inner {
@@ -120,24 +122,12 @@ impl SbitmapQueue {
     }
 
     /// Who may overtake whom.
-    ///
-    /// ```
-    /// use inflight_sbitmap::{Fairness, SbitmapQueue};
-    /// assert_eq!(SbitmapQueue::builder(64).build().unwrap().fairness(), Fairness::fair());
-    /// ```
     #[must_use]
     pub const fn fairness(&self) -> Fairness {
         self.fairness
     }
 
     /// The clock of the queue's timed waits.
-    ///
-    /// ```
-    /// use inflight_sbitmap::{Clock, SbitmapQueue};
-    /// let clock = Clock::manual();
-    /// let queue = SbitmapQueue::builder(1).clock(clock.clone()).build().unwrap();
-    /// assert!(queue.clock().is_manual());
-    /// ```
     #[must_use]
     pub const fn clock(&self) -> &Clock {
         &self.clock
@@ -146,33 +136,18 @@ impl SbitmapQueue {
     /// How many bits each word is used for: a [`BitMask`] has at most as many.
     ///
     /// At most 32 with the local [`Engine`](crate::Engine), so that it may be less than asked for.
-    ///
-    /// ```
-    /// use inflight_sbitmap::{Engine, SbitmapQueue};
-    /// let queue = SbitmapQueue::builder(64).engine(Engine::Shared).build().unwrap();
-    /// assert_eq!(queue.bits_per_word(), 16);
-    /// ```
     #[must_use]
     pub const fn bits_per_word(&self) -> usize {
         self.bits_per_word
     }
 
     /// How many bits there are.
-    ///
-    /// ```
-    /// assert_eq!(inflight_sbitmap::SbitmapQueue::builder(7).build().unwrap().depth(), 7);
-    /// ```
     #[must_use]
     pub fn depth(&self) -> usize {
         on!(self, queue => queue.store().depth())
     }
 
     /// The largest depth the queue can be resized to.
-    ///
-    /// ```
-    /// let queue = inflight_sbitmap::SbitmapQueue::builder(7).max_depth(9).build().unwrap();
-    /// assert_eq!(queue.max_depth(), 9);
-    /// ```
     #[must_use]
     pub fn max_depth(&self) -> usize {
         on!(self, queue => queue.store().max_depth())
@@ -363,10 +338,6 @@ impl SbitmapQueue {
     }
 
     /// Whether the queue was [closed](SbitmapQueue::close).
-    ///
-    /// ```
-    /// assert!(!inflight_sbitmap::SbitmapQueue::builder(4).build().unwrap().is_closed());
-    /// ```
     #[must_use]
     pub fn is_closed(&self) -> bool {
         on!(self, queue => queue.is_closed())
@@ -497,10 +468,6 @@ impl SbitmapQueue {
     /// # Panics
     ///
     /// With the first panic of a waker, after all waiters are told.
-    ///
-    /// ```
-    /// inflight_sbitmap::SbitmapQueue::builder(4).build().unwrap().wake_all();
-    /// ```
     pub fn wake_all(&self) {
         on!(self, queue => queue.wake_all());
     }
@@ -508,61 +475,35 @@ impl SbitmapQueue {
     /// How many bits are in use; see [`Sbitmap::weight`](crate::Sbitmap::weight). These include
     /// bits that waiters have been given and have not yet fetched, as in the other calls that look
     /// at the bits; the [snapshot](SbitmapQueue::snapshot) tells them apart.
-    ///
-    /// ```
-    /// assert_eq!(inflight_sbitmap::SbitmapQueue::builder(4).build().unwrap().weight(), 0);
-    /// ```
     #[must_use]
     pub fn weight(&self) -> usize {
         on!(self, queue => queue.store().weight())
     }
 
     /// Whether a bit is in use; see [`Sbitmap::is_any_set`](crate::Sbitmap::is_any_set).
-    ///
-    /// ```
-    /// assert!(!inflight_sbitmap::SbitmapQueue::builder(4).build().unwrap().is_any_set());
-    /// ```
     #[must_use]
     pub fn is_any_set(&self) -> bool {
         on!(self, queue => queue.store().next_set(0).is_some())
     }
 
     /// Whether this bit is in use; see [`Sbitmap::is_set`](crate::Sbitmap::is_set).
-    ///
-    /// ```
-    /// assert!(!inflight_sbitmap::SbitmapQueue::builder(4).build().unwrap().is_set(0));
-    /// ```
     #[must_use]
     pub fn is_set(&self, bit: usize) -> bool {
         on!(self, queue => queue.store().is_set(bit))
     }
 
     /// Calls `f` for each bit in use; see [`Sbitmap::for_each_set`](crate::Sbitmap::for_each_set).
-    ///
-    /// ```
-    /// let queue = inflight_sbitmap::SbitmapQueue::builder(4).build().unwrap();
-    /// queue.for_each_set(0, |_| unreachable!("all bits are free"));
-    /// ```
     pub fn for_each_set(&self, start: usize, mut f: impl FnMut(usize) -> bool) {
         on!(self, queue => queue.store().for_each_set(start, &mut f));
     }
 
     /// How often users waited and were woken since the queue was made.
-    ///
-    /// ```
-    /// assert_eq!(inflight_sbitmap::SbitmapQueue::builder(4).build().unwrap().stats().waits, 0);
-    /// ```
     #[must_use]
     pub fn stats(&self) -> QueueStats {
         on!(self, queue => queue.stats())
     }
 
     /// The state of map and queues, for people: `{}` and `{:#?}` print it.
-    ///
-    /// ```
-    /// let queue = inflight_sbitmap::SbitmapQueue::builder(4).build().unwrap();
-    /// assert_eq!(queue.snapshot().ws_active, 0);
-    /// ```
     #[must_use]
     pub fn snapshot(&self) -> QueueSnapshot {
         let map = on!(self, queue => queue.store().snapshot());

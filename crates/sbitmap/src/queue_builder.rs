@@ -8,16 +8,24 @@ use crate::error::BuildError;
 use crate::fairness::{BatchedOptions, Fairness};
 use crate::local::PerCpuStore;
 use crate::queue::{Inner, SbitmapQueue};
-use crate::request::Rules;
 use crate::store::SharedStore;
+use crate::tenancy::Rules;
 use crate::turns::{ModeRules, Turns};
 use inflight_sync::time::Clock;
 
 /// Builds a [`SbitmapQueue`].
 ///
 /// ```
-/// let queue = inflight_sbitmap::SbitmapQueue::builder(64).build().unwrap();
-/// assert_eq!(queue.depth(), 64);
+/// use inflight_sbitmap::{Clock, Engine, Fairness, SbitmapQueue};
+/// let builder = SbitmapQueue::builder(64)
+///     .max_depth(512)
+///     .shift(2)
+///     .round_robin(true)
+///     .checked(true) // or `trusted(true)`
+///     .fairness(Fairness::fifo())
+///     .engine(Engine::Shared)
+///     .clock(Clock::manual());
+/// assert_eq!(builder.build().unwrap().try_get(), Some(0));
 /// ```
 #[derive(Clone, Debug)]
 #[must_use = "nothing exists before `build`"]
@@ -39,10 +47,6 @@ impl SbitmapQueueBuilder {
     }
 
     /// As [`SbitmapBuilder::max_depth`].
-    ///
-    /// ```
-    /// assert!(inflight_sbitmap::SbitmapQueue::builder(64).max_depth(512).build().is_ok());
-    /// ```
     pub fn max_depth(mut self, max_depth: usize) -> Self {
         self.map = self.map.max_depth(max_depth);
         self
@@ -50,75 +54,42 @@ impl SbitmapQueueBuilder {
 
     /// As [`SbitmapBuilder::shift`]. The local [`Engine`] has words of at most 32 bits, whatever is
     /// asked for; [`SbitmapQueue::bits_per_word`] says what it became.
-    ///
-    /// ```
-    /// assert!(inflight_sbitmap::SbitmapQueue::builder(64).shift(2).build().is_ok());
-    /// ```
     pub fn shift(mut self, shift: u32) -> Self {
         self.map = self.map.shift(shift);
         self
     }
 
     /// As [`SbitmapBuilder::round_robin`]. Chooses [`Engine::Shared`], if the engine is left open.
-    ///
-    /// ```
-    /// let queue = inflight_sbitmap::SbitmapQueue::builder(8).round_robin(true).build().unwrap();
-    /// assert_eq!(queue.try_get(), Some(0));
-    /// ```
     pub fn round_robin(mut self, on: bool) -> Self {
         self.map = self.map.round_robin(on);
         self
     }
 
     /// As [`SbitmapBuilder::checked`].
-    ///
-    /// ```
-    /// assert!(inflight_sbitmap::SbitmapQueue::builder(8).checked(true).build().is_ok());
-    /// ```
     pub fn checked(mut self, on: bool) -> Self {
         self.map = self.map.checked(on);
         self
     }
 
     /// As [`SbitmapBuilder::trusted`].
-    ///
-    /// ```
-    /// assert!(inflight_sbitmap::SbitmapQueue::builder(8).trusted(true).build().is_ok());
-    /// ```
     pub fn trusted(mut self, on: bool) -> Self {
         self.map = self.map.trusted(on);
         self
     }
 
     /// Who may overtake whom: a [`Fairness`], or the options of one. [`Fairness::Fair`] by default.
-    ///
-    /// ```
-    /// # use inflight_sbitmap::{Fairness, SbitmapQueue};
-    /// assert!(SbitmapQueue::builder(8).fairness(Fairness::batched()).build().is_ok());
-    /// ```
     pub fn fairness(mut self, fairness: impl Into<Fairness>) -> Self {
         self.fairness = fairness.into();
         self
     }
 
     /// Where the ids are kept. [`Engine::Auto`] by default.
-    ///
-    /// ```
-    /// use inflight_sbitmap::{Engine, SbitmapQueue};
-    /// assert!(SbitmapQueue::builder(8).engine(Engine::Shared).build().is_ok());
-    /// ```
     pub fn engine(mut self, engine: Engine) -> Self {
         self.engine = engine;
         self
     }
 
     /// The clock of timed waits; the system's by default.
-    ///
-    /// ```
-    /// use inflight_sync::time::Clock;
-    /// let clock = Clock::manual();
-    /// assert!(inflight_sbitmap::SbitmapQueue::builder(8).clock(clock).build().is_ok());
-    /// ```
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self
@@ -132,10 +103,6 @@ impl SbitmapQueueBuilder {
     /// [`BatchedNeedsShared`](BuildError::BatchedNeedsShared),
     /// [`RoundRobinNeedsShared`](BuildError::RoundRobinNeedsShared) or
     /// [`DepthNeedsShared`](BuildError::DepthNeedsShared).
-    ///
-    /// ```
-    /// assert!(inflight_sbitmap::SbitmapQueue::builder(8).shift(9).build().is_err());
-    /// ```
     pub fn build(self) -> Result<SbitmapQueue, BuildError> {
         self.build_with(Rules::default())
     }
@@ -176,11 +143,6 @@ impl SbitmapQueueBuilder {
 
 impl SbitmapQueue {
     /// A queue of `depth` bits, all free.
-    ///
-    /// ```
-    /// let queue = inflight_sbitmap::SbitmapQueue::builder(256).build().unwrap();
-    /// assert_eq!(queue.depth(), 256);
-    /// ```
     pub fn builder(depth: usize) -> SbitmapQueueBuilder {
         SbitmapQueueBuilder::new(depth)
     }

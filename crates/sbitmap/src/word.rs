@@ -2,78 +2,46 @@
 //!
 //! Two lines. Getters work on `word` (1 = taken, or freed and not yet moved back). Putters set bits
 //! in `cleared`. A bit is *in use* iff word = 1 and cleared = 0, *parked* iff both are 1, *free*
-//! iff word = 0. A getter that finds no zero but one parked bit takes that bit where it is: it
-//! clears it in `cleared`. Several parked bits it moves back, in this order:
-//!
-//! ```text
-//! M1 take the mask out of `cleared`      M2 remove it from `word`
-//! ```
-//!
-//! The other order would lose a bit that is taken and freed between the two steps: its new
-//! bit in `cleared` would be thrown away by M1. M1 and M2 run under the word's lock, and `moves` is
-//! odd from before M1 until after M2: a getter that finds `cleared` empty between them must not
-//! report "full". It looks at `moves` before and after (`refill`), and if a move was under way it
-//! looks once more under the lock.
+//! iff word = 0. `deferred_clear` moves the parked bits back.
 //!
 //! Writes of one owner reach the next in two hops: put releases `cleared`, M1 acquires it, M2
 //! releases `word`, the next get acquires it; or in one, where a parked bit is taken directly. All
 //! accesses in between are RMWs, which keep the release sequences alive; nobody writes either word
 //! with a plain store.
 
+mod deferred_clear;
+
+use crate::double_free::{BitState, Check};
 use crate::layout::low_mask;
-use inflight_sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use deferred_clear::{Freed, Refill};
+use inflight_sync::atomic::{AtomicU64, Ordering};
 use inflight_sync::{CachePadded, Mutex};
 use std::ops::Range;
-
-/// How a put is checked against a double free.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Check {
-    /// Not at all.
-    Trusted,
-    /// Every put that does not race with the other one.
-    Sequential,
-    /// Also puts that race with each other.
-    Racing,
-}
-
-/// BitStates of a bit in the double-free check.
-const FREE: u8 = 0;
-const HELD: u8 = 1;
 
 #[derive(Debug)]
 pub(crate) struct Word {
     /// 1 = in use or parked. Getters set bits; movers and batch puts clear them.
     word: CachePadded<AtomicU64>,
     freed: CachePadded<Freed>,
-    /// `FREE` or `HELD`, one for each bit; written by the owner of the bit. `None` when trusted. A
-    /// word's bits are mostly used by one CPU, so its states share lines only among themselves.
+    /// One for each bit; `None` when trusted. A word's bits are mostly used by one CPU, so its
+    /// states share lines only among themselves.
     states: Option<Box<BitStates>>,
 }
 
 #[cfg(not(loom))]
-type BitStates = CachePadded<[AtomicU8; 64]>;
+type BitStates = CachePadded<[BitState; 64]>;
 /// Each atomic costs a model time, so there are no more than needed.
 #[cfg(loom)]
-type BitStates = Vec<AtomicU8>;
+type BitStates = Vec<BitState>;
 
 fn states(bits: usize) -> Box<BitStates> {
     #[cfg(not(loom))]
     {
         debug_assert!(bits <= 64);
-        Box::new(CachePadded::new([const { AtomicU8::new(FREE) }; 64]))
+        Box::new(CachePadded::new([(); 64].map(|()| BitState::free())))
     }
     #[cfg(loom)]
-    Box::new((0..bits).map(|_| AtomicU8::new(FREE)).collect())
-}
-
-#[derive(Debug)]
-struct Freed {
-    /// 1 = freed and not yet moved back to `word`. Putters set bits; movers take them all.
-    cleared: AtomicU64,
-    /// Odd while a mover is between M1 and M2. Written under the lock.
-    moves: AtomicU64,
-    /// Movers come one by one.
-    moving: Mutex<()>,
+    Box::new((0..bits).map(|_| BitState::free()).collect())
 }
 
 /// Which bits of a word a getter may take: those below `depth`, and where it begins.
@@ -95,14 +63,6 @@ impl Search {
             below_depth & !low_mask(self.from)
         }
     }
-}
-
-/// What there was to be had where `word` had nothing.
-enum Refill {
-    Took(u32),
-    /// Bits are back in `word`.
-    Again,
-    Full,
 }
 
 impl Word {
@@ -131,7 +91,7 @@ impl Word {
                 .map_or_else(|| self.refill(searched), Refill::Took);
             match taken {
                 Refill::Took(offset) => {
-                    self.set_states(1 << offset, HELD);
+                    self.set_states(1 << offset, true);
                     return Some(offset);
                 }
                 Refill::Again => {}
@@ -161,71 +121,6 @@ impl Word {
         }
     }
 
-    /// `word` has no searched zero: takes a bit that is parked alone, moves several back, or finds
-    /// that there are none.
-    #[inline(never)]
-    fn refill(&self, searched: u64) -> Refill {
-        // Ordering: Acquire pairs with the Release that ends a move: what it has moved is seen.
-        let moves = self.freed.moves.load(Ordering::Acquire);
-        // Ordering: Acquire pairs with the Release of M1: if a move took bits from here, the second
-        // look at `moves` sees that it had begun.
-        let parked = self.freed.cleared.load(Ordering::Acquire) & searched;
-        if parked.is_power_of_two() {
-            // Ordering: Acquire pairs with the Release in `put` and in M1.
-            let before = self.freed.cleared.fetch_and(!parked, Ordering::Acquire);
-            if before & parked != 0 {
-                return Refill::Took(parked.trailing_zeros());
-            }
-        } else if parked == 0 && moves % 2 == 0 {
-            // Relaxed, both: ordered by the loads before them.
-            let full = self.word.load(Ordering::Relaxed) & searched == searched;
-            if full && self.freed.moves.load(Ordering::Relaxed) == moves {
-                return Refill::Full;
-            }
-        }
-        if self.move_back(searched) {
-            Refill::Again
-        } else {
-            Refill::Full
-        }
-    }
-
-    /// Moves the parked bits back. Returns whether a bit of `searched` is free after that.
-    fn move_back(&self, searched: u64) -> bool {
-        let _moving = self.freed.moving.lock();
-        // Relaxed, and a load first: a full word must stay readable by all. A waiter's fence makes
-        // the bit of every put that did not see it visible here.
-        if self.freed.cleared.load(Ordering::Relaxed) != 0 && self.move_parked() & searched != 0 {
-            return true;
-        }
-        // Another getter may have moved bits since we looked. Its lock section came before ours, so
-        // Relaxed sees what it left. Only searched bits count, else a getter that may not have the
-        // others would go round for ever.
-        self.word.load(Ordering::Relaxed) & searched != searched
-    }
-
-    /// Moves the parked bits back, also if there are none: every get that takes a bit of this word
-    /// later acquires what the caller has written before.
-    pub(crate) fn flush(&self) {
-        let _moving = self.freed.moving.lock();
-        self.move_parked();
-    }
-
-    /// M1 and M2, under the lock. Returns the bits moved.
-    fn move_parked(&self) -> u64 {
-        // Relaxed: the lock orders movers, and M1 publishes the odd number.
-        let moves = self.freed.moves.load(Ordering::Relaxed);
-        self.freed.moves.store(moves + 1, Ordering::Relaxed);
-        // Ordering: M1, Acquire pairs with the Release in `put`; Release pairs with the Acquire in
-        // `refill`, which for `flush` sees what its caller wrote.
-        let parked = self.freed.cleared.swap(0, Ordering::AcqRel);
-        // Ordering: M2, Release pairs with the Acquire in `take_zero` and `take_range`.
-        self.word.fetch_and(!parked, Ordering::Release);
-        // Ordering: Release pairs with the Acquire in `refill`.
-        self.freed.moves.store(moves + 2, Ordering::Release);
-        parked
-    }
-
     /// Takes those of the `n` bits from the first free one that are free, in one step.
     ///
     /// `None` if they would not fit below `depth`.
@@ -253,7 +148,7 @@ impl Word {
             match taken {
                 Ok(_) => {
                     let gained = range & !word;
-                    self.set_states(gained, HELD);
+                    self.set_states(gained, true);
                     return Some((first, gained >> first));
                 }
                 Err(now) => word = now,
@@ -276,7 +171,7 @@ impl Word {
     /// Says whether a bit that was taken has an owner: until it has, a put of it is an error.
     #[inline]
     pub(crate) fn set_owned(&self, offset: u32, owned: bool) {
-        self.set_states(1 << offset, if owned { HELD } else { FREE });
+        self.set_states(1 << offset, owned);
     }
 
     /// Gives several bits back in one step, directly: none of them is parked, so `cleared` needs no
@@ -309,11 +204,6 @@ impl Word {
         word & !cleared & low_mask(depth)
     }
 
-    /// How many bits are parked.
-    pub(crate) fn parked(&self) -> u32 {
-        self.freed.cleared.load(Ordering::Relaxed).count_ones()
-    }
-
     /// Sets a bit, whoever has it; returns whether it was clear. See
     /// [`Sbitmap::set`](crate::Sbitmap::set).
     pub(crate) fn set(&self, offset: u32) -> bool {
@@ -331,15 +221,13 @@ impl Word {
     }
 
     #[inline]
-    fn set_states(&self, mask: u64, state: u8) {
+    fn set_states(&self, mask: u64, held: bool) {
         let Some(states) = &self.states else { return };
-        // Relaxed, both: the owner alone writes it, and ownership moves with `word` and `cleared`.
         if let Some(run) = run(mask) {
-            let states = states[run].iter();
-            return states.for_each(|one| one.store(state, Ordering::Relaxed));
+            return states[run].iter().for_each(|state| state.set(held));
         }
         for offset in offsets(mask) {
-            states[offset as usize].store(state, Ordering::Relaxed);
+            states[offset as usize].set(held);
         }
     }
 
@@ -352,32 +240,18 @@ impl Word {
             return false;
         };
         let states = &states[run];
-        // Relaxed, both: as in `release`.
-        let held = states.iter().all(|one| one.load(Ordering::Relaxed) == HELD);
+        let held = states.iter().all(BitState::is_held);
         if held {
-            let ended = states.iter();
-            ended.for_each(|one| one.store(FREE, Ordering::Relaxed));
+            states.iter().for_each(|state| state.set(false));
         }
         held
     }
 
     /// Ends the ownership of a bit. `false` if nobody owned it.
     #[inline]
-    pub(crate) fn release(&self, offset: u32, check: Check) -> bool {
-        let Some(states) = &self.states else {
-            return true;
-        };
-        let state = &states[offset as usize];
-        if check == Check::Racing {
-            // Relaxed: of two racing swaps one reads HELD.
-            return state.swap(FREE, Ordering::Relaxed) == HELD;
-        }
-        // Relaxed: a put that comes after the other one sees its store by coherence.
-        let held = state.load(Ordering::Relaxed) == HELD;
-        if held {
-            state.store(FREE, Ordering::Relaxed);
-        }
-        held
+    fn release(&self, offset: u32, check: Check) -> bool {
+        let states = self.states.as_ref();
+        states.is_none_or(|states| states[offset as usize].end(check))
     }
 }
 

@@ -299,8 +299,10 @@ fn a_limit_is_spread_over_the_words() {
 }
 
 #[test]
-fn a_limit_is_exact_for_every_small_map() {
-    for depth in 1..=if cfg!(miri) { 9 } else { 70 } {
+fn a_limit_is_exact_for_every_small_map_and_some_large_ones() {
+    let large: &[usize] = if cfg!(miri) { &[] } else { &[300, 511] };
+    let small = 1..=if cfg!(miri) { 9 } else { 70 };
+    for depth in small.chain(large.iter().copied()) {
         let map = map(depth);
         for limit in 0..=depth + 1 {
             let bits: Vec<_> = from_fn(|| map.try_get_shallow(limit)).collect();

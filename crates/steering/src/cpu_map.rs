@@ -4,7 +4,7 @@ use crate::item::{Item, TenantId};
 use crate::shard::{Core, Panic, Shard, ShardRef, first_of};
 use crate::sink::CompletionSink;
 use crate::stats::{ShardStats, SteeringStats};
-use inflight_sync::{Arc, Mutex, Versions};
+use inflight_sync::{Arc, Mutex, RetainedVersions};
 use inflight_topology::{Scope, Topology};
 
 /// What is left to do: runs what was in done lists that are closed.
@@ -58,7 +58,7 @@ pub(crate) struct CpuMaps<I: Item> {
     core: Arc<Core<I>>,
     scope: Scope,
     sink: Box<dyn CompletionSink>,
-    map: Versions<ShardMap<I>>,
+    map: RetainedVersions<ShardMap<I>>,
     shards: Mutex<Shards<I>>,
 }
 
@@ -129,7 +129,7 @@ impl<I: Item> CpuMaps<I> {
             core,
             scope,
             sink,
-            map: Versions::new(ShardMap::new(topology, lists)),
+            map: RetainedVersions::new(ShardMap::new(topology, lists)),
             shards: Mutex::new(shards),
         }
     }

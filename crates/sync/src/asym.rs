@@ -19,8 +19,9 @@ use crate::atomic::{Ordering, compiler_fence, fence};
 /// use inflight_sync::atomic::{AtomicBool, Ordering};
 /// let (fence, mine, theirs) = (AsymFence::new(), AtomicBool::new(false), AtomicBool::new(false));
 /// mine.store(true, Ordering::Relaxed);
-/// fence.light();
+/// fence.light(); // the other side: store, `heavy`, load
 /// let saw = theirs.load(Ordering::Relaxed);
+/// # fence.heavy();
 /// # let _ = saw;
 /// ```
 #[derive(Clone, Copy, Debug)]
@@ -30,11 +31,6 @@ pub struct AsymFence {
 
 impl AsymFence {
     /// Asks the system once whether it can help; registers this process with it if so.
-    ///
-    /// ```
-    /// let fence = inflight_sync::asym::AsymFence::new();
-    /// # let _ = fence;
-    /// ```
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -42,22 +38,7 @@ impl AsymFence {
         }
     }
 
-    /// The pair of plain full fences, for comparison and for systems without help.
-    ///
-    /// ```
-    /// let fence = inflight_sync::asym::AsymFence::symmetric();
-    /// # let _ = fence;
-    /// ```
-    #[must_use]
-    pub const fn symmetric() -> Self {
-        Self { expedited: false }
-    }
-
     /// The frequent side's fence.
-    ///
-    /// ```
-    /// inflight_sync::asym::AsymFence::new().light();
-    /// ```
     #[inline]
     pub fn light(&self) {
         if self.expedited {
@@ -70,10 +51,6 @@ impl AsymFence {
     }
 
     /// The rare side's fence.
-    ///
-    /// ```
-    /// inflight_sync::asym::AsymFence::new().heavy();
-    /// ```
     pub fn heavy(&self) {
         if self.expedited {
             barrier();
@@ -192,6 +169,5 @@ mod tests {
     fn one_side_sees_the_other() {
         let rounds = if cfg!(miri) { 5 } else { 500 };
         store_buffering(AsymFence::new(), rounds);
-        store_buffering(AsymFence::symmetric(), rounds);
     }
 }

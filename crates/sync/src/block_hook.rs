@@ -56,14 +56,6 @@ crate::thread_local! {
 }
 
 /// Keeps the hook installed; the previous one comes back when it is dropped.
-///
-/// ```
-/// # use inflight_sync::block_hook::{self, BlockHook};
-/// # struct Quiet;
-/// # impl BlockHook for Quiet { fn blocking(&self) {} fn unblocked(&self) {} }
-/// let guard = block_hook::install(std::rc::Rc::new(Quiet));
-/// drop(guard);
-/// ```
 #[must_use]
 pub struct BlockHookGuard {
     previous: Option<Rc<dyn BlockHook>>,
@@ -78,13 +70,6 @@ impl fmt::Debug for BlockHookGuard {
 }
 
 /// Installs a hook for the calling thread.
-///
-/// ```
-/// # use inflight_sync::block_hook::{self, BlockHook};
-/// # struct Quiet;
-/// # impl BlockHook for Quiet { fn blocking(&self) {} fn unblocked(&self) {} }
-/// let _guard = block_hook::install(std::rc::Rc::new(Quiet));
-/// ```
 pub fn install(hook: Rc<dyn BlockHook>) -> BlockHookGuard {
     let previous = HOOK.with(|this| this.hook.replace(Some(hook)));
     BlockHookGuard {

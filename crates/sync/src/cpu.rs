@@ -2,6 +2,16 @@
 //!
 //! The thread may move to another CPU before the number is looked at. Whoever uses it must be
 //! correct for every number.
+//!
+//! ```
+//! use inflight_sync::cpu;
+//! let slot = cpu::current() % cpu::possible(); // of a table with a place for each CPU
+//! assert!(cpu::usable() <= cpu::possible() && cpu::online() <= cpu::possible());
+//! cpu::set_current_for_thread(Some(40)); // in a test
+//! assert_eq!((cpu::current(), cpu::recent()), (40, 40));
+//! assert_eq!(cpu::swap_current_for_thread(None), Some(40));
+//! # let _ = slot;
+//! ```
 
 use std::cell::Cell;
 
@@ -24,12 +34,6 @@ std::thread_local! {
 /// the thread's own memory, a fraction of a nanosecond; elsewhere on Linux a call of the C library
 /// (about 2 ns). On other systems, and where that call fails, each thread keeps one number of its
 /// own. Under a model checker it is 0 until set.
-///
-/// ```
-/// let cpu = inflight_sync::cpu::current();
-/// let slot = cpu % inflight_sync::cpu::possible();
-/// # let _ = slot;
-/// ```
 #[inline]
 #[must_use]
 pub fn current() -> usize {
@@ -51,12 +55,6 @@ const USES: u32 = 64;
 
 /// As [`current`], but the answer may be as old as 64 such questions: cheap where [`current`] is a
 /// call of the system's library, and good enough to choose what others are unlikely to use.
-///
-/// ```
-/// use inflight_sync::cpu;
-/// cpu::set_current_for_thread(Some(40));
-/// assert_eq!(cpu::recent(), 40);
-/// ```
 #[inline]
 #[must_use]
 pub fn recent() -> usize {
@@ -87,13 +85,6 @@ fn ask_again() -> usize {
 /// Makes [`current`] answer `cpu` on the calling thread, `None` to ask the system again.
 ///
 /// For tests, models and simulators: it moves no thread.
-///
-/// ```
-/// use inflight_sync::cpu;
-/// cpu::set_current_for_thread(Some(40));
-/// assert_eq!(cpu::current(), 40);
-/// cpu::set_current_for_thread(None);
-/// ```
 pub fn set_current_for_thread(cpu: Option<usize>) {
     OVERRIDE.with(|o| o.set(cpu));
     #[cfg(not(any(loom, shuttle)))]
@@ -101,12 +92,6 @@ pub fn set_current_for_thread(cpu: Option<usize>) {
 }
 
 /// As [`set_current_for_thread`], and returns what was set before.
-///
-/// ```
-/// use inflight_sync::cpu;
-/// let before = cpu::swap_current_for_thread(Some(40));
-/// assert_eq!(cpu::swap_current_for_thread(before), Some(40));
-/// ```
 pub fn swap_current_for_thread(cpu: Option<usize>) -> Option<usize> {
     let before = OVERRIDE.with(std::cell::Cell::get);
     set_current_for_thread(cpu);
@@ -118,10 +103,6 @@ pub fn swap_current_for_thread(cpu: Option<usize>) -> Option<usize> {
 /// On Linux one more than the highest number a CPU may ever get, whatever the calling thread may
 /// use. It reads a file: ask once, when the table is made. Elsewhere numbers may be larger than
 /// that, so take them modulo the table's size. Two under loom.
-///
-/// ```
-/// assert!(inflight_sync::cpu::possible() >= 1);
-/// ```
 #[must_use]
 pub fn possible() -> usize {
     #[cfg(loom)]
@@ -143,11 +124,6 @@ pub fn possible() -> usize {
 ///
 /// CPUs that come later may have larger numbers: whoever indexes a table of this size needs a way
 /// for those. It reads a file, as [`possible`] does.
-///
-/// ```
-/// use inflight_sync::cpu;
-/// assert!((1..=cpu::possible()).contains(&cpu::online()));
-/// ```
 #[must_use]
 pub fn online() -> usize {
     #[cfg(all(target_os = "linux", not(loom)))]
@@ -162,11 +138,6 @@ pub fn online() -> usize {
 
 /// How many CPUs the process may use now: those its first thread may run on. At least 1, at most
 /// [`possible`]. A share of something for each CPU is divided by this.
-///
-/// ```
-/// use inflight_sync::cpu;
-/// assert!((1..=cpu::possible()).contains(&cpu::usable()));
-/// ```
 #[must_use]
 pub fn usable() -> usize {
     #[cfg(all(target_os = "linux", not(any(loom, miri))))]

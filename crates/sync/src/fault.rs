@@ -12,11 +12,15 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 /// ```
 /// use inflight_sync::{fault::Faults, thread};
 /// let faults = Faults::new();
-/// faults.fail_next_spawns(1);
 /// let builder = || thread::Builder::new().faults(&faults);
+/// faults.fail_next_spawns(1);
 /// assert!(builder().spawn(|| ()).is_err());
+/// faults.refuse_spawns(true);
+/// assert!(builder().spawn(|| ()).is_err());
+/// faults.refuse_spawns(false);
 /// builder().spawn(|| ()).unwrap().join().unwrap();
-/// assert_eq!(faults.spawn_attempts(), 2);
+/// assert_eq!(faults.spawn_attempts(), 3);
+/// assert_eq!(Faults::none().spawn_attempts(), 0);
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Faults(Option<Arc<Switches>>);
@@ -30,35 +34,18 @@ struct Switches {
 
 impl Faults {
     /// Nothing ever fails.
-    ///
-    /// ```
-    /// let faults = inflight_sync::fault::Faults::none();
-    /// assert_eq!(faults.spawn_attempts(), 0);
-    /// ```
     #[must_use]
     pub fn none() -> Self {
         Self(None)
     }
 
     /// Switches, all off.
-    ///
-    /// ```
-    /// let faults = inflight_sync::fault::Faults::new();
-    /// faults.refuse_spawns(true);
-    /// ```
     #[must_use]
     pub fn new() -> Self {
         Self(Some(Arc::default()))
     }
 
     /// While on, every thread creation fails. No effect on [`none`](Faults::none).
-    ///
-    /// ```
-    /// use inflight_sync::{fault::Faults, thread};
-    /// let faults = Faults::new();
-    /// faults.refuse_spawns(true);
-    /// assert!(thread::Builder::new().faults(&faults).spawn(|| ()).is_err());
-    /// ```
     pub fn refuse_spawns(&self, on: bool) {
         if let Some(s) = &self.0 {
             s.refuse.store(on, Ordering::Relaxed);
@@ -66,10 +53,6 @@ impl Faults {
     }
 
     /// The next `n` thread creations fail. No effect on [`none`](Faults::none).
-    ///
-    /// ```
-    /// inflight_sync::fault::Faults::new().fail_next_spawns(3);
-    /// ```
     pub fn fail_next_spawns(&self, n: usize) {
         if let Some(s) = &self.0 {
             s.fail_next.store(n, Ordering::Relaxed);
@@ -77,10 +60,6 @@ impl Faults {
     }
 
     /// How many thread creations were asked for, refused ones included.
-    ///
-    /// ```
-    /// assert_eq!(inflight_sync::fault::Faults::new().spawn_attempts(), 0);
-    /// ```
     #[must_use]
     pub fn spawn_attempts(&self) -> usize {
         self.0

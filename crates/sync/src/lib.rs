@@ -42,12 +42,12 @@
 compile_error!("choose one back end: --cfg loom or --cfg shuttle, not both");
 
 mod backend;
-mod future;
-mod grown;
+mod block_on;
+mod chunked_table;
 mod parker;
 mod prefetch;
+mod retained_versions;
 mod sequence;
-mod versions;
 
 pub mod asym;
 pub mod block_hook;
@@ -63,12 +63,12 @@ pub mod time;
 pub mod wait;
 
 pub use backend::{Condvar, Mutex, MutexGuard, atomic, cell, hint, thread_local};
-pub use future::{block_on, poll_until};
-pub use grown::Grown;
+pub use block_on::{block_on, poll_until};
+pub use chunked_table::Grown;
 pub use parker::{Parker, Unparker};
 pub use prefetch::prefetch_to_write;
+pub use retained_versions::RetainedVersions;
 pub use sequence::Sequence;
-pub use versions::Versions;
 
 /// Keeps a value on cache lines of its own, so that writers of neighbours do not slow it down.
 pub use crossbeam_utils::CachePadded;

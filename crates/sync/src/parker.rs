@@ -27,22 +27,11 @@ use std::fmt;
 pub struct Parker(imp::Parker);
 
 /// Wakes the thread whose [`Parker`] it came from. Cheap to clone, may outlive the thread.
-///
-/// ```
-/// let unparker = inflight_sync::Parker::current().unparker();
-/// unparker.clone().unpark();
-/// ```
 #[derive(Clone)]
 pub struct Unparker(imp::Unparker);
 
 impl Parker {
     /// The parker of the calling thread. Made once for each thread.
-    ///
-    /// ```
-    /// let parker = inflight_sync::Parker::current();
-    /// parker.unparker().unpark();
-    /// parker.park(); // returns at once: the token was there
-    /// ```
     #[must_use]
     pub fn current() -> Self {
         Self(imp::Parker::current())
@@ -51,12 +40,6 @@ impl Parker {
     /// Sleeps until the token is there, and takes it.
     ///
     /// The thread's [block hook](crate::block_hook) is told before and after.
-    ///
-    /// ```
-    /// let parker = inflight_sync::Parker::current();
-    /// parker.unparker().unpark();
-    /// parker.park();
-    /// ```
     pub fn park(&self) {
         block_hook::around(|| self.0.park());
     }
@@ -95,11 +78,6 @@ impl Parker {
     }
 
     /// A handle that wakes this thread.
-    ///
-    /// ```
-    /// let unparker = inflight_sync::Parker::current().unparker();
-    /// unparker.unpark();
-    /// ```
     #[must_use]
     pub fn unparker(&self) -> Unparker {
         Unparker(self.0.unparker())
@@ -108,12 +86,6 @@ impl Parker {
 
 impl Unparker {
     /// Leaves the token, and wakes the thread if it sleeps.
-    ///
-    /// ```
-    /// let parker = inflight_sync::Parker::current();
-    /// parker.unparker().unpark();
-    /// parker.park();
-    /// ```
     pub fn unpark(&self) {
         self.0.unpark();
     }

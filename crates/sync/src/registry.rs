@@ -13,8 +13,9 @@ use std::sync::{Arc, OnceLock, PoisonError, Weak};
 /// ```
 /// use inflight_sync::{Arc, registry::Registry};
 ///
-/// static NAMES: Registry<String> = Registry::new(8); // numbers of 8 bits
+/// static NAMES: Registry<String> = Registry::new(0); // numbers of no bits: one
 /// let number = NAMES.reserve().unwrap();
+/// assert_eq!(NAMES.reserve(), None, "all are in use");
 /// let name = Arc::new("sda".to_owned());
 /// NAMES.set(number, &name);
 /// assert_eq!(NAMES.get(number).as_deref(), Some(&"sda".to_owned()));
@@ -34,13 +35,6 @@ struct RegistryTable<T> {
 
 impl<T> Registry<T> {
     /// Of numbers with so many bits.
-    ///
-    /// ```
-    /// # use inflight_sync::registry::Registry;
-    /// static NONE: Registry<u8> = Registry::new(0);
-    /// assert_eq!(NONE.reserve(), Some(0), "there is one number");
-    /// assert_eq!(NONE.reserve(), None);
-    /// ```
     #[must_use]
     pub const fn new(bits: u32) -> Self {
         Self {
@@ -65,12 +59,6 @@ impl<T> Registry<T> {
 
     /// A number that nobody else has, until it is [freed](Registry::free). `None` if all are in
     /// use.
-    ///
-    /// ```
-    /// # use inflight_sync::registry::Registry;
-    /// static NAMES: Registry<String> = Registry::new(8);
-    /// assert_ne!(NAMES.reserve(), NAMES.reserve());
-    /// ```
     pub fn reserve(&self) -> Option<u32> {
         self.change(|table| {
             if let Some(number) = table.free.pop() {
@@ -86,27 +74,11 @@ impl<T> Registry<T> {
     }
 
     /// The value of a number. The registry does not keep it alive.
-    ///
-    /// See the type's example.
-    ///
-    /// ```
-    /// # use inflight_sync::{Arc, registry::Registry};
-    /// static NAMES: Registry<u8> = Registry::new(8);
-    /// let number = NAMES.reserve().unwrap();
-    /// assert_eq!(NAMES.get(number), None, "it has not been set");
-    /// NAMES.set(number, &Arc::new(7));
-    /// ```
     pub fn set(&self, number: u32, value: &Arc<T>) {
         self.change(|table| table.values[number as usize] = Arc::downgrade(value));
     }
 
     /// The value of a number, if there is one.
-    ///
-    /// ```
-    /// # use inflight_sync::registry::Registry;
-    /// static NAMES: Registry<u8> = Registry::new(8);
-    /// assert_eq!(NAMES.get(200), None);
-    /// ```
     pub fn get(&self, number: u32) -> Option<Arc<T>> {
         let table = self.table().read();
         let table = table.unwrap_or_else(PoisonError::into_inner);
@@ -114,14 +86,6 @@ impl<T> Registry<T> {
     }
 
     /// The number may be given to somebody else.
-    ///
-    /// ```
-    /// # use inflight_sync::registry::Registry;
-    /// static NAMES: Registry<u8> = Registry::new(0);
-    /// let number = NAMES.reserve().unwrap();
-    /// NAMES.free(number);
-    /// assert_eq!(NAMES.reserve(), Some(number));
-    /// ```
     pub fn free(&self, number: u32) {
         self.change(|table| {
             table.values[number as usize] = Weak::new();

@@ -21,10 +21,6 @@ pub struct Sequence {
 
 impl Sequence {
     /// A sequence whose first number is 1.
-    ///
-    /// ```
-    /// assert_eq!(inflight_sync::Sequence::new().next(), 1);
-    /// ```
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -33,37 +29,9 @@ impl Sequence {
     }
 
     /// The next number.
-    ///
-    /// ```
-    /// let sequence = inflight_sync::Sequence::new();
-    /// assert!(sequence.next() < sequence.next());
-    /// ```
     #[allow(clippy::must_use_candidate)]
     pub fn next(&self) -> u64 {
         // Relaxed is enough: a number has to differ from the others, and says nothing else.
         self.last.fetch_add(1, Ordering::Relaxed) + 1
-    }
-}
-
-#[cfg(all(test, not(any(loom, shuttle))))]
-mod tests {
-    use std::collections::BTreeSet;
-    use std::thread;
-
-    use super::Sequence;
-
-    #[test]
-    fn no_number_comes_twice() {
-        let sequence = Sequence::new();
-        let mut all = BTreeSet::new();
-        thread::scope(|scope| {
-            let takers: Vec<_> = (0..4)
-                .map(|_| scope.spawn(|| (0..1000).map(|_| sequence.next()).collect::<Vec<_>>()))
-                .collect();
-            for taker in takers {
-                all.extend(taker.join().expect("no panic"));
-            }
-        });
-        assert!(all.into_iter().eq(1..=4000));
     }
 }

@@ -3,12 +3,12 @@
 //! | weaken | fails |
 //! |---|---|
 //! | the Acquire of `Grown::get`, or the Release of `make` | `grown_*` |
-//! | the Acquire of `Versions::current`, or the Release of `replace` | `versions_*` |
+//! | the Acquire of `RetainedVersions::current`, or the Release of `replace` | `versions_*` |
 #![cfg(loom)]
 
 use inflight_sync::cell::UnsafeCell;
 use inflight_sync::model::{Bound, check};
-use inflight_sync::{Arc, Grown, Versions, thread};
+use inflight_sync::{Arc, Grown, RetainedVersions, thread};
 
 const UNBOUNDED: Bound = Bound {
     quick: None,
@@ -60,7 +60,7 @@ fn grown_entries_are_there_before_they_are_seen() {
 #[test]
 fn versions_are_there_before_they_are_seen() {
     check("versions_are_there_before_they_are_seen", UNBOUNDED, || {
-        let versions = Arc::new(Versions::new(Entry::new(1)));
+        let versions = Arc::new(RetainedVersions::new(Entry::new(1)));
         let changer = thread::spawn({
             let versions = versions.clone();
             move || {

@@ -21,7 +21,7 @@ use inflight_sync::atomic::AtomicUsize;
 use inflight_sync::fault::Faults;
 use inflight_sync::time::Clock;
 use inflight_sync::wait::Event;
-use inflight_sync::{Arc, Mutex, Versions, Weak};
+use inflight_sync::{Arc, Mutex, RetainedVersions, Weak};
 use inflight_topology::{Scope, Topology};
 use std::borrow::Borrow;
 use std::fmt;
@@ -281,7 +281,7 @@ impl SystemBuilder {
         let unbound_cpus = Mutex::new(settings.unbound_cpus());
         let shared = |system: Weak<SystemInner>| SystemShared {
             system,
-            now: Versions::new(topology.clone()),
+            now: RetainedVersions::new(topology.clone()),
             unbound_cpus,
             refreshes: AtomicUsize::new(0),
             power_efficient: self.power_efficient,

@@ -15,7 +15,7 @@ use inflight_sync::atomic::AtomicUsize;
 use inflight_sync::fault::Faults;
 use inflight_sync::time::Clock;
 use inflight_sync::wait::Event;
-use inflight_sync::{Mutex, Versions, Weak};
+use inflight_sync::{Mutex, RetainedVersions, Weak};
 use inflight_topology::{CpuSet, Topology};
 use std::io;
 use std::time::Duration;
@@ -27,7 +27,7 @@ pub(crate) struct SystemShared {
     /// The machine as it was when the system was made.
     pub(crate) topology: Topology,
     /// And as it is now.
-    pub(crate) now: Versions<Topology>,
+    pub(crate) now: RetainedVersions<Topology>,
     pub(crate) unbound_cpus: Mutex<CpuSet>,
     /// How often one of those has changed. Relaxed: a worker that sees it late is late.
     pub(crate) refreshes: AtomicUsize,

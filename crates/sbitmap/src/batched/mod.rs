@@ -1,54 +1,38 @@
 //! [`Fairness::Batched`](crate::Fairness::Batched): the bitmap with the kernel's kind of waiting.
 
-mod many;
+mod close;
+mod get_many;
 mod newcomer_gate;
-mod policy;
+mod queue_order;
+mod resize;
 mod wait;
-mod wake;
+mod wait_queues;
+mod wake_batch;
 
+pub use queue_order::WakePolicy;
 pub(crate) use wait::BatchedWaiter;
 
 use crate::bitmap::Sbitmap;
-use crate::error::{PutError, ResizeError};
+use crate::error::PutError;
 use crate::fairness::BatchedOptions;
 use crate::mask::BitMask;
-use crate::request::{NewcomerPolicy, ShareLimiter};
+use crate::newcomer_policy::NewcomerPolicy;
+use crate::share_limiter::ShareLimiter;
 use crate::snapshot::{QueueSnapshot, QueueStats};
 use inflight_sync::Mutex;
 use inflight_sync::time::Clock;
 use newcomer_gate::NewcomerGate;
-use std::panic::{self, AssertUnwindSafe};
-use wake::{WakeQueues, wake_batch};
+use resize::Sizing;
+use wait_queues::WaitQueues;
 
 #[derive(Debug)]
 pub(crate) struct Batched {
     map: Sbitmap,
-    waits: WakeQueues,
+    waits: WaitQueues,
     /// What the wake batch is made from. Its lock makes a change and the new batch one step.
     sizing: Mutex<Sizing>,
-    collector: many::CollectorLock,
+    collector: get_many::CollectorLock,
     clock: Clock,
-}
-
-/// The least number of bits that any waiter sees in use before it sleeps decides the wake batch.
-#[derive(Clone, Copy, Debug)]
-struct Sizing {
-    depth: usize,
-    /// The fewest bits that a user is kept to.
-    least_share: usize,
-    /// Whether somebody keeps bits while it waits for more.
-    collecting: bool,
-}
-
-impl Sizing {
-    const NO_LIMIT: usize = usize::MAX;
-
-    fn wake_batch(self) -> u32 {
-        if self.collecting {
-            return 1;
-        }
-        wake_batch(self.depth.min(self.least_share))
-    }
 }
 
 impl Batched {
@@ -67,54 +51,15 @@ impl Batched {
         };
         Self {
             map,
-            waits: WakeQueues::new(sizing.wake_batch(), options.wake_policy, gate),
+            waits: WaitQueues::new(sizing.wake_batch(), options.wake_policy, gate),
             sizing: Mutex::new(sizing),
-            collector: many::CollectorLock::default(),
+            collector: get_many::CollectorLock::default(),
             clock,
         }
     }
 
     pub(crate) const fn store(&self) -> &Sbitmap {
         &self.map
-    }
-
-    /// Changes what the wake batch is made from, and makes all waiters look again.
-    fn resized<E>(&self, change: impl FnOnce(&mut Sizing) -> Result<(), E>) -> Result<(), E> {
-        {
-            let mut sizing = self.sizing.lock();
-            change(&mut sizing)?;
-            self.waits.set_batch(sizing.wake_batch());
-        }
-        // New bits are free without a put, and a batch that became larger may never be complete.
-        self.waits.wake_all();
-        Ok(())
-    }
-
-    pub(crate) fn resize(&self, depth: usize) -> Result<(), ResizeError> {
-        let change = |sizing: &mut Sizing| {
-            self.map.resize(depth)?;
-            sizing.depth = depth;
-            Ok(())
-        };
-        // A waker that panics must not keep the news from those who wait to collect: they may want
-        // too many now.
-        let resized = panic::catch_unwind(AssertUnwindSafe(|| self.resized(change)));
-        self.collector.look_again();
-        resized.unwrap_or_else(|panic| panic::resume_unwind(panic))
-    }
-
-    /// `least` is asked under the lock, so that of two who change shares at once the last one to
-    /// come here sees both changes (H15).
-    pub(crate) fn set_least_share(&self, least: impl FnOnce() -> Option<usize>) {
-        let _: Result<(), ResizeError> = self.resized(|sizing| {
-            sizing.least_share = least().unwrap_or(Sizing::NO_LIMIT);
-            Ok(())
-        });
-    }
-
-    /// As `set_least_share`, to what the shares say.
-    pub(crate) fn shares_changed(&self) {
-        self.set_least_share(|| self.waits.gate.shares.least_share());
     }
 
     #[inline]
@@ -139,19 +84,6 @@ impl Batched {
             return None;
         }
         self.map.try_get_shallow(limit)
-    }
-
-    /// Nobody gets a bit from now on, and all who wait are told so.
-    pub(crate) fn close(&self) {
-        self.waits.gate.close();
-        let told = panic::catch_unwind(AssertUnwindSafe(|| self.waits.wake_all()));
-        self.collector.look_again();
-        told.unwrap_or_else(|panic| panic::resume_unwind(panic));
-    }
-
-    #[inline]
-    pub(crate) fn is_closed(&self) -> bool {
-        self.waits.gate.is_closed()
     }
 
     /// P2 to P5.

@@ -1,7 +1,9 @@
 //! Whether newcomers may try past those who wait, and what a wake is worth: the rules of a crate
 //! above. By default everybody may, and a wake is worth one bit.
 
-use crate::request::{Force, NewcomerPolicy, Request, ShareLimiter, TenantIndex};
+use crate::newcomer_policy::{Force, NewcomerPolicy};
+use crate::request::Request;
+use crate::share_limiter::{ShareLimiter, TenantIndex};
 use inflight_sync::atomic::{AtomicBool, Ordering};
 
 /// The rules, and whether newcomers are let past at the moment.
@@ -11,8 +13,6 @@ pub(super) struct NewcomerGate {
     pub(super) shares: Option<Box<dyn ShareLimiter>>,
     /// Bits were plenty at the last batch.
     forced: AtomicBool,
-    /// Nobody gets a bit any more.
-    closed: AtomicBool,
 }
 
 impl NewcomerGate {
@@ -25,20 +25,7 @@ impl NewcomerGate {
             shares,
             // At first all bits are free.
             forced: AtomicBool::new(newcomers.is_some_and(|n| n.force != Force::Never)),
-            closed: AtomicBool::new(false),
         }
-    }
-
-    pub(super) fn close(&self) {
-        // Relaxed: who waits is told with each list's lock, which carries it; who only tries may
-        // be one that came before.
-        self.closed.store(true, Ordering::Relaxed);
-    }
-
-    #[inline]
-    pub(super) fn is_closed(&self) -> bool {
-        // Relaxed: see `close`.
-        self.closed.load(Ordering::Relaxed)
     }
 
     /// E1: whether a newcomer may try, who sees so many wait.

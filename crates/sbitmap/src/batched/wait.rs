@@ -1,9 +1,10 @@
 //! One wait, as a thread or as a task. Event names as in `PROTOCOL.md`.
 
 use super::Batched;
-use super::wake::WaiterPos;
+use super::wait_queues::WaiterPos;
 use crate::error::GetManyError;
-use crate::request::{Ids, Outcome, Request, ShareLimiter as _};
+use crate::request::{Ids, Outcome, Request};
+use crate::share_limiter::ShareLimiter as _;
 use inflight_sync::Parker;
 use inflight_sync::time::Instant;
 use inflight_sync::wait::Notify;
@@ -90,7 +91,7 @@ impl WaitGuard<'_> {
             self.waiter.woken = Some(place.queue);
             waits.leave(place);
         }
-        if waits.gate.is_closed() {
+        if waits.closed.get() {
             return Some(Err(GetManyError::Closed));
         }
         if self.is_privileged() || self.queue.admits() {
@@ -108,7 +109,7 @@ impl WaitGuard<'_> {
         let keeps = waits.gate.loser_keeps_queue();
         let kept = self.waiter.woken.filter(|_| keeps);
         self.waiter.place = Some(waits.register(notify, wake_info, kept));
-        if self.queue.waits.gate.is_closed() {
+        if self.queue.waits.closed.get() {
             // Seen with the list's lock, if whoever closes has told all of that list before.
             self.give_up();
             return Some(Err(GetManyError::Closed));

@@ -1,12 +1,9 @@
-//! A byte for each id: held or free. It finds double frees that the words cannot see.
+//! Where the local engine keeps what finds double frees, which the words cannot see.
 
+use crate::double_free::{BitState, Check};
 use crate::mask::BitMask;
-use crate::word::{Check, offsets};
-use inflight_sync::atomic::{AtomicU8, Ordering};
+use crate::word::offsets;
 use inflight_sync::prefetch_to_write;
-
-const FREE: u8 = 0;
-const HELD: u8 = 1;
 
 const SMALL: usize = 64;
 const MIDDLE: usize = 16;
@@ -28,7 +25,7 @@ const fn stride(ids: usize) -> usize {
 #[derive(Debug)]
 pub(super) struct DoubleFreeCheck {
     /// None at all if trusted.
-    states: Box<[AtomicU8]>,
+    states: Box<[BitState]>,
     stride: usize,
     check: Check,
 }
@@ -41,7 +38,7 @@ impl DoubleFreeCheck {
             _ => ids * stride,
         };
         Self {
-            states: (0..bytes).map(|_| AtomicU8::new(FREE)).collect(),
+            states: (0..bytes).map(|_| BitState::free()).collect(),
             stride,
             check,
         }
@@ -53,7 +50,7 @@ impl DoubleFreeCheck {
     }
 
     #[inline]
-    fn state(&self, id: usize) -> Option<&AtomicU8> {
+    fn state(&self, id: usize) -> Option<&BitState> {
         if self.states.is_empty() {
             return None; // before anything is computed
         }
@@ -71,35 +68,21 @@ impl DoubleFreeCheck {
     /// The caller has just become the owner of `id`.
     #[inline]
     pub(super) fn begin(&self, id: usize) {
-        // `None` if trusted.
         if let Some(state) = self.state(id) {
-            // Relaxed: the owner alone writes it, and ownership moves with the id.
-            state.store(HELD, Ordering::Relaxed);
+            state.set(true);
         }
     }
 
     /// The caller gives `id`, which is in the map, up. `false` if nobody owned it.
     #[inline]
     pub(super) fn end(&self, id: usize) -> bool {
-        match self.state(id) {
-            // Relaxed: of two racing swaps one reads HELD.
-            Some(state) if self.exchanges() => state.swap(FREE, Ordering::Relaxed) == HELD,
-            _ => self.end_alone(id),
-        }
+        self.state(id).is_none_or(|state| state.end(self.check))
     }
 
     /// As `end`, but of two racing calls both may find it held.
     #[inline]
     pub(super) fn end_alone(&self, id: usize) -> bool {
-        let Some(state) = self.state(id) else {
-            return true;
-        };
-        // Relaxed: a put that comes after the other one sees its store by coherence.
-        let held = state.load(Ordering::Relaxed) == HELD;
-        if held {
-            state.store(FREE, Ordering::Relaxed);
-        }
-        held
+        self.state(id).is_none_or(BitState::end_alone)
     }
 
     /// `end` for several: the bits of those that were held.

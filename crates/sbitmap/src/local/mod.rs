@@ -8,54 +8,41 @@
 //! and the proofs.
 
 mod batch;
-mod control;
 mod double_free;
-mod freeze;
+mod drain_percpu;
+mod get;
+mod mode_word;
 #[cfg(loom)]
 pub(crate) mod model_backend;
+mod put;
 mod queries;
 mod refill;
 mod resize;
+mod stack_limits;
 mod summary;
+mod thaw;
 mod words;
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 
-use crate::error::PutError;
+use crate::double_free::Check;
 use crate::layout::Layout;
-use crate::request::Users;
-use crate::word::Check;
-use control::Control;
+use crate::tenancy::Users;
 use double_free::DoubleFreeCheck;
 use inflight_sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use inflight_sync::percpu::{Backend, CAPACITY, Stacks};
+use inflight_sync::percpu::{Backend, Stacks};
 use inflight_sync::rseq::Rseq;
 use inflight_sync::{CachePadded, Mutex};
+use mode_word::ModeWord;
+pub(crate) use put::FastPut;
+pub(crate) use stack_limits::StackLimits;
+use thaw::{THAW_AFTER, UNLOCK_AFTER};
 pub(crate) use words::Flat;
 use words::{Reach, Words};
 
 /// The largest depth. Larger maps are for the shared engine, which needs less memory for an id.
 pub(crate) const MAX_DEPTH: usize = 1 << 16;
-
-/// The largest share of a CPU. Almost half of a stack's lines are then still free.
-const LARGEST_CAP: usize = 32;
-
-/// Thaw after this many ticks, of 32 puts each, in which nobody met "none".
-///
-/// A freeze with the barrier interrupts every CPU that runs the process, which is worth many puts;
-/// to stay cold where ids are plenty costs an exchange on a shared word for each of them.
-const THAW_AFTER: u32 = 4;
-
-/// A freeze without it takes two locks for each stack that was open: a tick for so many stacks, and
-/// the first is enough where there were fewer.
-const STACKS_A_TICK: u32 = 16;
-
-/// After so many ids that came into the locked stack of a CPU, without a freeze, sections are let
-/// in.
-///
-/// It is what a barrier costs: so many without a lock have made up for it.
-const UNLOCK_AFTER: u32 = 2_048;
 
 /// As many words, and words of the summary, are looked at one by one: half a nanosecond each.
 const FLAT: Flat = Flat {
@@ -71,7 +58,7 @@ const MOST_CPUS: usize = 1 << 12;
 pub(crate) struct Shape {
     pub(crate) backend: Backend,
     pub(crate) cpus: usize,
-    pub(crate) share: Share,
+    pub(crate) limits: StackLimits,
     /// `None`: as soon as what a freeze costs without a barrier is made up for.
     pub(crate) thaw_after: Option<u32>,
     /// Whether stacks are locked after ids ran short, and for how many ids that come into one.
@@ -94,49 +81,12 @@ impl Shape {
         Self {
             backend,
             cpus: users.of.min(MOST_CPUS),
-            share: Share::of(depth, users.count),
+            limits: StackLimits::of(depth, users.count),
             thaw_after: sections.then_some(THAW_AFTER),
             unlock_after,
             flat: FLAT,
         }
     }
-}
-
-/// How much of the ids the stacks may hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Share {
-    /// One stack.
-    pub(crate) cap: u32,
-    /// All of them.
-    pub(crate) budget: u32,
-}
-
-impl Share {
-    /// Half of the ids stay in the words, whatever the number of CPUs; the other half is for those
-    /// that use them.
-    pub(crate) fn of(depth: usize, users: usize) -> Self {
-        let cap = (depth / (2 * users.max(1))).clamp(2, LARGEST_CAP.min(CAPACITY));
-        Self {
-            cap: cap as u32,
-            budget: (depth / 2) as u32,
-        }
-    }
-
-    /// Whether a single stack may hold its part.
-    const fn suffices(self) -> bool {
-        self.budget >= self.cap
-    }
-}
-
-/// How far the fast path of a put has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FastPut {
-    /// The id is in a stack.
-    Done,
-    /// Nothing has happened.
-    Untried,
-    /// The id is nobody's any more, and its stack has not taken it.
-    Ended,
 }
 
 /// The store of ids. See the [module](self).
@@ -156,7 +106,7 @@ pub(crate) struct PerCpuStore {
     cap: AtomicU32,
     thaw_after: Option<u32>,
     unlock_after: Option<u32>,
-    control: Control,
+    mode: ModeWord,
     slow: CachePadded<Slow>,
 }
 
@@ -164,7 +114,7 @@ pub(crate) struct PerCpuStore {
 #[derive(Debug)]
 struct Slow {
     /// E. Changes of mode, one at a time.
-    mode_lock: Mutex<Modes>,
+    mode_lock: Mutex<NextLimits>,
     /// What may still be opened.
     budget: AtomicU32,
     /// Counts puts in the words, one tick for every 32.
@@ -180,9 +130,9 @@ struct Slow {
 
 /// What the holder of E knows.
 #[derive(Debug)]
-struct Modes {
+struct NextLimits {
     /// What stacks may hold after the next thaw.
-    share: Share,
+    limits: StackLimits,
     /// How many CPUs use the ids.
     users: usize,
 }
@@ -200,11 +150,11 @@ impl PerCpuStore {
     ) -> Self {
         debug_assert!(full.depth <= MAX_DEPTH && full.shift <= words::SHIFT_MAX);
         // Too few ids for a stack, and for good: always cold.
-        let largest = Share::of(full.depth, users);
-        let has_stacks = largest.suffices() || shape.share.suffices();
+        let largest = StackLimits::of(full.depth, users);
+        let has_stacks = largest.suffices() || shape.limits.suffices();
         let cpus = if has_stacks { shape.cpus } else { 0 };
         let stacks = Stacks::new(shape.backend, cpus);
-        let is_warm = !stacks.is_empty() && shape.share.suffices();
+        let is_warm = !stacks.is_empty() && shape.limits.suffices();
         let words = Words::new(full, shape.flat);
         for i in 0..stacks.len() {
             // CPUs begin at different words.
@@ -217,16 +167,16 @@ impl PerCpuStore {
             full,
             depth: AtomicUsize::new(depth),
             fast_depth: AtomicUsize::new(if is_warm { depth } else { 0 }),
-            cap: AtomicU32::new(shape.share.cap),
+            cap: AtomicU32::new(shape.limits.cap),
             thaw_after: shape.thaw_after,
             unlock_after: shape.unlock_after,
-            control: Control::new(is_warm),
+            mode: ModeWord::new(is_warm),
             slow: CachePadded::new(Slow {
-                mode_lock: Mutex::new(Modes {
-                    share: shape.share,
+                mode_lock: Mutex::new(NextLimits {
+                    limits: shape.limits,
                     users,
                 }),
-                budget: AtomicU32::new(shape.share.budget),
+                budget: AtomicU32::new(shape.limits.budget),
                 ticks: AtomicU32::new(0),
                 last_none: AtomicU32::new(0),
                 closed: AtomicU32::new(0),
@@ -276,95 +226,5 @@ impl PerCpuStore {
     /// by restartable sequences, and that the check takes no exchange.
     pub(crate) fn fast_path(&self) -> Option<Rseq> {
         self.stacks.rseq().filter(|_| !self.states.exchanges())
-    }
-
-    /// The fast path of `get`: this CPU's stack once, and nothing else that could take time.
-    ///
-    /// Else an id that is to be given to `put_above_depth`, if any.
-    #[inline(always)]
-    pub(crate) fn get_fast(&self, rseq: Option<Rseq>) -> Result<usize, Option<u32>> {
-        // Relaxed: see `fast_depth`.
-        let depth = self.fast_depth.load(Ordering::Relaxed);
-        if depth == 0 {
-            return Err(None);
-        }
-        let id = match rseq {
-            Some(rseq) => self.stacks.pop_once_by(rseq, depth)?,
-            None => self.stacks.pop_once(depth)?,
-        };
-        self.states.begin(id);
-        Ok(id)
-    }
-
-    /// The fast path of `give_back`.
-    #[inline(always)]
-    pub(crate) fn give_back_fast(&self, rseq: Option<Rseq>, id: usize) -> FastPut {
-        // Relaxed: see `fast_depth`.
-        let below = id < self.fast_depth.load(Ordering::Relaxed);
-        let ended = below
-            && match rseq {
-                Some(_) => self.states.end_alone(id),
-                None => self.states.end(id),
-            };
-        if !ended {
-            return FastPut::Untried;
-        }
-        let pushed = match rseq {
-            Some(rseq) => self.stacks.push_once_by(rseq, id as u32),
-            None => self.stacks.push_once(id as u32),
-        };
-        if pushed {
-            FastPut::Done
-        } else {
-            FastPut::Ended
-        }
-    }
-
-    /// Takes an id unless somebody waits; `None` is exact when nobody does.
-    #[inline]
-    pub(crate) fn get(&self) -> Option<usize> {
-        // Relaxed: as in `layout`.
-        let depth = self.depth.load(Ordering::Relaxed);
-        // Closed stacks need not be asked.
-        let seen = self.control.load_relaxed();
-        let popped = if !seen.is_warm() {
-            Err(None)
-        } else if seen.is_locked() {
-            let popped = self.stacks.pop_locked();
-            popped.filter(|&id| (id as usize) < depth).ok_or(popped)
-        } else {
-            self.stacks.pop_below(depth)
-        };
-        let id = match popped {
-            Ok(id) => id as usize,
-            Err(other) => self.get_slow(other)?,
-        };
-        self.states.begin(id);
-        Some(id)
-    }
-
-    /// Gives an id back. `true`: somebody may wait, and the caller sees to it.
-    #[inline]
-    pub(crate) fn give_back(&self, id: usize) -> Result<bool, PutError> {
-        // Relaxed: as in `layout`.
-        let below = id < self.depth.load(Ordering::Relaxed);
-        if !below && id >= self.full.depth {
-            return Err(PutError::OutOfRange { bit: id });
-        }
-        if !self.states.end(id) {
-            return Err(PutError::NotAllocated { bit: id });
-        }
-        let seen = self.control.load_relaxed();
-        if below && seen.is_warm() {
-            if seen.is_locked() {
-                if self.stacks.push_locked(id as u32) {
-                    self.count_locked(1);
-                    return Ok(false);
-                }
-            } else if self.stacks.push(id as u32) {
-                return Ok(false);
-            }
-        }
-        self.put_slow(id, below)
     }
 }

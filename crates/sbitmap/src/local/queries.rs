@@ -26,7 +26,7 @@ impl PerCpuStore {
 
     #[cfg(test)]
     pub(crate) fn is_locked(&self) -> bool {
-        self.control.load().is_locked()
+        self.mode.load().is_locked()
     }
 
     /// How often the stacks were closed and emptied.
@@ -55,7 +55,7 @@ impl Store for PerCpuStore {
     /// if there is none.
     fn try_get_mask(&self, n: usize) -> BitMask {
         let n = n.min(1 << words::SHIFT_MAX) as u32;
-        if n == 0 || self.control.load_relaxed().waiters() != 0 {
+        if n == 0 || self.mode.load_relaxed().waiters() != 0 {
             return BitMask::EMPTY;
         }
         if let Ok(Group { word, mask }) = self.words.take(&self.reach(), self.hint(), n) {
@@ -76,7 +76,7 @@ impl Store for PerCpuStore {
     /// One id of those open to `limit`, from the words.
     fn try_get_shallow(&self, limit: usize) -> Option<usize> {
         loop {
-            let seen = self.control.load();
+            let seen = self.mode.load();
             if seen.waiters() != 0 {
                 return None;
             }
@@ -88,7 +88,7 @@ impl Store for PerCpuStore {
                     return Some(id);
                 }
                 Err(scan) if seen.is_drained() => {
-                    if self.words.are_still_empty(&reach, scan) && self.control.is_still(seen) {
+                    if self.words.are_still_empty(&reach, scan) && self.mode.is_still(seen) {
                         self.note_none();
                         return None;
                     }
@@ -155,15 +155,15 @@ impl Store for PerCpuStore {
     }
 
     fn waiters(&self) -> usize {
-        self.control.load_relaxed().waiters()
+        self.mode.load_relaxed().waiters()
     }
 
     fn set_waiters(&self, n: usize) {
-        self.control.set_waiters(n);
+        self.mode.set_waiters(n);
     }
 
     fn is_drained(&self) -> bool {
-        self.control.load().is_drained()
+        self.mode.load().is_drained()
     }
 
     fn drain_percpu(&self) {
@@ -178,18 +178,8 @@ impl Store for PerCpuStore {
         self.full.depth
     }
 
-    /// Changes the depth, between 1 and the largest laid out.
-    ///
-    /// Ids above a smaller depth stay with their owners; given back they rest in the words, where
-    /// no getter looks. When the call returns, no later get takes an id above the depth.
     fn resize(&self, depth: usize) -> Result<(), ResizeError> {
-        ResizeError::check(depth, self.full.depth)?;
-        let mut mode_lock = self.frozen();
-        // Relaxed: putters that still see the old depth may push an id above the new one once the
-        // stacks are open again; the getter that pops it sees to it.
-        self.depth.store(depth, Ordering::Relaxed);
-        self.share_out(&mut mode_lock);
-        Ok(())
+        self.change_depth(depth)
     }
 
     fn weight(&self) -> usize {

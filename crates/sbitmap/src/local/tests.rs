@@ -1,10 +1,11 @@
-use super::{LARGEST_CAP, PerCpuStore, Shape};
+use super::stack_limits::LARGEST_CAP;
+use super::{PerCpuStore, Shape};
+use crate::double_free::Check;
 use crate::error::{PutError, ResizeError};
 use crate::layout::Layout;
 use crate::mask::BitMask;
-use crate::request::Users;
 use crate::store::Store;
-use crate::word::Check;
+use crate::tenancy::Users;
 use inflight_sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use inflight_sync::percpu::Backend;
 use inflight_sync::{Arc, cpu, thread};

@@ -9,7 +9,8 @@
 //! tells which words are worth a look.
 
 use super::summary::{self, Summary};
-use crate::layout::{Layout, Shallow, low_mask};
+use crate::layout::{Layout, low_mask};
+use crate::shallow_depth::Shallow;
 use inflight_sync::asym::fence_after_rmw;
 use inflight_sync::atomic::{AtomicU64, Ordering, fence};
 use inflight_sync::{CachePadded, prefetch_to_write};
@@ -284,7 +285,7 @@ impl Words {
 
     #[inline]
     fn is_empty(&self, word: usize, reach: &Reach, scan: &mut Scan) -> bool {
-        // Ordering: Acquire pairs with the Release in `give`; and it keeps the look at the control
+        // Ordering: Acquire pairs with the Release in `give`; and it keeps the look at the mode
         // word (A3) after it.
         let now = self.words[word].load(Ordering::Acquire);
         scan.add(now >> COUNT);

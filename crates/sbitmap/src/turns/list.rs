@@ -1,12 +1,13 @@
 //! The waiters: in the order they came, and the nodes of each.
 //!
 //! Plain data for the inside of a lock: doubly linked lists over the indices of a `Vec`, two for
-//! each tenant (`order.rs`). Nothing is allocated once it has had its largest size, and a waiter
+//! each tenant (`next_waiter.rs`). Nothing is allocated once it has had its largest size, and a waiter
 //! leaves in constant time. A node that was granted is no longer linked; it stays in its slot until
 //! its owner fetches it.
 
-use super::order::{RequestSize, TenantQueues};
-use crate::request::{Ids, Request, TenantIndex};
+use super::next_waiter::{RequestSize, TenantQueues};
+use crate::request::{Ids, Request};
+use crate::share_limiter::TenantIndex;
 use inflight_sync::prefetch_to_write;
 use inflight_sync::wait::Notify;
 

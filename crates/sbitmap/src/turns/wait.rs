@@ -1,24 +1,20 @@
 //! One wait, as a thread or as a task. Events G3 to G7 and A1 to A4.
 
 use super::list::{Kind, Node, NodeKey, WaiterState};
-use super::order::RequestSize;
+use super::next_waiter::RequestSize;
+use super::stall_watchdog::{WATCH, WATCH_LONGEST};
 use super::wait_queue::WaitQueue;
-use super::wake_set::WakeSet;
-use super::{Turns, credits};
+use super::wake::WakeSet;
+use super::{Turns, turn};
 use crate::error::GetManyError;
-use crate::request::{Ids, Outcome, Request, ShareLimiter as _};
+use crate::request::{Ids, Outcome, Request};
+use crate::share_limiter::ShareLimiter as _;
 use crate::store::Store;
 use inflight_sync::time::Instant;
 use inflight_sync::wait::{Notify, Wakers};
-use inflight_sync::{MutexGuard, Parker, hint, thread};
+use inflight_sync::{MutexGuard, Parker, thread};
 use std::mem;
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
-
-/// How long a woken thread may take before the watchdog no longer counts on it. Doubles for a
-/// watchdog that finds nothing, up to this times `WATCH_LONGEST`.
-const WATCH: Duration = Duration::from_millis(10);
-const WATCH_LONGEST: u32 = 32;
 
 /// What is asked for, and the place in the list.
 #[derive(Debug)]
@@ -27,7 +23,7 @@ pub(crate) struct TurnsWaiter {
     pub(super) request: Request,
     place: Option<NodeKey>,
     /// The last grant when the watchdog looked last.
-    seen: u32,
+    pub(super) seen: u32,
 }
 
 impl TurnsWaiter {
@@ -179,7 +175,7 @@ impl<'a, S: Store> Wait<'a, S> {
         if let WaiterState::Granted { serial } = node.state {
             let one = node.want == 1 && node.size == RequestSize::Small;
             if turns.rules.quantum > 1 && node.kind == Kind::Thread && one {
-                credits::set(turns.number, serial, node.credits);
+                turn::set(turns.number, serial, node.credits);
             }
             if queue.return_token(node.token) {
                 turns.serve(&mut queue, None, &mut chosen); // A2 A3
@@ -230,20 +226,6 @@ impl<'a, S: Store> Wait<'a, S> {
         self.come_back(key, Notify::Task(waker.clone()))
     }
 
-    /// The watchdog's look: a token that has been out since its last one is given up. Returns
-    /// whether a token is out that may have been for a shorter time.
-    fn watch(&mut self) -> bool {
-        let turns = self.turns;
-        let mut queue = turns.wait_queue.lock();
-        let is_out = turns.gate.is_closed();
-        let stalled = is_out && queue.serial == self.waiter.seen;
-        self.waiter.seen = queue.serial;
-        if stalled && queue.give_up_tokens() {
-            turns.serve_and_wake(queue, Wakers::default());
-        }
-        is_out && !stalled
-    }
-
     /// Ends the wait whatever its state. A grant that came just in time is kept, and so is a
     /// part.
     fn leave(&mut self) -> Option<Outcome> {
@@ -266,7 +248,7 @@ impl<'a, S: Store> Wait<'a, S> {
             queue
                 .replace_watchdog(key)
                 .into_iter()
-                .for_each(|watchdog| chosen.push(Some(watchdog)));
+                .for_each(|watchdog| chosen.push(watchdog));
         }
         let node = queue.list.remove(key).expect("its owner leaves once");
         if queue.return_token(node.token) || waits {
@@ -305,7 +287,7 @@ impl<'a, S: Store> Wait<'a, S> {
             let watchdog = queue.change_watchdog(key);
             watchdog
                 .into_iter()
-                .for_each(|watchdog| chosen.push(Some(watchdog)));
+                .for_each(|watchdog| chosen.push(watchdog));
             // K: a task needs no token.
             turns.serve(&mut queue, Some(key), &mut chosen);
         }
@@ -403,31 +385,44 @@ impl<S: Store> Drop for Wait<'_, S> {
     }
 }
 
+/// Waiters that their owner keeps apart from the queue.
 impl<S: Store> Turns<S> {
-    /// What a thread tries before it waits for one id.
-    pub(crate) fn try_get_or_linger(&self) -> Option<usize> {
-        self.try_get().or_else(|| self.wait_in_turn())
+    /// Lends a waiter to its wait. Should `f` panic, the waiter has left the list.
+    fn with<R>(&self, waiter: &mut TurnsWaiter, f: impl FnOnce(&mut Wait<'_, S>) -> R) -> R {
+        let mut wait = Wait {
+            turns: self,
+            waiter,
+        };
+        let result = f(&mut wait);
+        mem::forget(wait); // it keeps its place
+        result
     }
 
-    /// G2 again, before a turn sleeps: a wake costs more than a short wait for whoever puts ids.
-    ///
-    /// That is worth it only while it can put some. If it is on another CPU it may be at work, so
-    /// the turn looks on. If it shares this one it is not, and the turn lends it the CPU.
-    fn wait_in_turn(&self) -> Option<usize> {
-        let (mut spins, mut yields) = (self.rules.spins, self.rules.yields);
-        loop {
-            self.turn()?;
-            if self.gate.is_putter_here() {
-                yields = yields.checked_sub(1)?;
-                thread::yield_now();
-            } else {
-                spins = spins.checked_sub(1)?;
-                (0..4).for_each(|_| hint::spin_loop());
-            }
-            let id = self.try_get();
-            if id.is_some() {
-                return id;
-            }
-        }
+    /// Waits as a task: for all it wants, or for the next part.
+    pub(crate) fn poll_waiter(&self, waiter: &mut TurnsWaiter, cx: &Context<'_>) -> Poll<Outcome> {
+        self.with(waiter, |wait| wait.poll(cx))
+    }
+
+    /// As `poll_waiter` for a thread. If it does not come in time the list is left.
+    pub(crate) fn block_waiter(
+        &self,
+        waiter: &mut TurnsWaiter,
+        deadline: Option<Instant>,
+    ) -> Outcome {
+        let outcome = self.with(waiter, |wait| wait.block(deadline));
+        outcome.unwrap_or(Err(GetManyError::TimedOut))
+    }
+
+    /// What has been granted, if anything has, without a wait. It keeps its place.
+    pub(crate) fn fetch_waiter(&self, waiter: &mut TurnsWaiter) -> Option<Outcome> {
+        self.with(waiter, |wait| wait.fetch())
+    }
+
+    /// Leaves the list. What had been granted and not fetched goes back.
+    pub(crate) fn leave_waiter(&self, waiter: &mut TurnsWaiter) {
+        drop(Wait {
+            turns: self,
+            waiter,
+        });
     }
 }

@@ -26,6 +26,8 @@ pub mod cell {
     /// let cell = UnsafeCell::new(3);
     /// // SAFETY: no other access to the cell exists while the closure runs.
     /// cell.with_mut(|p| unsafe { *p += 1 });
+    /// // SAFETY: as above.
+    /// assert_eq!(cell.with(|p| unsafe { *p }), 4);
     /// assert_eq!(cell.into_inner(), 4);
     /// ```
     #[derive(Debug, Default)]
@@ -34,44 +36,23 @@ pub mod cell {
 
     impl<T> UnsafeCell<T> {
         /// Wraps a value.
-        ///
-        /// ```
-        /// assert_eq!(inflight_sync::cell::UnsafeCell::new(7).into_inner(), 7);
-        /// ```
         pub const fn new(value: T) -> Self {
             Self(std::cell::UnsafeCell::new(value))
         }
 
         /// Gives the closure a pointer for reading.
-        ///
-        /// ```
-        /// let cell = inflight_sync::cell::UnsafeCell::new(7);
-        /// // SAFETY: nobody writes the cell while the closure runs.
-        /// assert_eq!(cell.with(|p| unsafe { *p }), 7);
-        /// ```
         #[inline]
         pub fn with<R>(&self, f: impl FnOnce(*const T) -> R) -> R {
             f(self.0.get())
         }
 
         /// Gives the closure a pointer for writing.
-        ///
-        /// ```
-        /// let cell = inflight_sync::cell::UnsafeCell::new(7);
-        /// // SAFETY: no other access to the cell exists while the closure runs.
-        /// cell.with_mut(|p| unsafe { *p = 8 });
-        /// assert_eq!(cell.into_inner(), 8);
-        /// ```
         #[inline]
         pub fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
             f(self.0.get())
         }
 
         /// Takes the value out.
-        ///
-        /// ```
-        /// assert_eq!(inflight_sync::cell::UnsafeCell::new(7).into_inner(), 7);
-        /// ```
         pub fn into_inner(self) -> T {
             self.0.into_inner()
         }
@@ -92,74 +73,47 @@ pub mod hint {
 /// A lock that is never poisoned.
 ///
 /// ```
-/// let m = inflight_sync::Mutex::new(1);
-/// *m.lock() += 1;
-/// assert_eq!(m.into_inner(), 2);
+/// let mut m = inflight_sync::Mutex::new(1);
+/// *m.get_mut() += 1;
+/// let mut guard: inflight_sync::MutexGuard<'_, i32> = m.lock();
+/// *guard += 1;
+/// assert!(m.try_lock().is_none(), "it is held");
+/// drop(guard);
+/// assert_eq!(m.into_inner(), 3);
 /// ```
 #[derive(Debug, Default)]
 pub struct Mutex<T>(parking_lot::Mutex<T>);
 
 impl<T> Mutex<T> {
     /// Wraps a value.
-    ///
-    /// ```
-    /// assert_eq!(inflight_sync::Mutex::new(3).into_inner(), 3);
-    /// ```
     pub const fn new(value: T) -> Self {
         Self(parking_lot::Mutex::new(value))
     }
 
     /// Waits for the lock.
-    ///
-    /// ```
-    /// assert_eq!(*inflight_sync::Mutex::new(3).lock(), 3);
-    /// ```
     #[inline]
     pub fn lock(&self) -> MutexGuard<'_, T> {
         MutexGuard(self.0.lock())
     }
 
     /// Takes the lock if nobody holds it.
-    ///
-    /// ```
-    /// let m = inflight_sync::Mutex::new(3);
-    /// let held = m.lock();
-    /// assert!(m.try_lock().is_none());
-    /// # drop(held);
-    /// ```
     #[inline]
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         self.0.try_lock().map(MutexGuard)
     }
 
     /// The value, for the only owner.
-    ///
-    /// ```
-    /// let mut m = inflight_sync::Mutex::new(3);
-    /// *m.get_mut() = 4;
-    /// assert_eq!(*m.lock(), 4);
-    /// ```
     pub fn get_mut(&mut self) -> &mut T {
         self.0.get_mut()
     }
 
     /// Takes the value out.
-    ///
-    /// ```
-    /// assert_eq!(inflight_sync::Mutex::new(3).into_inner(), 3);
-    /// ```
     pub fn into_inner(self) -> T {
         self.0.into_inner()
     }
 }
 
 /// Holds the lock; unlocks when dropped.
-///
-/// ```
-/// let m = inflight_sync::Mutex::new(vec![1]);
-/// let guard: inflight_sync::MutexGuard<'_, Vec<i32>> = m.lock();
-/// assert_eq!(guard.len(), 1);
-/// ```
 #[derive(Debug)]
 #[must_use = "the lock is let go at once"]
 pub struct MutexGuard<'a, T>(parking_lot::MutexGuard<'a, T>);
@@ -191,7 +145,7 @@ impl<T> DerefMut for MutexGuard<'_, T> {
 ///     let shared = shared.clone();
 ///     move || {
 ///         *shared.0.lock() = true;
-///         shared.1.notify_one();
+///         shared.1.notify_one(); // or all
 ///     }
 /// });
 /// let mut ready = shared.0.lock();
@@ -206,44 +160,22 @@ pub struct Condvar(parking_lot::Condvar);
 
 impl Condvar {
     /// A condition variable nobody waits for.
-    ///
-    /// ```
-    /// inflight_sync::Condvar::new().notify_all();
-    /// ```
     #[must_use]
     pub const fn new() -> Self {
         Self(parking_lot::Condvar::new())
     }
 
     /// Unlocks, waits for a notification, locks again. May return spuriously.
-    ///
-    /// See the type's example.
-    ///
-    /// ```
-    /// # let (m, c) = (inflight_sync::Mutex::new(true), inflight_sync::Condvar::new());
-    /// let mut ready = m.lock();
-    /// while !*ready {
-    ///     c.wait(&mut ready);
-    /// }
-    /// ```
     pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
         self.0.wait(&mut guard.0);
     }
 
     /// Wakes one waiter.
-    ///
-    /// ```
-    /// inflight_sync::Condvar::new().notify_one();
-    /// ```
     pub fn notify_one(&self) {
         self.0.notify_one();
     }
 
     /// Wakes all waiters.
-    ///
-    /// ```
-    /// inflight_sync::Condvar::new().notify_all();
-    /// ```
     pub fn notify_all(&self) {
         self.0.notify_all();
     }

@@ -39,8 +39,9 @@ const CLOSED: u64 = 1 << 63;
 /// use inflight_sync::percpu::{Backend, PerCpuCounter};
 /// let counter = PerCpuCounter::new(Backend::best(), 4_096);
 /// assert!(counter.add(2) && counter.add(3));
+/// assert_eq!((counter.sum(), counter.is_closed()), (5, false));
 /// assert_eq!(counter.close(), 5);
-/// assert!(!counter.add(1), "closed");
+/// assert!(counter.is_closed() && !counter.add(1));
 /// ```
 #[derive(Debug)]
 pub struct PerCpuCounter {
@@ -50,11 +51,6 @@ pub struct PerCpuCounter {
 
 impl PerCpuCounter {
     /// A count of 0 with a line for each of `cpus` CPUs, at least one and at most 4,096.
-    ///
-    /// ```
-    /// use inflight_sync::percpu::{Backend, PerCpuCounter};
-    /// assert_eq!(PerCpuCounter::new(Backend::TryLock, 2).sum(), 0);
-    /// ```
     #[must_use]
     pub fn new(backend: Backend, cpus: usize) -> Self {
         let part = |_| Part {
@@ -72,12 +68,6 @@ impl PerCpuCounter {
 
     /// Adds `n`. `false`: nothing was added. The count is closed then, or (rarely, and only with
     /// [`Backend::Rseq`]) the kernel did not let the thread finish, or its CPU has no line.
-    ///
-    /// ```
-    /// use inflight_sync::percpu::{Backend, PerCpuCounter};
-    /// let counter = PerCpuCounter::new(Backend::TryLock, 1);
-    /// assert!(counter.add(1));
-    /// ```
     #[inline(always)]
     #[must_use = "a refused number is not counted"]
     pub fn add(&self, n: u64) -> bool {
@@ -144,13 +134,6 @@ impl PerCpuCounter {
     }
 
     /// The sum. While others add it is true of no one moment.
-    ///
-    /// ```
-    /// use inflight_sync::percpu::{Backend, PerCpuCounter};
-    /// let counter = PerCpuCounter::new(Backend::best(), 4_096);
-    /// assert!(counter.add(7));
-    /// assert_eq!(counter.sum(), 7);
-    /// ```
     #[must_use]
     pub fn sum(&self) -> u64 {
         // Relaxed: a statistic, or after `close`.
@@ -164,12 +147,6 @@ impl PerCpuCounter {
     /// # Panics
     ///
     /// As [`Rseq::barrier`].
-    ///
-    /// ```
-    /// use inflight_sync::percpu::{Backend, PerCpuCounter};
-    /// let counter = PerCpuCounter::new(Backend::TryLock, 1);
-    /// assert_eq!(counter.close(), 0);
-    /// ```
     // Why: it acts, and who only wants that may ignore the sum.
     #[allow(clippy::must_use_candidate)]
     pub fn close(&self) -> u64 {
@@ -195,11 +172,6 @@ impl PerCpuCounter {
 
     /// Whether it is closed, or about to be. After a full fence of the caller's: what the caller
     /// did before the fence is visible to the one who closes, or this is `true`.
-    ///
-    /// ```
-    /// use inflight_sync::percpu::{Backend, PerCpuCounter};
-    /// assert!(!PerCpuCounter::new(Backend::TryLock, 1).is_closed());
-    /// ```
     #[must_use]
     pub fn is_closed(&self) -> bool {
         // Relaxed: the caller's fence orders it. The last one is written last.

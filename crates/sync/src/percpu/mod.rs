@@ -90,8 +90,19 @@ const ABORTED: i32 = -2;
 ///
 /// ```
 /// use inflight_sync::percpu::{Backend, Stacks};
-/// let stacks = Stacks::new(Backend::TryLock, 2);
-/// assert_eq!(stacks.pop(), None, "closed until opened");
+/// use std::sync::atomic::Ordering::Relaxed;
+/// let stacks = Stacks::new(Backend::TryLock, 1);
+/// assert_eq!((stacks.len(), stacks.is_empty(), stacks.here()), (1, false, Some(0)));
+/// assert_eq!((stacks.backend(), stacks.aborts()), (Backend::TryLock, 0));
+/// assert!(!stacks.is_open(0) && !stacks.push(5), "closed until opened");
+/// stacks.open(0, 2);
+/// assert_eq!(stacks.push_all(&[5, 6, 7]), 2, "the third is refused");
+/// assert_eq!(stacks.pop(), Some(6));
+/// assert_eq!(stacks.pop_below(5), Err(Some(5)));
+/// assert_eq!(stacks.pop_all(&mut [0; 4]), 0);
+/// let _moving = stacks.refill_lock(0).try_lock().expect("nobody else");
+/// stacks.hint(0).store(7, Relaxed);
+/// stacks.count(0).store(1, Relaxed);
 /// ```
 #[derive(Debug)]
 pub struct Stacks {
@@ -105,11 +116,6 @@ pub struct Stacks {
 impl Stacks {
     /// `cpus` empty, closed stacks. With [`Backend::Rseq`] where the system refuses it,
     /// [`Backend::TryLock`].
-    ///
-    /// ```
-    /// use inflight_sync::percpu::{Backend, Stacks};
-    /// assert_eq!(Stacks::new(Backend::best(), 3).len(), 3);
-    /// ```
     #[must_use]
     pub fn new(backend: Backend, cpus: usize) -> Self {
         // CPU numbers have 32 bits; a table that long cannot be used to its end.
@@ -126,11 +132,6 @@ impl Stacks {
     }
 
     /// Which back end runs.
-    ///
-    /// ```
-    /// use inflight_sync::percpu::{Backend, Stacks};
-    /// assert_eq!(Stacks::new(Backend::TryLock, 1).backend(), Backend::TryLock);
-    /// ```
     #[must_use]
     pub const fn backend(&self) -> Backend {
         match self.rseq {
@@ -140,22 +141,12 @@ impl Stacks {
     }
 
     /// How many stacks there are.
-    ///
-    /// ```
-    /// use inflight_sync::percpu::{Backend, Stacks};
-    /// assert_eq!(Stacks::new(Backend::TryLock, 2).len(), 2);
-    /// ```
     #[must_use]
     pub const fn len(&self) -> usize {
         self.stacks.len()
     }
 
     /// Whether there is no stack at all: every call is refused.
-    ///
-    /// ```
-    /// use inflight_sync::percpu::{Backend, Stacks};
-    /// assert!(Stacks::new(Backend::TryLock, 0).is_empty());
-    /// ```
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.stacks.is_empty()
@@ -164,11 +155,6 @@ impl Stacks {
     /// The stack of the CPU the caller runs on; it may be another as soon as this returns.
     ///
     /// `None` if the table does not reach that far.
-    ///
-    /// ```
-    /// use inflight_sync::percpu::{Backend, Stacks};
-    /// assert_eq!(Stacks::new(Backend::TryLock, 1).here(), Some(0));
-    /// ```
     #[inline]
     #[must_use]
     pub fn here(&self) -> Option<usize> {
@@ -200,48 +186,32 @@ impl Stacks {
     /// Takes the id that this CPU's stack got last.
     ///
     /// `None` if the stack is empty, closed, or busy.
-    ///
-    /// ```
-    /// use inflight_sync::percpu::{Backend, Stacks};
-    /// let stacks = Stacks::new(Backend::TryLock, 1);
-    /// stacks.open(0, 2);
-    /// assert!(stacks.push(5));
-    /// assert_eq!(stacks.pop(), Some(5));
-    /// ```
     #[inline(always)]
     #[must_use = "the number is in no stack any more"]
     pub fn pop(&self) -> Option<u32> {
-        let result = self.pop_first();
-        if result < 0 {
-            self.pop_again(result)
-        } else {
-            Some(result as u32)
-        }
+        self.pop_within(u64::from(u32::MAX) + 1).ok()
     }
 
-    /// As [`pop`](Stacks::pop), and tells in the same step whether the id is below `bound`.
+    /// As [`pop`](Stacks::pop), and tells in the same step whether the id is below `bound`, which is
+    /// at most 2^32.
     ///
     /// # Errors
     ///
     /// The id, if one was popped that is not below `bound`.
-    ///
-    /// ```
-    /// use inflight_sync::percpu::{Backend, Stacks};
-    /// let stacks = Stacks::new(Backend::TryLock, 1);
-    /// stacks.open(0, 2);
-    /// assert!(stacks.push(5));
-    /// assert_eq!(stacks.pop_below(5), Err(Some(5)));
-    /// assert_eq!(stacks.pop_below(5), Err(None));
-    /// ```
     #[inline(always)]
     pub fn pop_below(&self, bound: usize) -> Result<u32, Option<u32>> {
+        self.pop_within(bound as u64)
+    }
+
+    #[inline(always)]
+    fn pop_within(&self, bound: u64) -> Result<u32, Option<u32>> {
         let result = self.pop_first();
         // What is no id is a large number without its sign.
-        if (result as u64) < bound as u64 {
+        if (result as u64) < bound {
             Ok(result as u32)
         } else {
             match self.pop_again(result) {
-                Some(id) if u64::from(id) < bound as u64 => Ok(id),
+                Some(id) if u64::from(id) < bound => Ok(id),
                 other => Err(other),
             }
         }
@@ -257,27 +227,35 @@ impl Stacks {
 
     /// One try of [`pop_below`](Stacks::pop_below), to be inlined.
     ///
+    /// By a restartable sequence, for a caller that has kept the answer of [`rseq`](Stacks::rseq)
+    /// and need not ask again; `None` asks. With an `Rseq` from elsewhere, users of stacks that a
+    /// lock protects would no longer be kept apart.
+    ///
     /// # Errors
     ///
     /// The id, if one was popped that is not below `bound`. `None` says nothing: `pop` knows more.
     ///
     /// ```
     /// use inflight_sync::percpu::{Backend, Stacks};
-    /// let stacks = Stacks::new(Backend::TryLock, 1);
-    /// assert_eq!(stacks.pop_once(5), Err(None), "closed");
+    /// let stacks = Stacks::new(Backend::best(), 1);
+    /// let rseq = stacks.rseq();
+    /// assert_eq!(stacks.pop_once(rseq, 5), Err(None), "closed");
+    /// assert!(!stacks.push_once(rseq, 5));
     /// ```
     #[inline(always)]
-    pub fn pop_once(&self, bound: usize) -> Result<usize, Option<u32>> {
-        below(self.pop_first(), bound)
+    pub fn pop_once(&self, rseq: Option<Rseq>, bound: usize) -> Result<usize, Option<u32>> {
+        let result = match rseq {
+            Some(rseq) => section::pop(rseq, &self.stacks),
+            None => self.pop_first(),
+        };
+        if (result as u64) < bound as u64 {
+            Ok(result as usize)
+        } else {
+            Err(u32::try_from(result).ok())
+        }
     }
 
     /// Adds an id to this CPU's stack. `false` if the stack is full, closed, or busy.
-    ///
-    /// ```
-    /// use inflight_sync::percpu::{Backend, Stacks};
-    /// let stacks = Stacks::new(Backend::TryLock, 1);
-    /// assert!(!stacks.push(5), "closed");
-    /// ```
     #[inline(always)]
     #[must_use = "a refused id is still the caller's"]
     pub fn push(&self, id: u32) -> bool {
@@ -293,63 +271,21 @@ impl Stacks {
         }
     }
 
-    /// One try of [`push`](Stacks::push), to be inlined.
-    ///
-    /// ```
-    /// use inflight_sync::percpu::{Backend, Stacks};
-    /// let stacks = Stacks::new(Backend::TryLock, 1);
-    /// assert!(!stacks.push_once(5), "closed");
-    /// ```
+    /// One try of [`push`](Stacks::push), in the way of [`pop_once`](Stacks::pop_once).
     #[inline(always)]
     #[must_use = "a refused id is still the caller's"]
-    pub fn push_once(&self, id: u32) -> bool {
-        self.push_first(id) >= 0
+    pub fn push_once(&self, rseq: Option<Rseq>, id: u32) -> bool {
+        let result = match rseq {
+            Some(rseq) => section::push(rseq, &self.stacks, id),
+            None => self.push_first(id),
+        };
+        result >= 0
     }
 
     /// What these stacks' restartable sequences run with, where those exclude their users.
-    ///
-    /// ```
-    /// use inflight_sync::percpu::{Backend, Stacks};
-    /// assert!(Stacks::new(Backend::TryLock, 1).rseq().is_none());
-    /// ```
     #[must_use]
     pub const fn rseq(&self) -> Option<Rseq> {
         self.rseq
-    }
-
-    /// As [`pop_once`](Stacks::pop_once), by a restartable sequence: for a caller that has kept the
-    /// answer of [`rseq`](Stacks::rseq) and need not ask again. With an `Rseq` from elsewhere,
-    /// users of stacks that a lock protects would no longer be kept apart.
-    ///
-    /// # Errors
-    ///
-    /// As [`pop_once`](Stacks::pop_once).
-    ///
-    /// ```
-    /// use inflight_sync::percpu::{Backend, Stacks};
-    /// let stacks = Stacks::new(Backend::best(), 1);
-    /// if let Some(rseq) = stacks.rseq() {
-    ///     assert_eq!(stacks.pop_once_by(rseq, 5), Err(None), "closed");
-    /// }
-    /// ```
-    #[inline(always)]
-    pub fn pop_once_by(&self, rseq: Rseq, bound: usize) -> Result<usize, Option<u32>> {
-        below(section::pop(rseq, &self.stacks), bound)
-    }
-
-    /// As [`push_once`](Stacks::push_once), in the way of [`pop_once_by`](Stacks::pop_once_by).
-    ///
-    /// ```
-    /// use inflight_sync::percpu::{Backend, Stacks};
-    /// let stacks = Stacks::new(Backend::best(), 1);
-    /// if let Some(rseq) = stacks.rseq() {
-    ///     assert!(!stacks.push_once_by(rseq, 5), "closed");
-    /// }
-    /// ```
-    #[inline(always)]
-    #[must_use = "a refused id is still the caller's"]
-    pub fn push_once_by(&self, rseq: Rseq, id: u32) -> bool {
-        section::push(rseq, &self.stacks, id) >= 0
     }
 
     #[inline(always)]
@@ -434,13 +370,6 @@ impl Stacks {
 
     /// As [`push`](Stacks::push) of one after the other, with one lock for all where there is one.
     /// How many were added, the first ones.
-    ///
-    /// ```
-    /// use inflight_sync::percpu::{Backend, Stacks};
-    /// let stacks = Stacks::new(Backend::TryLock, 1);
-    /// stacks.open(0, 2);
-    /// assert_eq!(stacks.push_all(&[5, 6, 7]), 2);
-    /// ```
     #[must_use = "refused ids are still the caller's"]
     pub fn push_all(&self, ids: &[u32]) -> usize {
         let all = |stack: &Stack, exclusion| {
@@ -455,16 +384,6 @@ impl Stacks {
     }
 
     /// As [`pop`](Stacks::pop) until `ids` is full, in the way of [`push_all`](Stacks::push_all).
-    ///
-    /// ```
-    /// use inflight_sync::percpu::{Backend, Stacks};
-    /// let stacks = Stacks::new(Backend::TryLock, 1);
-    /// stacks.open(0, 2);
-    /// assert_eq!(stacks.push_all(&[5, 6]), 2);
-    /// let mut ids = [0; 4];
-    /// assert_eq!(stacks.pop_all(&mut ids), 2);
-    /// assert_eq!(ids[..2], [6, 5]);
-    /// ```
     #[must_use = "ids that are dropped are lost"]
     pub fn pop_all(&self, ids: &mut [u32]) -> usize {
         fn fill(ids: &mut [u32], next: impl FnMut() -> Option<u32>) -> usize {
@@ -483,14 +402,6 @@ impl Stacks {
 
     /// As [`pop`](Stacks::pop), for a caller that knows that stacks are
     /// [`open_locked`](Stacks::open_locked): it need not find out.
-    ///
-    /// ```
-    /// use inflight_sync::percpu::{Backend, Stacks};
-    /// let stacks = Stacks::new(Backend::TryLock, 1);
-    /// stacks.open_locked(0, 2);
-    /// assert!(stacks.push_locked(5));
-    /// assert_eq!(stacks.pop_locked(), Some(5));
-    /// ```
     #[must_use = "the number is in no stack any more"]
     pub fn pop_locked(&self) -> Option<u32> {
         self.by_lock(|stack| stack.pop(Exclusion::TryLock))
@@ -498,11 +409,6 @@ impl Stacks {
     }
 
     /// As [`push`](Stacks::push), in the way of [`pop_locked`](Stacks::pop_locked).
-    ///
-    /// ```
-    /// use inflight_sync::percpu::{Backend, Stacks};
-    /// assert!(!Stacks::new(Backend::TryLock, 1).push_locked(5), "closed");
-    /// ```
     #[must_use = "a refused id is still the caller's"]
     pub fn push_locked(&self, id: u32) -> bool {
         self.by_lock(|stack| stack.push(Exclusion::TryLock, id)) == Some(true)
@@ -515,25 +421,12 @@ impl Stacks {
 
     /// How many sections the kernel has cut short so far. A stress test that never sees one has
     /// not tested them.
-    ///
-    /// ```
-    /// use inflight_sync::percpu::{Backend, Stacks};
-    /// assert_eq!(Stacks::new(Backend::TryLock, 1).aborts(), 0);
-    /// ```
     #[must_use]
     pub fn aborts(&self) -> u64 {
         self.aborts.load(Ordering::Relaxed)
     }
 
     /// Where the user of stack `i` begins its search for more: its own to say.
-    ///
-    /// ```
-    /// use inflight_sync::percpu::{Backend, Stacks};
-    /// use std::sync::atomic::Ordering::Relaxed;
-    /// let stacks = Stacks::new(Backend::TryLock, 1);
-    /// stacks.hint(0).store(7, Relaxed);
-    /// assert_eq!(stacks.hint(0).load(Relaxed), 7);
-    /// ```
     #[inline]
     #[must_use]
     pub fn hint(&self, i: usize) -> &AtomicU32 {
@@ -541,36 +434,14 @@ impl Stacks {
     }
 
     /// A number beside stack `i`, for its user to count with.
-    ///
-    /// ```
-    /// use inflight_sync::percpu::{Backend, Stacks};
-    /// use std::sync::atomic::Ordering::Relaxed;
-    /// assert_eq!(Stacks::new(Backend::TryLock, 1).count(0).load(Relaxed), 0);
-    /// ```
     #[must_use]
     pub fn count(&self, i: usize) -> &AtomicU32 {
         &self.stacks[i].count
     }
 
     /// A lock beside stack `i`: for those who move several ids, or open or close it.
-    ///
-    /// ```
-    /// use inflight_sync::percpu::{Backend, Stacks};
-    /// let stacks = Stacks::new(Backend::TryLock, 1);
-    /// let _moving = stacks.refill_lock(0).try_lock().expect("nobody else");
-    /// ```
     #[must_use]
     pub fn refill_lock(&self, i: usize) -> &Mutex<()> {
         &self.stacks[i].refill
-    }
-}
-
-#[inline(always)]
-fn below(result: i64, bound: usize) -> Result<usize, Option<u32>> {
-    // What is no id is a large number without its sign.
-    if (result as u64) < bound as u64 {
-        Ok(result as usize)
-    } else {
-        Err(u32::try_from(result).ok())
     }
 }

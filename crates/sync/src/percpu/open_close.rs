@@ -10,13 +10,6 @@ impl Stacks {
     /// # Panics
     ///
     /// If there is no such stack, as in every call that names one.
-    ///
-    /// ```
-    /// use inflight_sync::percpu::{Backend, Stacks};
-    /// let stacks = Stacks::new(Backend::TryLock, 1);
-    /// stacks.open(0, 1);
-    /// assert!(stacks.push(5) && !stacks.push(6), "full");
-    /// ```
     pub fn open(&self, i: usize, limit: u32) {
         match self.backend() {
             Backend::TryLock => self.stacks[i].open_locked(limit),
@@ -46,11 +39,6 @@ impl Stacks {
     }
 
     /// Whether stack `i` is open. To rely on the answer a caller keeps the closers out.
-    ///
-    /// ```
-    /// use inflight_sync::percpu::{Backend, Stacks};
-    /// assert!(!Stacks::new(Backend::TryLock, 1).is_open(0));
-    /// ```
     #[must_use]
     pub fn is_open(&self, i: usize) -> bool {
         self.stacks[i].is_open()
@@ -58,14 +46,6 @@ impl Stacks {
 
     /// Closes stack `i`. Users that are under way may still end, until
     /// [`barrier`](Stacks::barrier).
-    ///
-    /// ```
-    /// use inflight_sync::percpu::{Backend, Stacks};
-    /// let stacks = Stacks::new(Backend::TryLock, 1);
-    /// stacks.open(0, 1);
-    /// stacks.close(0);
-    /// assert!(!stacks.push(5));
-    /// ```
     pub fn close(&self, i: usize) {
         self.stacks[i].close();
     }
@@ -76,11 +56,6 @@ impl Stacks {
     /// # Panics
     ///
     /// As [`Rseq::barrier`](crate::rseq::Rseq::barrier).
-    ///
-    /// ```
-    /// use inflight_sync::percpu::{Backend, Stacks};
-    /// Stacks::new(Backend::best(), 1).barrier();
-    /// ```
     pub fn barrier(&self) {
         match self.rseq {
             Some(rseq) => rseq.barrier(),
@@ -91,16 +66,6 @@ impl Stacks {
     }
 
     /// Empties the closed stack `i`.
-    ///
-    /// ```
-    /// use inflight_sync::percpu::{Backend, Stacks};
-    /// let stacks = Stacks::new(Backend::TryLock, 1);
-    /// stacks.open(0, 4);
-    /// assert!(stacks.push(5));
-    /// stacks.close(0);
-    /// stacks.barrier();
-    /// stacks.drain(0, |id| assert_eq!(id, 5));
-    /// ```
     pub fn drain(&self, i: usize, each: impl FnMut(u32)) {
         let stack = &self.stacks[i];
         if self.rseq.is_some() {
@@ -111,15 +76,6 @@ impl Stacks {
     }
 
     /// Empties the closed stack `i`, which [`open_locked`](Stacks::open_locked) opened last.
-    ///
-    /// ```
-    /// use inflight_sync::percpu::{Backend, Stacks};
-    /// let stacks = Stacks::new(Backend::TryLock, 1);
-    /// stacks.open_locked(0, 4);
-    /// assert!(stacks.push(5));
-    /// stacks.close(0);
-    /// stacks.drain_locked(0, |id| assert_eq!(id, 5));
-    /// ```
     pub fn drain_locked(&self, i: usize, each: impl FnMut(u32)) {
         self.stacks[i].wait_and_empty(Exclusion::TryLock, each);
     }

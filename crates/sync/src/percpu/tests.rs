@@ -60,7 +60,7 @@ fn a_stack_is_opened_for_users_with_a_lock() {
         let stacks = Stacks::new(backend, 1_024);
         (0..stacks.len()).for_each(|i| stacks.open_locked(i, 4));
         // What is called once finds the stack closed, unless a lock is all there is.
-        let once = stacks.push_once(9);
+        let once = stacks.push_once(None, 9);
         assert_eq!(once, stacks.backend() == Backend::TryLock);
         let mut kept: Vec<u32> = (0..4).filter(|&id| stacks.push(id)).collect();
         kept.extend(once.then_some(9));

@@ -23,7 +23,7 @@ const ABSENT: isize = 3;
 ///
 /// ```
 /// match inflight_sync::rseq::Rseq::probe() {
-///     Some(_) => println!("per-CPU data without atomics"),
+///     Some(rseq) => rseq.barrier(), // per-CPU data without atomics
 ///     None => println!("a lock per CPU"),
 /// }
 /// ```
@@ -37,11 +37,6 @@ impl Rseq {
     ///
     /// The first registration costs tens of microseconds, and milliseconds when many threads are
     /// there already; each later one a fifth of a microsecond.
-    ///
-    /// ```
-    /// let found = inflight_sync::rseq::Rseq::probe().is_some();
-    /// assert!(!found || inflight_sync::rseq::cpu_id().is_some());
-    /// ```
     #[must_use]
     pub fn probe() -> Option<Self> {
         cpu_id()?;
@@ -59,12 +54,6 @@ impl Rseq {
     ///
     /// If the kernel refuses what it granted at registration: to go on without the barrier would
     /// silently break the exclusion that sequences give.
-    ///
-    /// ```
-    /// if let Some(rseq) = inflight_sync::rseq::Rseq::probe() {
-    ///     rseq.barrier();
-    /// }
-    /// ```
     pub fn barrier(self) {
         assert!(
             membarrier(PRIVATE_EXPEDITED_RSEQ) == 0,

@@ -15,8 +15,14 @@ use std::time::Duration;
 ///
 /// ```
 /// use inflight_sync::time::Clock;
+/// use std::time::Duration;
+/// let ticks = Clock::system().ticks();
+/// assert!(ticks.now() <= ticks.now());
+/// assert!(ticks.resolution() <= Duration::from_millis(10));
 /// let clock = Clock::manual();
+/// clock.advance(Duration::from_nanos(7));
 /// assert_eq!(clock.ticks().now(), clock.now());
+/// assert_eq!(clock.ticks().resolution(), Duration::ZERO);
 /// ```
 #[derive(Clone, Debug)]
 pub struct Ticks(ByTick);
@@ -43,11 +49,6 @@ impl Ticks {
     }
 
     /// What time it is, or will be at the end of this tick.
-    ///
-    /// ```
-    /// let ticks = inflight_sync::time::Clock::system().ticks();
-    /// assert!(ticks.now() <= ticks.now());
-    /// ```
     #[inline]
     #[must_use]
     pub fn now(&self) -> Instant {
@@ -61,12 +62,6 @@ impl Ticks {
     }
 
     /// How much later than the clock it may be: the length of a tick, or zero.
-    ///
-    /// ```
-    /// use inflight_sync::time::Clock;
-    /// use std::time::Duration;
-    /// assert!(Clock::system().ticks().resolution() <= Duration::from_millis(10));
-    /// ```
     #[must_use]
     pub const fn resolution(&self) -> Duration {
         match &self.0 {

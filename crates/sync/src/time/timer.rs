@@ -55,11 +55,6 @@ type Key = (Instant, u64);
 
 impl Timer {
     /// Of a clock. No thread yet.
-    ///
-    /// ```
-    /// use inflight_sync::time::{Clock, Timer};
-    /// assert!(Timer::new(Clock::manual()).clock().is_manual());
-    /// ```
     #[must_use]
     pub fn new(clock: Clock) -> Self {
         Self(Arc::new(TimerShared {
@@ -69,24 +64,12 @@ impl Timer {
     }
 
     /// Its clock.
-    ///
-    /// ```
-    /// use inflight_sync::time::{Clock, Timer};
-    /// assert!(!Timer::new(Clock::system()).clock().is_manual());
-    /// ```
     #[must_use]
     pub fn clock(&self) -> &Clock {
         &self.0.clock
     }
 
     /// Waits as a task until a point on the clock. It is over at once if the timer is dropped.
-    ///
-    /// ```
-    /// use inflight_sync::time::{Clock, Sleep, Timer};
-    /// let timer = Timer::new(Clock::manual());
-    /// let sleep: Sleep = timer.sleep_until(timer.clock().now());
-    /// inflight_sync::block_on(sleep);
-    /// ```
     ///
     /// # Panics
     ///
@@ -152,15 +135,6 @@ impl TimerShared {
 }
 
 /// The future of [`Timer::sleep_until`].
-///
-/// ```
-/// use inflight_sync::time::{Clock, Timer};
-/// use std::time::Duration;
-/// let timer = Timer::new(Clock::manual());
-/// let sleep = timer.sleep_until(timer.clock().now() + Duration::from_secs(1));
-/// timer.clock().advance(Duration::from_secs(1));
-/// inflight_sync::block_on(sleep);
-/// ```
 #[must_use = "futures do nothing unless polled"]
 pub struct Sleep {
     timer: Arc<TimerShared>,

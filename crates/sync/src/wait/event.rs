@@ -40,7 +40,7 @@ use std::task::{Context, Poll};
 ///         busy.1.notify_all();
 ///     }
 /// });
-/// busy.1.wait_while(|| busy.0.load(Ordering::Acquire) > 0);
+/// busy.1.wait_while(|| busy.0.load(Ordering::Acquire) > 0); // or await `listen_while`
 /// worker.join().unwrap();
 /// ```
 #[derive(Debug, Default)]
@@ -52,11 +52,6 @@ pub struct Event {
 
 impl Event {
     /// An event nobody waits for.
-    ///
-    /// ```
-    /// let event = inflight_sync::wait::Event::new();
-    /// event.notify_all();
-    /// ```
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -67,10 +62,6 @@ impl Event {
 
     /// Makes everybody who waits look at their condition again. One fence and one load if nobody
     /// does.
-    ///
-    /// ```
-    /// inflight_sync::wait::Event::new().notify_all();
-    /// ```
     pub fn notify_all(&self) {
         // Ordering: N2, pairs with the fence in `Event::enter` (W2).
         fence(Ordering::SeqCst);
@@ -86,11 +77,6 @@ impl Event {
     }
 
     /// Sleeps while `condition` holds.
-    ///
-    /// ```
-    /// let event = inflight_sync::wait::Event::new();
-    /// event.wait_while(|| false); // nothing to wait for
-    /// ```
     pub fn wait_while(&self, condition: impl FnMut() -> bool) {
         let done = self.wait_thread(condition, |parker| {
             parker.park();
@@ -142,11 +128,6 @@ impl Event {
     }
 
     /// Waits as a task while `condition` holds. Dropping the future loses nothing.
-    ///
-    /// ```
-    /// let event = inflight_sync::wait::Event::new();
-    /// inflight_sync::block_on(event.listen_while(|| false));
-    /// ```
     pub fn listen_while<F: FnMut() -> bool + Unpin>(&self, condition: F) -> WaitWhile<'_, F> {
         WaitWhile {
             waiter: EventWaiter {
@@ -187,10 +168,6 @@ impl Event {
     }
 
     /// Gives up a place that [`poll_while`](Event::poll_while) has taken, if any.
-    ///
-    /// ```
-    /// inflight_sync::wait::Event::new().leave(&mut None);
-    /// ```
     pub fn leave(&self, place: &mut Option<WaiterKey>) {
         let Some(key) = place.take() else { return };
         let mut list = self.list.lock();
@@ -207,7 +184,7 @@ impl Event {
             Some(key) => list.replace(key, notify),
             None => Err(notify),
         };
-        let outdated = replaced.map_err(|notify| *place = Some(list.push_back(notify)));
+        let outdated = replaced.map_err(|notify| *place = Some(list.push_back(notify, 0)));
         self.waiters.store(list.len(), Ordering::Relaxed);
         // A waker may run anything when it is dropped, so not under the lock.
         drop(list);

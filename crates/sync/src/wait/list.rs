@@ -9,15 +9,6 @@ const NIL: u32 = u32::MAX;
 
 /// Names one wait of one waiter in a [`WaitList`]. A key of a waiter that has left matches
 /// nothing.
-///
-/// ```
-/// # use inflight_sync::{Parker, wait::{Notify, WaitList}};
-/// let mut list = WaitList::new();
-/// let key = list.push_back(Notify::Thread(Parker::current().unparker()));
-/// assert!(list.contains(key));
-/// let _ = list.pop_front();
-/// assert!(!list.contains(key));
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaiterKey {
     index: u32,
@@ -40,15 +31,18 @@ struct WaitEntry {
 /// A first-in-first-out list of waiters. Keep it inside a [`Mutex`](crate::Mutex).
 ///
 /// ```
-/// use inflight_sync::{Parker, wait::{Notify, WaitList}};
+/// use inflight_sync::{Parker, wait::{Notify, WaitList, WaiterKey}};
 /// let me = || Notify::Thread(Parker::current().unparker());
 /// let mut list = WaitList::new();
-/// let first = list.push_back(me());
-/// let second = list.push_back(me());
+/// let first: WaiterKey = list.push_back(me(), 0);
+/// let second = list.push_back(me(), 0);
 /// assert!(list.remove(first).is_some(), "it was still waiting");
-/// assert_eq!(list.len(), 1);
+/// assert!(list.contains(second) && list.replace(second, me()).is_ok());
 /// assert!(list.pop_front().is_some());
 /// assert!(list.remove(second).is_none(), "it had been chosen");
+/// list.push_back(me(), 3);
+/// assert_eq!(list.drain().len(), 1);
+/// assert!(list.is_empty() && list.len() == 0);
 /// ```
 #[derive(Debug)]
 pub struct WaitList {
@@ -68,10 +62,6 @@ impl Default for WaitList {
 
 impl WaitList {
     /// A list of nobody.
-    ///
-    /// ```
-    /// assert!(inflight_sync::wait::WaitList::new().is_empty());
-    /// ```
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -85,47 +75,20 @@ impl WaitList {
     }
 
     /// How many wait.
-    ///
-    /// ```
-    /// assert_eq!(inflight_sync::wait::WaitList::new().len(), 0);
-    /// ```
     #[must_use]
     pub const fn len(&self) -> usize {
         self.len
     }
 
     /// Whether nobody waits.
-    ///
-    /// ```
-    /// assert!(inflight_sync::wait::WaitList::new().is_empty());
-    /// ```
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Adds a waiter behind all others.
-    ///
-    /// ```
-    /// # use inflight_sync::{Parker, wait::{Notify, WaitList}};
-    /// let mut list = WaitList::new();
-    /// list.push_back(Notify::Thread(Parker::current().unparker()));
-    /// assert_eq!(list.len(), 1);
-    /// ```
-    pub fn push_back(&mut self, notify: Notify) -> WaiterKey {
-        self.push_back_with(notify, 0)
-    }
-
     /// Adds a waiter behind all others, with data by which [`pop_first`](WaitList::pop_first)
     /// chooses.
-    ///
-    /// ```
-    /// # use inflight_sync::{Parker, wait::{Notify, WaitList}};
-    /// let mut list = WaitList::new();
-    /// let _ = list.push_back_with(Notify::Thread(Parker::current().unparker()), 7);
-    /// assert_eq!(list.pop_first(|data| data > 0).map(|(_, data)| data), Some(7));
-    /// ```
-    pub fn push_back_with(&mut self, notify: Notify, data: u64) -> WaiterKey {
+    pub fn push_back(&mut self, notify: Notify, data: u64) -> WaiterKey {
         let serial = self.next_serial;
         self.next_serial += 1;
         let slot = WaitEntry {
@@ -154,13 +117,6 @@ impl WaitList {
     }
 
     /// Whether the waiter is still in the list.
-    ///
-    /// ```
-    /// # use inflight_sync::{Parker, wait::{Notify, WaitList}};
-    /// let mut list = WaitList::new();
-    /// let key = list.push_back(Notify::Thread(Parker::current().unparker()));
-    /// assert!(list.contains(key));
-    /// ```
     #[must_use]
     pub fn contains(&self, key: WaiterKey) -> bool {
         self.slots
@@ -177,17 +133,6 @@ impl WaitList {
     /// # Errors
     ///
     /// The new `notify`, if the waiter has left.
-    ///
-    /// ```
-    /// # use inflight_sync::wait::{Notify, WaitList};
-    /// # use std::task::Waker;
-    /// let task = || Notify::Task(Waker::noop().clone());
-    /// let mut list = WaitList::new();
-    /// let key = list.push_back(task());
-    /// assert!(list.replace(key, task()).is_ok());
-    /// let _ = list.pop_front();
-    /// assert!(list.replace(key, task()).is_err());
-    /// ```
     pub fn replace(&mut self, key: WaiterKey, notify: Notify) -> Result<Notify, Notify> {
         if !self.contains(key) {
             return Err(notify);
@@ -199,14 +144,6 @@ impl WaitList {
     /// Takes a waiter out of the middle. `None` if it had been chosen or removed before.
     ///
     /// Drop what comes back without the lock, as with [`replace`](WaitList::replace).
-    ///
-    /// ```
-    /// # use inflight_sync::{Parker, wait::{Notify, WaitList}};
-    /// let mut list = WaitList::new();
-    /// let key = list.push_back(Notify::Thread(Parker::current().unparker()));
-    /// assert!(list.remove(key).is_some());
-    /// assert!(list.remove(key).is_none());
-    /// ```
     #[must_use = "drop it after the lock is let go"]
     pub fn remove(&mut self, key: WaiterKey) -> Option<Notify> {
         if self.contains(key) {
@@ -217,10 +154,6 @@ impl WaitList {
     }
 
     /// Takes out the waiter that has waited longest.
-    ///
-    /// ```
-    /// assert!(inflight_sync::wait::WaitList::new().pop_front().is_none());
-    /// ```
     #[must_use = "it is to be woken"]
     pub fn pop_front(&mut self) -> Option<Notify> {
         match self.head {
@@ -229,15 +162,14 @@ impl WaitList {
         }
     }
 
-    /// Takes the first waiter whose data is `wanted`, with it. One that was pushed without
-    /// has 0. Passes over those before it.
+    /// Takes the first waiter whose data is `wanted`, with it. Passes over those before it.
     ///
     /// ```
     /// # use inflight_sync::{Parker, wait::{Notify, WaitList}};
     /// let me = || Notify::Thread(Parker::current().unparker());
     /// let mut list = WaitList::new();
-    /// let first = list.push_back(me());
-    /// let second = list.push_back_with(me(), 3);
+    /// let first = list.push_back(me(), 0);
+    /// let second = list.push_back(me(), 3);
     /// assert!(list.pop_first(|data| data == 3).is_some());
     /// assert!(list.contains(first) && !list.contains(second));
     /// ```
@@ -255,14 +187,6 @@ impl WaitList {
     }
 
     /// Takes out everybody, longest wait first.
-    ///
-    /// ```
-    /// # use inflight_sync::{Parker, wait::{Notify, WaitList}};
-    /// let mut list = WaitList::new();
-    /// list.push_back(Notify::Thread(Parker::current().unparker()));
-    /// assert_eq!(list.drain().len(), 1);
-    /// assert!(list.is_empty());
-    /// ```
     #[must_use = "they are to be woken"]
     pub fn drain(&mut self) -> Vec<Notify> {
         let mut all = Vec::with_capacity(self.len);
@@ -342,7 +266,7 @@ mod tests {
                     Op::Push => {
                         let n = keys.len();
                         let waker = Arc::new(Numbered(n, seen.clone())).into();
-                        keys.push(list.push_back(Notify::Task(waker)));
+                        keys.push(list.push_back(Notify::Task(waker), 0));
                         oracle.push(n);
                     }
                     Op::Pop => {

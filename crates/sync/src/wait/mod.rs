@@ -101,12 +101,6 @@ pub struct Wakers {
 
 impl Wakers {
     /// Wakes each of the waiters.
-    ///
-    /// ```
-    /// let mut wakers = inflight_sync::wait::Wakers::default();
-    /// wakers.wake([]);
-    /// wakers.finish();
-    /// ```
     pub fn wake(&mut self, waiters: impl IntoIterator<Item = Notify>) {
         for waiter in waiters {
             // Unwind safety: the waiter is consumed, nothing half-done is left to look at.
@@ -121,10 +115,6 @@ impl Wakers {
     /// # Panics
     ///
     /// With the first panic of a waker; not while the thread is unwinding already.
-    ///
-    /// ```
-    /// inflight_sync::wait::Wakers::default().finish();
-    /// ```
     pub fn finish(self) {
         if let Some(panic) = self.first_panic.filter(|_| !thread::panicking()) {
             resume_unwind(panic);

@@ -18,7 +18,7 @@ const GLOSSARY: &str = "docs/glossary.md";
 
 const TIED: [Tied; 4] = [
     Tied {
-        source: "crates/sbitmap/src/turns/mod.rs",
+        source: "crates/sbitmap/src/turns/turn.rs",
         name: "QUANTUM",
         said: &[
             (FAIRNESS, "may take up to {} bits past those who wait"),
@@ -38,7 +38,7 @@ const TIED: [Tied; 4] = [
         ],
     },
     Tied {
-        source: "crates/sbitmap/src/turns/mod.rs",
+        source: "crates/sbitmap/src/turns/turn.rs",
         name: "TURN_LIFE",
         said: &[
             (FAIRNESS, "is over after 13 bits or {} later grants"),
@@ -49,7 +49,7 @@ const TIED: [Tied; 4] = [
         ],
     },
     Tied {
-        source: "crates/sbitmap/src/turns/mod.rs",
+        source: "crates/sbitmap/src/turns/stall_watchdog.rs",
         name: "STALL_LIMIT",
         said: &[
             (FAIRNESS, "go on after {} more bits have come back"),

@@ -1,87 +1,26 @@
-//! Freeze, thaw, and what opens a stack.
+//! When the stacks come back, one by one: with locks after ids ran short, and for sections when ids
+//! have been plenty for a while.
 
-use super::batch::Groups;
-use super::{MOST_CPUS, Modes, PerCpuStore, STACKS_A_TICK};
-use crate::word::offsets;
-use inflight_sync::MutexGuard;
+use super::{NextLimits, PerCpuStore};
 use inflight_sync::atomic::{Ordering, fence};
 
+/// Thaw after this many ticks, of 32 puts each, in which nobody met "none".
+///
+/// A freeze with the barrier interrupts every CPU that runs the process, which is worth many puts;
+/// to stay cold where ids are plenty costs an exchange on a shared word for each of them.
+pub(super) const THAW_AFTER: u32 = 4;
+
+/// A freeze without it takes two locks for each stack that was open: a tick for so many stacks, and
+/// the first is enough where there were fewer.
+const STACKS_A_TICK: u32 = 16;
+
+/// After so many ids that came into the locked stack of a CPU, without a freeze, sections are let
+/// in.
+///
+/// It is what a barrier costs: so many without a lock have made up for it.
+pub(super) const UNLOCK_AFTER: u32 = 2_048;
+
 impl PerCpuStore {
-    /// Brings every id into the words and keeps the stacks closed.
-    ///
-    /// On return the store is drained, or has been thawed since; while somebody waits it cannot
-    /// be thawed.
-    ///
-    /// Ids are short: stacks will be locked for a while.
-    #[cold]
-    pub(crate) fn freeze(&self) {
-        let mode_lock = self.slow.mode_lock.lock();
-        // Relaxed is enough under E, which every change of mode holds.
-        if !self.control.load_relaxed().is_drained() {
-            self.drain_all(&mode_lock, self.unlock_after.is_some());
-        }
-    }
-
-    /// As `freeze`, and stays so while the guard lives. It says nothing about how many ids there
-    /// are.
-    pub(super) fn frozen(&self) -> MutexGuard<'_, Modes> {
-        let mode_lock = self.slow.mode_lock.lock();
-        let seen = self.control.load_relaxed();
-        if !seen.is_drained() {
-            self.drain_all(&mode_lock, seen.is_locked());
-        }
-        mode_lock
-    }
-
-    /// F1 to Z.
-    fn drain_all(&self, mode_lock: &Modes, locked_next: bool) {
-        let locked = self.control.load_relaxed().is_locked();
-        // Relaxed: see `fast_depth`.
-        self.fast_depth.store(0, Ordering::Relaxed);
-        self.control.set_cold(); // F1
-        // Ordering: F2, pairs with O2 in `activate`: an activator that is not seen in `opened` sees
-        // COLD.
-        fence(Ordering::SeqCst);
-        let mut opened = [0; MOST_CPUS.div_ceil(64)];
-        for (opened, word) in opened.iter_mut().zip(&self.slow.opened) {
-            // Relaxed: see above.
-            *opened = word.load(Ordering::Relaxed);
-        }
-        let stacks = || {
-            let words = opened.iter().enumerate().take(self.slow.opened.len());
-            words.flat_map(|(i, &word)| offsets(word).map(move |bit| 64 * i + bit as usize))
-        };
-        for i in stacks() {
-            let _refill = self.stacks.refill_lock(i).lock(); // K: waits for a mover under way
-            self.stacks.close(i);
-            self.stacks.count(i).store(0, Ordering::Relaxed);
-            // Relaxed: written with M of this stack. The fence of the next freezer orders it.
-            self.slow.opened[i / 64].fetch_and(!(1 << (i % 64)), Ordering::Relaxed);
-        }
-        if !locked {
-            self.stacks.barrier(); // B
-        }
-        let mut groups = Groups::new(self);
-        for i in stacks() {
-            let each = |id| groups.add(id as usize);
-            if locked {
-                self.stacks.drain_locked(i, each); // D
-            } else {
-                self.stacks.drain(i, each); // D
-            }
-        }
-        groups.finish();
-        // Relaxed, all: the budget is read under a refill lock after a thaw; the others steer.
-        let closed = stacks().count() as u32;
-        self.slow.closed.store(closed, Ordering::Relaxed);
-        self.slow
-            .budget
-            .store(mode_lock.share.budget, Ordering::Relaxed);
-        self.slow.freezes.fetch_add(1, Ordering::Relaxed);
-        self.note_none();
-        self.control.set_drained(locked_next); // Z
-    }
-
     /// So many more ids came into this CPU's locked stack: they may be plenty by now.
     #[cold]
     #[inline(never)]
@@ -104,7 +43,7 @@ impl PerCpuStore {
         let Some(mode_lock) = self.slow.mode_lock.try_lock() else {
             return; // somebody freezes
         };
-        let seen = self.control.load_relaxed();
+        let seen = self.mode.load_relaxed();
         if seen.is_warm() && seen.is_locked() {
             self.drain_all(&mode_lock, false);
             self.thaw_by(&mode_lock);
@@ -112,8 +51,8 @@ impl PerCpuStore {
     }
 
     /// T. The caller holds E.
-    fn thaw_by(&self, _: &Modes) {
-        if self.control.thaw() && !self.control.load_relaxed().is_locked() {
+    fn thaw_by(&self, _: &NextLimits) {
+        if self.mode.thaw() && !self.mode.load_relaxed().is_locked() {
             // Relaxed, both: see `fast_depth`.
             let depth = self.depth.load(Ordering::Relaxed);
             self.fast_depth.store(depth, Ordering::Relaxed);
@@ -128,7 +67,7 @@ impl PerCpuStore {
         }
         // A freezer at work is reason enough not to, and so are too few ids for a stack.
         let mode_lock = self.slow.mode_lock.try_lock();
-        if let Some(mode_lock) = mode_lock.filter(|mode_lock| mode_lock.share.suffices()) {
+        if let Some(mode_lock) = mode_lock.filter(|mode_lock| mode_lock.limits.suffices()) {
             self.thaw_by(&mode_lock);
         }
     }
@@ -143,7 +82,7 @@ impl PerCpuStore {
     pub(super) fn activate(&self, i: usize) -> bool {
         // The refill lock came here from a freezer after F1, if there was one since; and if none
         // was, the freezer to come waits for the lock.
-        if !self.control.load_relaxed().is_warm() {
+        if !self.mode.load_relaxed().is_warm() {
             return false;
         }
         // O1. Relaxed: see O2.
@@ -151,7 +90,7 @@ impl PerCpuStore {
         // Ordering: O2, pairs with F2 in `drain_all`: a freezer whose COLD is not seen sees that
         // this stack may be open.
         fence(Ordering::SeqCst);
-        let seen = self.control.load_relaxed(); // O3
+        let seen = self.mode.load_relaxed(); // O3
         if !seen.is_warm() {
             return false;
         }
@@ -192,7 +131,7 @@ impl PerCpuStore {
         let now = self.slow.ticks.fetch_add(1, Ordering::Relaxed);
         let none = self.slow.last_none.load(Ordering::Relaxed);
         let after = match self.thaw_after {
-            Some(ticks) if !self.control.load_relaxed().is_locked() => ticks,
+            Some(ticks) if !self.mode.load_relaxed().is_locked() => ticks,
             _ => self.slow.closed.load(Ordering::Relaxed) / STACKS_A_TICK,
         };
         if now.wrapping_sub(none) >= after {

@@ -42,7 +42,11 @@ pub type OwnedIdGuard = Guard<Arc<SbitmapQueue>>;
 /// use inflight_sbitmap::{Guard, SbitmapQueue};
 /// fn id_of(guard: &Guard<&SbitmapQueue>) -> usize { guard.id() }
 /// let queue = SbitmapQueue::builder(4).build().unwrap();
-/// assert!(id_of(&queue.try_id().unwrap()) < 4);
+/// let guard = queue.try_id().unwrap();
+/// let id = id_of(&guard);
+/// assert_eq!(guard.into_id(), id, "now the caller puts it back");
+/// drop(Guard::adopt(&queue, id));
+/// assert_eq!(queue.weight(), 0);
 /// ```
 #[must_use = "the bit is put back when the guard is dropped"]
 pub struct Guard<Q: Deref<Target = SbitmapQueue>> {
@@ -53,14 +57,6 @@ pub struct Guard<Q: Deref<Target = SbitmapQueue>> {
 
 impl<Q: Deref<Target = SbitmapQueue>> Guard<Q> {
     /// A guard for a bit that the caller has got from this queue, and hands over.
-    ///
-    /// ```
-    /// use inflight_sbitmap::{IdGuard, SbitmapQueue};
-    /// let queue = SbitmapQueue::builder(4).build().unwrap();
-    /// let bit = queue.try_get().unwrap();
-    /// drop(IdGuard::adopt(&queue, bit));
-    /// assert_eq!(queue.weight(), 0);
-    /// ```
     pub const fn adopt(queue: Q, id: usize) -> Self {
         Self {
             queue,
@@ -69,23 +65,12 @@ impl<Q: Deref<Target = SbitmapQueue>> Guard<Q> {
     }
 
     /// The bit.
-    ///
-    /// ```
-    /// let queue = inflight_sbitmap::SbitmapQueue::builder(1).build().unwrap();
-    /// assert_eq!(queue.try_id().unwrap().id(), 0);
-    /// ```
     #[must_use]
     pub const fn id(&self) -> usize {
         self.id.expect("it ends when it gives the bit away")
     }
 
     /// The bit as a plain number, which the caller puts back: it may travel as a ring's user data.
-    ///
-    /// ```
-    /// let queue = inflight_sbitmap::SbitmapQueue::builder(1).build().unwrap();
-    /// let bit = queue.try_id().unwrap().into_id();
-    /// queue.put(bit).unwrap();
-    /// ```
     #[must_use = "a bit that is dropped is never given back"]
     pub fn into_id(mut self) -> usize {
         let id = self.id();

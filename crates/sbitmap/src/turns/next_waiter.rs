@@ -6,7 +6,7 @@
 //! come, first served.
 
 use super::list::{List, NIL, NodeKey};
-use crate::request::TenantIndex;
+use crate::share_limiter::TenantIndex;
 
 /// Which of a tenant's two lists a request waits in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

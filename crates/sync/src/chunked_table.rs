@@ -1,4 +1,4 @@
-//! A table that grows while it is read.
+//! A chunked table: it grows while it is read.
 //!
 //! Chunk `k` has `2^k` entries, so that 24 pointers reach 16 million of them.
 

@@ -21,7 +21,8 @@ impl Sbitmap {
     /// let pending = inflight_sbitmap::Sbitmap::builder(64).build().unwrap();
     /// assert_eq!(pending.set(9), Ok(true));
     /// assert_eq!(pending.set(9), Ok(false));
-    /// assert!(pending.is_set(9));
+    /// assert_eq!(pending.clear(9), Ok(true));
+    /// assert_eq!(pending.clear(9), Ok(false));
     /// ```
     pub fn set(&self, bit: usize) -> Result<bool, PutError> {
         let (word, offset) = self.full.locate(bit)?;
@@ -37,13 +38,6 @@ impl Sbitmap {
     /// # Errors
     ///
     /// As [`set`](Sbitmap::set).
-    ///
-    /// ```
-    /// let pending = inflight_sbitmap::Sbitmap::builder(64).build().unwrap();
-    /// pending.set(9).unwrap();
-    /// assert_eq!(pending.clear(9), Ok(true));
-    /// assert_eq!(pending.clear(9), Ok(false));
-    /// ```
     pub fn clear(&self, bit: usize) -> Result<bool, PutError> {
         let (word, offset) = self.full.locate(bit)?;
         Ok(self.words[word].clear(offset))

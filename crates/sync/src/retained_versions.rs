@@ -10,13 +10,15 @@ use std::marker::PhantomData;
 /// may be reading it: for what changes seldom.
 ///
 /// ```
-/// use inflight_sync::Versions;
-/// let versions = Versions::new(1);
+/// use inflight_sync::RetainedVersions;
+/// let versions = RetainedVersions::new(1);
 /// let first = versions.current();
 /// versions.replace(|&version| version == 2, || 2);
 /// assert_eq!((*first, *versions.current()), (1, 2));
+/// versions.replace(|&version| version == 1, || unreachable!("it is kept"));
+/// assert!(std::ptr::eq(first, versions.current()));
 /// ```
-pub struct Versions<T> {
+pub struct RetainedVersions<T> {
     /// One of `all`.
     current: AtomicPtr<T>,
     /// Boxes, each once.
@@ -24,7 +26,7 @@ pub struct Versions<T> {
     owns: PhantomData<T>,
 }
 
-impl<T: Send + Sync> Versions<T> {
+impl<T: Send + Sync> RetainedVersions<T> {
     /// The first one.
     #[must_use]
     pub fn new(first: T) -> Self {
@@ -64,13 +66,13 @@ impl<T: Send + Sync> Versions<T> {
     }
 }
 
-impl<T> std::fmt::Debug for Versions<T> {
+impl<T> std::fmt::Debug for RetainedVersions<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Versions").finish_non_exhaustive()
+        f.debug_struct("RetainedVersions").finish_non_exhaustive()
     }
 }
 
-impl<T> Drop for Versions<T> {
+impl<T> Drop for RetainedVersions<T> {
     fn drop(&mut self) {
         for version in self.all.lock().drain(..) {
             // Relaxed: whoever drops comes after all.
@@ -78,20 +80,5 @@ impl<T> Drop for Versions<T> {
             // SAFETY: a box, here once, and no reference is left.
             drop(unsafe { Box::from_raw(version) });
         }
-    }
-}
-
-#[cfg(all(test, not(any(loom, shuttle))))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_was_replaced_is_there_for_its_readers_and_comes_back() {
-        let versions = Versions::new("a".to_owned());
-        let first = versions.current();
-        versions.replace(|v| v == "b", || "b".to_owned());
-        assert_eq!((first.as_str(), versions.current().as_str()), ("a", "b"));
-        versions.replace(|v| v == "a", || unreachable!("it is kept"));
-        assert!(std::ptr::eq(first, versions.current()));
     }
 }

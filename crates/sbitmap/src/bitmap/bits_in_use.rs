@@ -10,12 +10,6 @@ use crate::word::offsets;
 
 impl Sbitmap {
     /// How many bits are in use. A snapshot; exact when nobody gets or puts.
-    ///
-    /// ```
-    /// let map = inflight_sbitmap::Sbitmap::builder(8).build().unwrap();
-    /// let _bit = map.try_get();
-    /// assert_eq!(map.weight(), 1);
-    /// ```
     #[must_use]
     pub fn weight(&self) -> usize {
         self.in_use()
@@ -29,23 +23,12 @@ impl Sbitmap {
     /// owner wrote before giving it back is visible. After a `fence(SeqCst)` that follows the
     /// closing of a gate which getters look at after a fence of their own, `false` means that
     /// nobody is inside.
-    ///
-    /// ```
-    /// let map = inflight_sbitmap::Sbitmap::builder(8).build().unwrap();
-    /// assert!(!map.is_any_set());
-    /// ```
     #[must_use]
     pub fn is_any_set(&self) -> bool {
         self.in_use().any(|(_, mask)| mask != 0)
     }
 
     /// Whether this bit is in use; `false` for a bit the map does not have.
-    ///
-    /// ```
-    /// let map = inflight_sbitmap::Sbitmap::builder(8).build().unwrap();
-    /// let bit = map.try_get().unwrap();
-    /// assert!(map.is_set(bit));
-    /// ```
     #[must_use]
     pub fn is_set(&self, bit: usize) -> bool {
         self.full.locate(bit).is_ok_and(|(word, offset)| {
@@ -56,17 +39,6 @@ impl Sbitmap {
     /// Calls `f` for each bit in use, from `start` on and once around, until it returns `false`.
     ///
     /// Gets and puts that happen meanwhile may or may not be seen. A `start` beyond the map is 0.
-    ///
-    /// ```
-    /// let map = inflight_sbitmap::Sbitmap::builder(8).build().unwrap();
-    /// let bit = map.try_get().unwrap();
-    /// let mut seen = Vec::new();
-    /// map.for_each_set(0, |bit| {
-    ///     seen.push(bit);
-    ///     true
-    /// });
-    /// assert_eq!(seen, [bit]);
-    /// ```
     pub fn for_each_set(&self, start: usize, f: impl FnMut(usize) -> bool) {
         let _ = self.iter_set(start).all(f);
     }
@@ -75,12 +47,6 @@ impl Sbitmap {
     /// [`for_each_set`](Sbitmap::for_each_set).
     ///
     /// Each word is looked at when the iterator comes to it.
-    ///
-    /// ```
-    /// let map = inflight_sbitmap::Sbitmap::builder(8).build().unwrap();
-    /// let bit = map.try_get().unwrap();
-    /// assert_eq!(map.iter_set(0).collect::<Vec<_>>(), [bit]);
-    /// ```
     pub fn iter_set(&self, start: usize) -> impl Iterator<Item = usize> {
         let start = Hint::at(start).within(self.full).0 as usize;
         let (first, offset) = self.full.split(start);
@@ -111,11 +77,6 @@ impl Sbitmap {
     }
 
     /// The state of the map, for people: `{}` and `{:#?}` print it.
-    ///
-    /// ```
-    /// let map = inflight_sbitmap::Sbitmap::builder(8).build().unwrap();
-    /// assert_eq!(map.snapshot().busy, 0);
-    /// ```
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         let depth = self.depth();

@@ -1,4 +1,4 @@
-//! The control word: which mode the store is in, and how many wait.
+//! The mode word: which mode the store is in, and how many wait.
 //!
 //! ```text
 //! epoch 32 | waiters 29 | LOCKED | DRAINED | COLD
@@ -17,11 +17,11 @@ const WAITER: u64 = 8;
 const WAITERS: u64 = (EPOCH - 1) & !(COLD | DRAINED | LOCKED);
 const EPOCH: u64 = 1 << 32;
 
-/// One reading of the control word.
+/// One reading of the mode word.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ControlWord(u64);
+pub(super) struct Mode(u64);
 
-impl ControlWord {
+impl Mode {
     pub(super) const fn is_warm(self) -> bool {
         self.0 & COLD == 0
     }
@@ -48,9 +48,9 @@ impl ControlWord {
 }
 
 #[derive(Debug)]
-pub(super) struct Control(CachePadded<AtomicU64>);
+pub(super) struct ModeWord(CachePadded<AtomicU64>);
 
-impl Control {
+impl ModeWord {
     /// Warm, or cold with empty stacks.
     pub(super) fn new(warm: bool) -> Self {
         let mode = if warm { 0 } else { COLD | DRAINED };
@@ -58,21 +58,21 @@ impl Control {
     }
 
     #[inline]
-    pub(super) fn load(&self) -> ControlWord {
+    pub(super) fn load(&self) -> Mode {
         // Ordering: A0, Acquire pairs with the Release in `set_drained` (Z): who sees the stacks
         // drained sees in the words what was in them.
-        ControlWord(self.0.load(Ordering::Acquire))
+        Mode(self.0.load(Ordering::Acquire))
     }
 
     /// For a look that a fence of the caller orders, or that is a guess.
     #[inline]
-    pub(super) fn load_relaxed(&self) -> ControlWord {
+    pub(super) fn load_relaxed(&self) -> Mode {
         // Relaxed: see above.
-        ControlWord(self.0.load(Ordering::Relaxed))
+        Mode(self.0.load(Ordering::Relaxed))
     }
 
     /// A3.
-    pub(super) fn is_still(&self, seen: ControlWord) -> bool {
+    pub(super) fn is_still(&self, seen: Mode) -> bool {
         // The second readings of the words were Acquire loads, so this load comes after them.
         // Relaxed: only the value counts.
         seen.same_time(self.load_relaxed())
@@ -107,7 +107,7 @@ impl Control {
                 .compare_exchange(now.0, warm, Ordering::Relaxed, Ordering::Relaxed)
             {
                 Ok(_) => return true,
-                Err(other) => now = ControlWord(other),
+                Err(other) => now = Mode(other),
             }
         }
         false

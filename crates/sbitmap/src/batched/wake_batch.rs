@@ -1,0 +1,117 @@
+//! How many waiters are woken by a put: a batch for each batch of freed bits.
+//!
+//! A wake is decided by two counters: `completions` counts freed bits while somebody waits,
+//! `wakeups` follows it in steps of a batch. Whoever moves `wakeups` owns one batch of wakes and
+//! hands it to the queues in turn, going on to the next queue until the batch is used up.
+//! `PROTOCOL.md` has the proof.
+
+use super::queue_order::QueueOrder;
+use super::wait_queues::WaitQueues;
+use crate::wake_set::WakeSet;
+use inflight_sync::atomic::{Ordering, fence};
+use inflight_sync::wait::Wakers;
+
+/// The most waiters one batch wakes.
+const WAKE_BATCH_MAX: usize = 8;
+
+/// A batch is at most an eighth of the bits: a waiter sleeps only while all bits open to it are in
+/// use, so at least `depth` counted puts follow, and one of them completes a batch.
+pub(super) fn wake_batch(depth: usize) -> u32 {
+    (depth / 8).clamp(1, WAKE_BATCH_MAX) as u32
+}
+
+impl WaitQueues {
+    /// P2 to P5: `n` bits have been freed.
+    pub(crate) fn freed(&self, n: usize, free: impl Fn() -> usize) {
+        // Ordering: P2, pairs with the fence in `register` (S2).
+        fence(Ordering::SeqCst);
+        if self.active.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let n = u32::try_from(n).expect("a map has at most 2^24 bits");
+        // Ordering: AcqRel pairs with itself in the puts counted before. Whoever takes over another
+        // put's count also takes over the duty to find a waiter that only its fence (P2) has seen.
+        let completions = self
+            .completions
+            .fetch_add(n, Ordering::AcqRel)
+            .wrapping_add(n);
+        // Relaxed: the exchange decides, and whoever counts last sees the full sum.
+        let mut wakeups = self.wakeups.load(Ordering::Relaxed);
+        // Relaxed: a put that reads the old size after a change has also freed its bit before the
+        // waiters looked again, or its fence comes after theirs and it reads the new one. Read
+        // once, so that test and step agree.
+        let batch = self.batch.load(Ordering::Relaxed);
+        // `completions` is what this call has seen, so `wakeups` may be ahead of it: the difference
+        // is taken as a signed number. A surplus of several batches is handed out at once.
+        let owed = |wakeups| completions.wrapping_sub(wakeups) as i32;
+        let mut wakers = Wakers::default();
+        while owed(wakeups) >= batch as i32 {
+            let next = wakeups.wrapping_add(batch);
+            match self.wakeups.compare_exchange_weak(
+                wakeups,
+                next,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => {
+                    self.gate.batch_is_due(batch, &free);
+                    self.distribute(batch as usize, &mut wakers);
+                    wakeups = next;
+                }
+                Err(now) => wakeups = now,
+            }
+        }
+        wakers.finish();
+    }
+
+    /// Hands on one wake that its receiver does not need: the bit it announced may still be free.
+    ///
+    /// No fence of its own: the receiver learnt of the wake under its list's lock, so the putter's
+    /// fence (P2) happens before this.
+    ///
+    /// `n` bits of it, if it was worth several.
+    pub(crate) fn pass_on(&self, n: usize) {
+        let mut wakers = Wakers::default();
+        self.distribute(n.min(WAKE_BATCH_MAX), &mut wakers);
+        wakers.finish();
+    }
+
+    /// Another size of batch. The caller makes all waiters look again afterwards: with a larger
+    /// one, what is counted so far may never complete a batch.
+    pub(crate) fn set_batch(&self, batch: u32) {
+        // Relaxed: see `freed`.
+        self.batch.store(batch, Ordering::Relaxed);
+    }
+
+    /// Wakes waiters worth `n` bits, longest wait first within a queue, queues by the policy. What
+    /// a queue cannot use up goes on to the next.
+    fn distribute(&self, n: usize, wakers: &mut Wakers) {
+        // Relaxed, as the store below: racing wakers may serve one queue twice in a row.
+        let mut order = QueueOrder::new(self.policy, self.wake_index.load(Ordering::Relaxed));
+        let mut chosen = WakeSet::<WAKE_BATCH_MAX>::default();
+        // Relaxed: the fence before `distribute` makes a registered waiter's count visible.
+        let len = |queue: usize| self.queues[queue].len.load(Ordering::Relaxed);
+        let mut worth = 0;
+        while worth < n {
+            let Some(index) = order.next(len) else { break };
+            if len(index) == 0 {
+                continue;
+            }
+            let queue = &self.queues[index];
+            let mut waiters = queue.list.lock();
+            // D6: the walk and the removal are one step, under one lock.
+            while worth < n {
+                let wanted = |wake_info| self.gate.may_wake(wake_info);
+                let Some((notify, wake_info)) = waiters.list.pop_first(wanted) else {
+                    break;
+                };
+                waiters.wakeups += 1;
+                worth += self.gate.worth(wake_info);
+                chosen.push(notify);
+            }
+            queue.len.store(waiters.list.len(), Ordering::Relaxed);
+        }
+        self.wake_index.store(order.next_queue(), Ordering::Relaxed);
+        wakers.wake(chosen.drain());
+    }
+}

@@ -1,0 +1,87 @@
+//! Taking the ids back that CPUs keep: all stacks are closed, and emptied into the words.
+//!
+//! That is done when a get finds an id neither in its CPU's stack nor in the words, before somebody
+//! sleeps for one (G4), and for calls that look at all ids or change the depth.
+
+use super::batch::Groups;
+use super::{MOST_CPUS, NextLimits, PerCpuStore};
+use crate::word::offsets;
+use inflight_sync::MutexGuard;
+use inflight_sync::atomic::{Ordering, fence};
+
+impl PerCpuStore {
+    /// Brings every id into the words and keeps the stacks closed.
+    ///
+    /// On return the store is drained, or has been thawed since; while somebody waits it cannot
+    /// be thawed.
+    ///
+    /// Ids are short: stacks will be locked for a while.
+    #[cold]
+    pub(crate) fn freeze(&self) {
+        let mode_lock = self.slow.mode_lock.lock();
+        // Relaxed is enough under E, which every change of mode holds.
+        if !self.mode.load_relaxed().is_drained() {
+            self.drain_all(&mode_lock, self.unlock_after.is_some());
+        }
+    }
+
+    /// As `freeze`, and stays so while the guard lives. It says nothing about how many ids there
+    /// are.
+    pub(super) fn frozen(&self) -> MutexGuard<'_, NextLimits> {
+        let mode_lock = self.slow.mode_lock.lock();
+        let seen = self.mode.load_relaxed();
+        if !seen.is_drained() {
+            self.drain_all(&mode_lock, seen.is_locked());
+        }
+        mode_lock
+    }
+
+    /// F1 to Z.
+    pub(super) fn drain_all(&self, mode_lock: &NextLimits, locked_next: bool) {
+        let locked = self.mode.load_relaxed().is_locked();
+        // Relaxed: see `fast_depth`.
+        self.fast_depth.store(0, Ordering::Relaxed);
+        self.mode.set_cold(); // F1
+        // Ordering: F2, pairs with O2 in `activate`: an activator that is not seen in `opened` sees
+        // COLD.
+        fence(Ordering::SeqCst);
+        let mut opened = [0; MOST_CPUS.div_ceil(64)];
+        for (opened, word) in opened.iter_mut().zip(&self.slow.opened) {
+            // Relaxed: see above.
+            *opened = word.load(Ordering::Relaxed);
+        }
+        let stacks = || {
+            let words = opened.iter().enumerate().take(self.slow.opened.len());
+            words.flat_map(|(i, &word)| offsets(word).map(move |bit| 64 * i + bit as usize))
+        };
+        for i in stacks() {
+            let _refill = self.stacks.refill_lock(i).lock(); // K: waits for a mover under way
+            self.stacks.close(i);
+            self.stacks.count(i).store(0, Ordering::Relaxed);
+            // Relaxed: written with M of this stack. The fence of the next freezer orders it.
+            self.slow.opened[i / 64].fetch_and(!(1 << (i % 64)), Ordering::Relaxed);
+        }
+        if !locked {
+            self.stacks.barrier(); // B
+        }
+        let mut groups = Groups::new(self);
+        for i in stacks() {
+            let each = |id| groups.add(id as usize);
+            if locked {
+                self.stacks.drain_locked(i, each); // D
+            } else {
+                self.stacks.drain(i, each); // D
+            }
+        }
+        groups.finish();
+        // Relaxed, all: the budget is read under a refill lock after a thaw; the others steer.
+        let closed = stacks().count() as u32;
+        self.slow.closed.store(closed, Ordering::Relaxed);
+        self.slow
+            .budget
+            .store(mode_lock.limits.budget, Ordering::Relaxed);
+        self.slow.freezes.fetch_add(1, Ordering::Relaxed);
+        self.note_none();
+        self.mode.set_drained(locked_next); // Z
+    }
+}

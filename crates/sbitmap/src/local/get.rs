@@ -1,0 +1,117 @@
+//! Getting an id: from this CPU's stack, else refilled from the words, else from all CPUs' stacks,
+//! which are drained for it.
+
+use super::PerCpuStore;
+use super::words::{Group, Reach};
+use inflight_sync::atomic::Ordering;
+use inflight_sync::rseq::Rseq;
+
+impl PerCpuStore {
+    /// The fast path of `get`: this CPU's stack once, and nothing else that could take time.
+    ///
+    /// Else an id that is to be given to `put_above_depth`, if any.
+    #[inline(always)]
+    pub(crate) fn get_fast(&self, rseq: Option<Rseq>) -> Result<usize, Option<u32>> {
+        // Relaxed: see `fast_depth`.
+        let depth = self.fast_depth.load(Ordering::Relaxed);
+        if depth == 0 {
+            return Err(None);
+        }
+        let id = self.stacks.pop_once(rseq, depth)?;
+        self.states.begin(id);
+        Ok(id)
+    }
+
+    /// Takes an id unless somebody waits; `None` is exact when nobody does.
+    #[inline]
+    pub(crate) fn get(&self) -> Option<usize> {
+        // Relaxed: as in `layout`.
+        let depth = self.depth.load(Ordering::Relaxed);
+        // Closed stacks need not be asked.
+        let seen = self.mode.load_relaxed();
+        let popped = if !seen.is_warm() {
+            Err(None)
+        } else if seen.is_locked() {
+            let popped = self.stacks.pop_locked();
+            popped.filter(|&id| (id as usize) < depth).ok_or(popped)
+        } else {
+            self.stacks.pop_below(depth)
+        };
+        let id = match popped {
+            Ok(id) => id as usize,
+            Err(other) => self.get_slow(other)?,
+        };
+        self.states.begin(id);
+        Some(id)
+    }
+
+    /// `popped` is an id above the depth that a push racing with a resize left in a stack.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn get_slow(&self, popped: Option<u32>) -> Option<usize> {
+        if popped.is_some_and(|id| self.put_above_depth(id)) {
+            return None;
+        }
+        loop {
+            let seen = self.mode.load(); // A0
+            if seen.waiters() != 0 {
+                return None;
+            }
+            if seen.is_warm() {
+                if let Some(id) = self.refill().or_else(|| self.take_shared(&self.reach())) {
+                    return Some(id);
+                }
+                self.freeze();
+            } else if !seen.is_drained() {
+                self.freeze(); // waits for the one under way
+            } else {
+                let reach = self.reach();
+                match self.words.take(&reach, self.hint(), 1) {
+                    Ok(group) => {
+                        self.point_at(group.word);
+                        let id = self.only(group);
+                        // Its neighbours are taken next, as they were put one after the other.
+                        self.states.expect(id + 3);
+                        return Some(id);
+                    }
+                    // A2 and A3.
+                    Err(scan) => {
+                        if self.words.are_still_empty(&reach, scan) && self.mode.is_still(seen) {
+                            self.note_none();
+                            return None;
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// One id from any word.
+    pub(super) fn take_shared(&self, reach: &Reach) -> Option<usize> {
+        let group = self.words.take(reach, self.hint(), 1).ok()?;
+        self.point_at(group.word);
+        Some(self.only(group))
+    }
+
+    pub(super) fn only(&self, group: Group) -> usize {
+        self.full.bit(group.word, group.mask.trailing_zeros())
+    }
+
+    /// Where this CPU begins its search.
+    pub(super) fn hint(&self) -> usize {
+        self.stacks
+            .here()
+            .map_or(0, |i| self.stacks.hint(i).load(Ordering::Relaxed) as usize)
+    }
+
+    /// This CPU goes on at `word`.
+    pub(super) fn point_at(&self, word: usize) {
+        if let Some(here) = self.stacks.here() {
+            let hint = self.stacks.hint(here);
+            // Relaxed: any value is right. The look spares a line that others read.
+            if hint.load(Ordering::Relaxed) as usize != word {
+                hint.store(word as u32, Ordering::Relaxed);
+            }
+        }
+    }
+}

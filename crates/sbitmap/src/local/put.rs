@@ -1,0 +1,140 @@
+//! Putting an id: into this CPU's stack, else half the stack goes to the words with it, or the id
+//! alone.
+
+use super::PerCpuStore;
+use super::batch::Groups;
+use super::stack_limits::LARGEST_CAP;
+use super::words::{Given, Group};
+use crate::error::PutError;
+use inflight_sync::atomic::Ordering;
+use inflight_sync::rseq::Rseq;
+
+/// How far the fast path of a put has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FastPut {
+    /// The id is in a stack.
+    Done,
+    /// Nothing has happened.
+    Untried,
+    /// The id is nobody's any more, and its stack has not taken it.
+    Ended,
+}
+
+impl PerCpuStore {
+    /// The fast path of `give_back`.
+    #[inline(always)]
+    pub(crate) fn give_back_fast(&self, rseq: Option<Rseq>, id: usize) -> FastPut {
+        // Relaxed: see `fast_depth`.
+        let below = id < self.fast_depth.load(Ordering::Relaxed);
+        let ended = below
+            && match rseq {
+                Some(_) => self.states.end_alone(id),
+                None => self.states.end(id),
+            };
+        if !ended {
+            return FastPut::Untried;
+        }
+        if self.stacks.push_once(rseq, id as u32) {
+            FastPut::Done
+        } else {
+            FastPut::Ended
+        }
+    }
+
+    /// Gives an id back. `true`: somebody may wait, and the caller sees to it.
+    #[inline]
+    pub(crate) fn give_back(&self, id: usize) -> Result<bool, PutError> {
+        // Relaxed: as in `layout`.
+        let below = id < self.depth.load(Ordering::Relaxed);
+        if !below && id >= self.full.depth {
+            return Err(PutError::OutOfRange { bit: id });
+        }
+        if !self.states.end(id) {
+            return Err(PutError::NotAllocated { bit: id });
+        }
+        let seen = self.mode.load_relaxed();
+        if below && seen.is_warm() {
+            if seen.is_locked() {
+                if self.stacks.push_locked(id as u32) {
+                    self.count_locked(1);
+                    return Ok(false);
+                }
+            } else if self.stacks.push(id as u32) {
+                return Ok(false);
+            }
+        }
+        self.put_slow(id, below)
+    }
+
+    /// The popped `id` is above the depth. Returns whether somebody may wait.
+    #[cold]
+    pub(crate) fn put_above_depth(&self, id: u32) -> bool {
+        let given = self.give(self.group(id as usize));
+        self.look(given.ticked)
+    }
+
+    /// Goes on with `give_back`, or after its fast path: the caller owned `id`, and its stack has
+    /// not taken it. `below`: it is below the depth.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn put_slow(&self, id: usize, below: bool) -> Result<bool, PutError> {
+        if below && self.mode.load_relaxed().is_warm() {
+            if let Some((here, _refill)) = self.refill_here() {
+                if self.stacks.push(id as u32) {
+                    return Ok(false);
+                }
+                if self.stacks.is_open(here) {
+                    self.flush(id);
+                    return Ok(false);
+                }
+            }
+        }
+        let group = self.group(id);
+        let given = self.give(group);
+        self.point_at(group.word);
+        if given.twice == 0 {
+            Ok(self.look(given.ticked))
+        } else {
+            Err(PutError::NotAllocated { bit: id })
+        }
+    }
+
+    /// Moves half a stack to the words, and `id` with it. The caller holds a refill lock whose
+    /// stack is open, so no freeze ends before this has (MR).
+    fn flush(&self, id: usize) {
+        let mut groups = Groups::new(self);
+        groups.add(id);
+        let mut others = [0; LARGEST_CAP / 2];
+        let half = ((self.cap() / 2).max(1) as usize).min(others.len());
+        let popped = self.stacks.pop_all(&mut others[..half]);
+        for &other in &others[..popped] {
+            groups.add(other as usize);
+        }
+        groups.finish();
+    }
+
+    pub(super) fn group(&self, id: usize) -> Group {
+        let (word, offset) = self.full.split(id);
+        Group {
+            word,
+            mask: 1 << offset,
+        }
+    }
+
+    /// P1, P2 and PM.
+    pub(super) fn give(&self, group: Group) -> Given {
+        self.words.give(group)
+    }
+
+    /// P3, after P1, P2 and PM: whether somebody may wait. Thaws if ids have been plenty.
+    pub(super) fn look(&self, ticked: bool) -> bool {
+        let seen = self.mode.load_relaxed();
+        if seen.waiters() != 0 {
+            return true;
+        }
+        if !seen.is_warm() && (ticked || cfg!(any(loom, shuttle))) {
+            self.tick();
+        }
+        false
+    }
+}

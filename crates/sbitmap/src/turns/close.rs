@@ -1,0 +1,47 @@
+//! What happens to those who wait, and to newcomers, when the queue is closed.
+
+use super::Turns;
+use super::list::{NodeKey, WaiterState};
+use super::wait_queue::WaitQueue;
+use super::wake::WakeSet;
+use crate::store::Store;
+use inflight_sync::wait::{Notify, Wakers};
+
+impl<S: Store> Turns<S> {
+    /// Nobody gets an id from now on, and all who wait are told so.
+    ///
+    /// Gets find that somebody waits, for good: that refuses them, and keeps the store drained.
+    pub(crate) fn close(&self) {
+        let mut queue = self.wait_queue.lock();
+        if std::mem::replace(&mut queue.closed, true) {
+            return;
+        }
+        self.end_turns(&mut queue);
+        let refused = queue.refuse_all();
+        let mut chosen = WakeSet::default();
+        self.serve(&mut queue, None, &mut chosen);
+        // Wakers run without the lock, and at the end: one may panic.
+        drop(queue);
+        self.store.drain_percpu();
+        let mut wakers = Wakers::default();
+        wakers.wake(refused);
+        self.wake(self.wait_queue.lock(), chosen, wakers);
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.wait_queue.lock().closed
+    }
+}
+
+impl WaitQueue {
+    /// All who wait end their wait. Returns whom to tell.
+    fn refuse_all(&mut self) -> Vec<Notify> {
+        let keys: Vec<NodeKey> = self.list.newest_first().collect();
+        let refuse = |key| {
+            let node = self.list.unlink(key);
+            node.state = WaiterState::Refused;
+            node.notify.take()
+        };
+        keys.into_iter().rev().filter_map(refuse).collect()
+    }
+}

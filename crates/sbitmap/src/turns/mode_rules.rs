@@ -1,0 +1,66 @@
+//! What each mode allows: how long a turn is, how many woken threads are on their way.
+
+use super::stall_watchdog::STALL_LIMIT;
+use super::turn::{QUANTUM, TURN_LIFE};
+use crate::share_limiter::ShareLimiter;
+use std::ops::Deref;
+
+/// What a mode allows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ModeRules {
+    /// How many ids one wake brings a thread, the granted one included.
+    pub(crate) quantum: u32,
+    /// For how many grants a turn lasts.
+    pub(crate) life: u32,
+    /// How many woken threads may be under way.
+    pub(crate) tokens: u32,
+    /// After how many puts that found the token out it is given up.
+    pub(crate) stall_limit: u32,
+    /// How long a turn that finds no id looks on before it waits, while puts come from another CPU:
+    /// in steps of some 0.1 us. In all about what it costs to wake a thread on another CPU.
+    pub(crate) spins: u32,
+    /// How often it lends its CPU instead, while puts come from its own.
+    pub(crate) yields: u32,
+}
+
+impl ModeRules {
+    pub(crate) const FAIR: Self = Self {
+        quantum: QUANTUM,
+        life: TURN_LIFE,
+        tokens: 1,
+        stall_limit: STALL_LIMIT,
+        // Why: a model checker's CPU does nothing else meanwhile, and its CPUs are made up.
+        spins: if cfg!(any(loom, shuttle)) { 0 } else { 200 },
+        yields: if cfg!(any(loom, shuttle)) { 0 } else { 2 },
+    };
+
+    pub(crate) const FAIR_POLLED: Self = Self {
+        spins: Self::FAIR.spins * 2,
+        yields: Self::FAIR.yields * 4,
+        ..Self::FAIR
+    };
+
+    pub(crate) const FIFO: Self = Self {
+        quantum: 1,
+        life: 0,
+        tokens: u32::MAX,
+        stall_limit: 1,
+        spins: 0,
+        yields: 0,
+    };
+}
+
+/// The rules of a queue, and which of its tenants may be served.
+#[derive(Debug)]
+pub(crate) struct Policy {
+    pub(super) rules: ModeRules,
+    pub(super) shares: Option<Box<dyn ShareLimiter>>,
+}
+
+impl Deref for Policy {
+    type Target = ModeRules;
+
+    fn deref(&self) -> &ModeRules {
+        &self.rules
+    }
+}

@@ -1,0 +1,64 @@
+//! When a newcomer gets an id: while anybody waits it gets none, although one may be free, but in
+//! its turn.
+//!
+//! The store asks who waits (G1, `Store::try_get`). A tenant that passes those who cannot be served
+//! is the one other exception.
+
+use super::Turns;
+use super::next_waiter::RequestSize;
+use crate::mask::BitMask;
+use crate::share_limiter::{ShareLimiter as _, TenantIndex};
+use crate::store::Store;
+
+impl<S: Store> Turns<S> {
+    /// G1 and G2.
+    #[inline]
+    pub(crate) fn try_get(&self) -> Option<usize> {
+        let id = self.store.try_get();
+        if id.is_some() || self.store.waiters() == 0 {
+            return id;
+        }
+        self.take_in_turn()
+    }
+
+    pub(crate) fn try_get_mask(&self, n: usize) -> BitMask {
+        self.store.try_get_mask(n)
+    }
+
+    pub(crate) fn try_get_shallow(&self, limit: usize) -> Option<usize> {
+        self.store.try_get_shallow(limit)
+    }
+
+    pub(crate) fn try_get_batch(&self, n: usize, ids: &mut Vec<usize>) -> usize {
+        let got = self.store.try_get_batch(n, ids);
+        if got > 0 || self.store.waiters() == 0 {
+            return got;
+        }
+        let before = ids.len();
+        ids.extend(std::iter::from_fn(|| self.take_in_turn()).take(n));
+        ids.len() - before
+    }
+
+    /// Takes an id past those who wait, if it is not one of them whose it is: they are all of
+    /// tenants that may not be served, or stand behind one that has not fetched its part (F2), and
+    /// none would be served before this one.
+    pub(crate) fn try_get_past(&self, tenant: TenantIndex, large: bool) -> Option<usize> {
+        let queue = self.wait_queue.lock();
+        let waits = |size| queue.list.tenants.has(tenant, size);
+        let comes_later = waits(RequestSize::Small) || (large && waits(RequestSize::Large));
+        // Whoever may be served is about to be, by those the claim names.
+        let next = queue.list.next(|tenant| self.rules.shares.may_take(tenant));
+        let may = next.is_none() && !comes_later && !queue.closed;
+        let id = may.then(|| self.store.take()).flatten();
+        drop(queue);
+        self.store.set_owned(id?);
+        id
+    }
+
+    /// `try_get_past` for a small request, if there was nobody to be served a moment ago.
+    pub(crate) fn try_get_held_up(&self, tenant: TenantIndex) -> Option<usize> {
+        self.unlocked
+            .is_held_up()
+            .then(|| self.try_get_past(tenant, false))?
+    }
+}

@@ -1,0 +1,49 @@
+//! What happens to those who wait when the depth changes.
+
+use super::Turns;
+use super::list::{NodeKey, WaiterState};
+use super::next_waiter::RequestSize;
+use super::wait_queue::WaitQueue;
+use crate::error::ResizeError;
+use crate::store::Store;
+use inflight_sync::wait::{Notify, Wakers};
+
+impl<S: Store> Turns<S> {
+    pub(crate) fn resize(&self, depth: usize) -> Result<(), ResizeError> {
+        self.store.resize(depth)?;
+        let mut queue = self.wait_queue.lock();
+        // Whoever joins after this sees the depth; whoever joined before is in the list.
+        let refused = queue.refuse_above(self.store.depth());
+        let mut wakers = Wakers::default();
+        if !refused.is_empty() {
+            drop(queue);
+            wakers.wake(refused);
+            queue = self.wait_queue.lock();
+        }
+        self.serve_and_wake(queue, wakers);
+        Ok(())
+    }
+}
+
+impl WaitQueue {
+    /// Those who wait for more than `depth` ids end their wait. Returns whom to tell.
+    fn refuse_above(&mut self, depth: usize) -> Vec<Notify> {
+        let keys: Vec<NodeKey> = self.list.newest_first().collect();
+        let mut refused = Vec::new();
+        for key in keys {
+            let Some(node) = self.list.node(key) else {
+                continue;
+            };
+            if node.size == RequestSize::Large {
+                // It takes what there is, and goes on.
+                node.part = node.part.min(depth.max(1));
+            } else if node.want > depth.max(1) {
+                let node = self.list.unlink(key);
+                node.state = WaiterState::Refused;
+                refused.extend(node.notify.take());
+                refused.extend(self.replace_watchdog(key));
+            }
+        }
+        refused
+    }
+}

@@ -1,0 +1,102 @@
+//! When a woken thread that does not run is no longer counted on: after some puts, or when the
+//! watchdog, one of those who sleep, has looked twice.
+
+use super::list::{Kind, Node, NodeKey};
+use super::next_waiter::ListEnds;
+use super::wait::Wait;
+use super::wait_queue::WaitQueue;
+use crate::store::Store;
+use inflight_sync::wait::{Notify, Wakers};
+use std::time::Duration;
+
+/// After how many puts that found its token out that is given up.
+pub(super) const STALL_LIMIT: u32 = if cfg!(loom) { 2 } else { 64 };
+
+/// How long a woken thread may take before the watchdog no longer counts on it. Doubles for a
+/// watchdog that finds nothing, up to this times `WATCH_LONGEST`.
+pub(super) const WATCH: Duration = Duration::from_millis(10);
+pub(super) const WATCH_LONGEST: u32 = 32;
+
+impl WaitQueue {
+    /// Gives all tokens up for lost. Returns whether there were any.
+    pub(super) fn give_up_tokens(&mut self) -> bool {
+        self.wake_epoch = self.wake_epoch.wrapping_add(1);
+        std::mem::take(&mut self.tokens) > 0
+    }
+
+    /// The list that this waiter is in.
+    fn ends_of(&mut self, waiter: NodeKey) -> Option<&mut ListEnds> {
+        let (tenant, size) = self
+            .list
+            .peek(waiter)
+            .map(|node| (node.tenant, node.size))?;
+        Some(self.list.tenants.ends(tenant, size))
+    }
+
+    /// Makes a thread the watchdog of its list: the newest of those who came to the back.
+    pub(super) fn set_watchdog(&mut self, key: NodeKey, front: bool) {
+        let watchdog = self.ends_of(key).and_then(|ends| ends.watchdog);
+        let watched = watchdog.is_some_and(|w| self.list.is_waiting(w));
+        if let Some(ends) = self.ends_of(key).filter(|_| !front || !watched) {
+            ends.watchdog = Some(key);
+        }
+    }
+
+    pub(super) fn is_watchdog(&mut self, key: NodeKey) -> bool {
+        self.ends_of(key)
+            .is_some_and(|ends| ends.watchdog == Some(key))
+    }
+
+    /// The watchdog leaves before its turn: another thread takes over, and must be told. Its node
+    /// is still here.
+    ///
+    /// One that leaves by its turn was behind all other threads of its list but those at the front,
+    /// of which none is left by then.
+    pub(super) fn replace_watchdog(&mut self, leaves: NodeKey) -> Option<Notify> {
+        if !self.is_watchdog(leaves) {
+            return None;
+        }
+        self.choose_watchdog(leaves, Some(leaves))
+    }
+
+    /// A waiter is a thread now and was a task, or the other way round. Returns who is to be told
+    /// that it is the watchdog.
+    pub(super) fn change_watchdog(&mut self, changed: NodeKey) -> Option<Notify> {
+        let before = self.ends_of(changed)?.watchdog;
+        let notify = self.choose_watchdog(changed, None);
+        let after = self.ends_of(changed)?.watchdog;
+        notify.filter(|_| after != before && after != Some(changed))
+    }
+
+    /// The newest thread of a waiter's list that stays is its watchdog.
+    fn choose_watchdog(&mut self, of: NodeKey, leaves: Option<NodeKey>) -> Option<Notify> {
+        let (tenant, size) = self.list.peek(of).map(|node| (node.tenant, node.size))?;
+        let is_thread = |key: &NodeKey| {
+            let node = self.list.peek(*key);
+            let here = |n: &Node| n.kind == Kind::Thread && (n.tenant, n.size) == (tenant, size);
+            Some(*key) != leaves && node.is_some_and(here)
+        };
+        let next = self.list.newest_first().find(is_thread);
+        self.ends_of(of)?.watchdog = next;
+        match &self.list.peek(next?)?.notify {
+            Some(Notify::Thread(unparker)) => Some(Notify::Thread(unparker.clone())),
+            _ => None,
+        }
+    }
+}
+
+impl<S: Store> Wait<'_, S> {
+    /// The watchdog's look: a token that has been out since its last one is given up. Returns
+    /// whether a token is out that may have been for a shorter time.
+    pub(super) fn watch(&mut self) -> bool {
+        let turns = self.turns;
+        let mut queue = turns.wait_queue.lock();
+        let is_out = turns.unlocked.awaits_token();
+        let stalled = is_out && queue.serial == self.waiter.seen;
+        self.waiter.seen = queue.serial;
+        if stalled && queue.give_up_tokens() {
+            turns.serve_and_wake(queue, Wakers::default());
+        }
+        is_out && !stalled
+    }
+}

@@ -1,0 +1,207 @@
+//! How many are served and woken: by a put as many as it has given ids for, by all others as many
+//! as there are ids and tokens. Events V1 to V4.
+//!
+//! Whoever is chosen under the lock is told without it.
+
+use super::Turns;
+use super::list::{NodeKey, WaiterState};
+use super::wait_queue::WaitQueue;
+use crate::share_limiter::ShareLimiter as _;
+use crate::store::Store;
+use inflight_sync::MutexGuard;
+use inflight_sync::atomic::{Ordering, fence};
+use inflight_sync::wait::Wakers;
+
+/// The most that one locked section wakes; it comes again for more.
+const CAP: usize = if cfg!(loom) { 2 } else { 8 };
+
+pub(super) type WakeSet = crate::wake_set::WakeSet<CAP>;
+
+impl<S: Store> Turns<S> {
+    /// V1 and V4: what puts have to know. Whoever holds the token serves when it arrives. Returns
+    /// the slot of the next.
+    fn announce(&self, queue: &mut WaitQueue) -> Option<u32> {
+        let somebody_waits = queue.closed || !queue.list.is_empty();
+        if queue.announced != somebody_waits {
+            queue.announced = somebody_waits;
+            self.store.set_waiters(usize::from(somebody_waits));
+        }
+        let next = queue
+            .list
+            .next_slot(|tenant| self.rules.shares.may_take(tenant));
+        // Tasks need no token.
+        self.unlocked
+            .set_awaits_token(next.is_some_and(|next| queue.needs_token(next, &self.rules)));
+        let held_up = !queue.list.is_empty() && next.is_none();
+        if queue.held_up != held_up {
+            queue.held_up = held_up;
+            self.unlocked.hold_up(held_up);
+        }
+        next
+    }
+
+    /// V1 to V4: grants the heads of the list as long as there are ids and tokens.
+    ///
+    /// `me` is a waiter of the calling thread, which needs neither token nor news. If `chosen` is
+    /// full afterwards, the caller tells it and serves again.
+    pub(super) fn serve(&self, queue: &mut WaitQueue, me: Option<NodeKey>, chosen: &mut WakeSet) {
+        self.announce(queue);
+        if !queue.announced {
+            return;
+        }
+        // Ordering: V2, pairs with P2 in `Store::put`.
+        fence(Ordering::SeqCst);
+        self.hand_out(queue, usize::MAX, me, chosen);
+    }
+
+    /// V3 and V4, for `n` ids at most: all that a put has to do, which has changed neither the list
+    /// nor the tokens.
+    pub(super) fn hand_out(
+        &self,
+        queue: &mut WaitQueue,
+        n: usize,
+        me: Option<NodeKey>,
+        chosen: &mut WakeSet,
+    ) {
+        let wakeups = queue.wakeups;
+        let mut first = true;
+        for _ in 0..n {
+            if chosen.is_full() {
+                break;
+            }
+            if std::mem::take(&mut first) {
+                self.end_turns_for_collector(queue);
+            }
+            let Some(key) = queue.list.next(|tenant| self.rules.shares.may_take(tenant)) else {
+                break;
+            };
+            if me != Some(key) && queue.needs_token(key.index, &self.rules) {
+                break;
+            }
+            let node = queue.list.node(key).expect("it waits");
+            let tenant = node.tenant;
+            if !node.has_part() && self.rules.shares.may_take(tenant) {
+                let Some(id) = self.store.take() else { break };
+                self.rules.shares.took(tenant, id);
+                node.feed(id);
+            }
+            // What it has it gets, should its tenant be at its limit.
+            if node.has_part() || (node.has_some() && !self.rules.shares.may_take(tenant)) {
+                self.grant(queue, key, me, chosen);
+                self.end_turns_for_collector(queue);
+            } else if node.has_some() {
+                queue.list.tenants.collecting = Some(key);
+            }
+        }
+        if let Some(next) = self.announce(queue) {
+            queue.list.prefetch_next(next);
+        }
+        // The stall limit begins anew with each token.
+        if queue.wakeups != wakeups && self.unlocked.awaits_token() {
+            // Relaxed: written by puts too, which at worst lose a step.
+            self.skipped.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// While the next collects several ids nobody takes any past it.
+    fn end_turns_for_collector(&self, queue: &mut WaitQueue) {
+        if queue.list.all_want_one() {
+            return;
+        }
+        let next = queue.list.next(|tenant| self.rules.shares.may_take(tenant));
+        let Some(next) = next.and_then(|next| queue.list.node(next)) else {
+            return;
+        };
+        if next.several && !next.collects {
+            next.collects = true;
+            self.end_turns(queue);
+        }
+    }
+
+    fn grant(
+        &self,
+        queue: &mut WaitQueue,
+        key: NodeKey,
+        me: Option<NodeKey>,
+        chosen: &mut WakeSet,
+    ) {
+        queue.serial = queue.serial.wrapping_add(1);
+        self.unlocked.set_grants(queue.serial);
+        let (serial, wake_epoch) = (queue.serial, queue.wake_epoch);
+        let node = queue.list.node(key).expect("it waits");
+        let (tenant, size) = (node.tenant, node.size);
+        // Tokens without a limit need no counting.
+        let limited = self.rules.tokens != u32::MAX;
+        if limited && me != Some(key) && node.sleeps() {
+            node.token = Some(wake_epoch);
+            queue.tokens += 1;
+        }
+        let node = if node.has_all() {
+            queue.list.tenants.served(tenant, size);
+            let node = queue.list.unlink(key);
+            node.state = WaiterState::Granted { serial };
+            node
+        } else {
+            node.full = true;
+            queue.list.tenants.served_in_part(tenant, size, key);
+            queue.list.node(key).expect("it stays")
+        };
+        if me != Some(key) {
+            if let Some(notify) = node.notify.take() {
+                chosen.push(notify);
+                queue.wakeups += 1;
+            }
+        }
+    }
+
+    pub(super) fn serve_and_wake(&self, mut queue: MutexGuard<'_, WaitQueue>, wakers: Wakers) {
+        let mut chosen = WakeSet::default();
+        self.serve(&mut queue, None, &mut chosen);
+        self.wake(queue, chosen, wakers);
+    }
+
+    /// Tells those who are chosen, and serves until nobody more can be granted.
+    ///
+    /// # Panics
+    ///
+    /// With the first panic of a waker, after all are told.
+    pub(super) fn wake<'a>(
+        &'a self,
+        mut queue: MutexGuard<'a, WaitQueue>,
+        mut chosen: WakeSet,
+        mut wakers: Wakers,
+    ) {
+        loop {
+            let again = chosen.is_full();
+            drop(queue);
+            wakers.wake(chosen.drain());
+            if !again {
+                break;
+            }
+            queue = self.wait_queue.lock();
+            self.serve(&mut queue, None, &mut chosen);
+        }
+        wakers.finish();
+    }
+
+    /// Serves whoever may be served by now.
+    pub(crate) fn serve_all(&self) {
+        // Ordering: M4, pairs with V2 in `Turns::serve`: either this sees that somebody waits,
+        // or whoever has come to the list sees what lets it be served.
+        fence(Ordering::SeqCst);
+        if self.store.waiters() > 0 {
+            self.serve_and_wake(self.wait_queue.lock(), Wakers::default());
+        }
+    }
+
+    /// Makes every waiter look again, and counts no longer on woken threads that do not run. Nobody
+    /// loses a place.
+    pub(crate) fn wake_all(&self) {
+        let all = self.wait_queue.lock().list.notify_all();
+        let mut wakers = Wakers::default();
+        wakers.wake(all);
+        let mut queue = self.wait_queue.lock();
+        queue.give_up_tokens();
+        self.serve_and_wake(queue, wakers);
+    }
+}

@@ -1,0 +1,35 @@
+//! Waiters that were taken out of their list and are to be told, without its lock.
+
+use inflight_sync::wait::Notify;
+
+#[derive(Debug)]
+pub(crate) struct WakeSet<const CAP: usize> {
+    waiters: [Option<Notify>; CAP],
+    len: usize,
+}
+
+impl<const CAP: usize> Default for WakeSet<CAP> {
+    fn default() -> Self {
+        Self {
+            waiters: [const { None }; CAP],
+            len: 0,
+        }
+    }
+}
+
+impl<const CAP: usize> WakeSet<CAP> {
+    pub(crate) const fn is_full(&self) -> bool {
+        self.len == CAP
+    }
+
+    /// Must not be full.
+    pub(crate) fn push(&mut self, notify: Notify) {
+        self.waiters[self.len] = Some(notify);
+        self.len += 1;
+    }
+
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = Notify> + '_ {
+        let len = std::mem::take(&mut self.len);
+        self.waiters[..len].iter_mut().filter_map(Option::take)
+    }
+}

@@ -1,0 +1,108 @@
+//! Deferred clear: how freed bits are moved back to where getters look.
+//!
+//! A getter that finds no zero in `word` but one parked bit takes that bit where it is: it clears it
+//! in `cleared`. Several parked bits it moves back, in this order:
+//!
+//! ```text
+//! M1 take the mask out of `cleared`      M2 remove it from `word`
+//! ```
+//!
+//! The other order would lose a bit that is taken and freed between the two steps: its new
+//! bit in `cleared` would be thrown away by M1. M1 and M2 run under the word's lock, and `moves` is
+//! odd from before M1 until after M2: a getter that finds `cleared` empty between them must not
+//! report "full". It looks at `moves` before and after (`refill`), and if a move was under way it
+//! looks once more under the lock.
+
+use super::Word;
+use inflight_sync::Mutex;
+use inflight_sync::atomic::{AtomicU64, Ordering};
+
+#[derive(Debug)]
+pub(super) struct Freed {
+    /// 1 = freed and not yet moved back to `word`. Putters set bits; movers take them all.
+    pub(super) cleared: AtomicU64,
+    /// Odd while a mover is between M1 and M2. Written under the lock.
+    pub(super) moves: AtomicU64,
+    /// Movers come one by one.
+    pub(super) moving: Mutex<()>,
+}
+
+/// What there was to be had where `word` had nothing.
+pub(super) enum Refill {
+    Took(u32),
+    /// Bits are back in `word`.
+    Again,
+    Full,
+}
+
+impl Word {
+    /// `word` has no searched zero: takes a bit that is parked alone, moves several back, or finds
+    /// that there are none.
+    #[inline(never)]
+    pub(super) fn refill(&self, searched: u64) -> Refill {
+        // Ordering: Acquire pairs with the Release that ends a move: what it has moved is seen.
+        let moves = self.freed.moves.load(Ordering::Acquire);
+        // Ordering: Acquire pairs with the Release of M1: if a move took bits from here, the second
+        // look at `moves` sees that it had begun.
+        let parked = self.freed.cleared.load(Ordering::Acquire) & searched;
+        if parked.is_power_of_two() {
+            // Ordering: Acquire pairs with the Release in `put` and in M1.
+            let before = self.freed.cleared.fetch_and(!parked, Ordering::Acquire);
+            if before & parked != 0 {
+                return Refill::Took(parked.trailing_zeros());
+            }
+        } else if parked == 0 && moves % 2 == 0 {
+            // Relaxed, both: ordered by the loads before them.
+            let full = self.word.load(Ordering::Relaxed) & searched == searched;
+            if full && self.freed.moves.load(Ordering::Relaxed) == moves {
+                return Refill::Full;
+            }
+        }
+        if self.move_back(searched) {
+            Refill::Again
+        } else {
+            Refill::Full
+        }
+    }
+
+    /// Moves the parked bits back. Returns whether a bit of `searched` is free after that.
+    pub(super) fn move_back(&self, searched: u64) -> bool {
+        let _moving = self.freed.moving.lock();
+        // Relaxed, and a load first: a full word must stay readable by all. A waiter's fence makes
+        // the bit of every put that did not see it visible here.
+        if self.freed.cleared.load(Ordering::Relaxed) != 0 && self.move_parked() & searched != 0 {
+            return true;
+        }
+        // Another getter may have moved bits since we looked. Its lock section came before ours, so
+        // Relaxed sees what it left. Only searched bits count, else a getter that may not have the
+        // others would go round for ever.
+        self.word.load(Ordering::Relaxed) & searched != searched
+    }
+
+    /// Moves the parked bits back, also if there are none: every get that takes a bit of this word
+    /// later acquires what the caller has written before.
+    pub(crate) fn flush(&self) {
+        let _moving = self.freed.moving.lock();
+        self.move_parked();
+    }
+
+    /// M1 and M2, under the lock. Returns the bits moved.
+    fn move_parked(&self) -> u64 {
+        // Relaxed: the lock orders movers, and M1 publishes the odd number.
+        let moves = self.freed.moves.load(Ordering::Relaxed);
+        self.freed.moves.store(moves + 1, Ordering::Relaxed);
+        // Ordering: M1, Acquire pairs with the Release in `put`; Release pairs with the Acquire in
+        // `refill`, which for `flush` sees what its caller wrote.
+        let parked = self.freed.cleared.swap(0, Ordering::AcqRel);
+        // Ordering: M2, Release pairs with the Acquire in `take_zero` and `take_range`.
+        self.word.fetch_and(!parked, Ordering::Release);
+        // Ordering: Release pairs with the Acquire in `refill`.
+        self.freed.moves.store(moves + 2, Ordering::Release);
+        parked
+    }
+
+    /// How many bits are parked.
+    pub(crate) fn parked(&self) -> u32 {
+        self.freed.cleared.load(Ordering::Relaxed).count_ones()
+    }
+}
