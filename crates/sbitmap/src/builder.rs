@@ -5,7 +5,7 @@ use crate::double_free::Check;
 use crate::error::BuildError;
 use crate::layout::{Layout, MAX_DEPTH, SHIFT_MAX};
 use crate::local::{self, PerCpuStore, Shape};
-use crate::tenancy::Users;
+use crate::rules::Users;
 
 /// Builds a [`Sbitmap`].
 ///

@@ -98,6 +98,7 @@ mod newcomer_policy;
 mod queue;
 mod queue_builder;
 mod request;
+mod rules;
 mod shallow_depth;
 mod share_limiter;
 mod snapshot;

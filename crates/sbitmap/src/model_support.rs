@@ -8,8 +8,8 @@ use crate::layout::Layout;
 use crate::local::{Flat, PerCpuStore, Shape, StackLimits};
 use crate::mask::BitMask;
 use crate::queue::SbitmapQueue;
+use crate::rules::Rules;
 use crate::store::Store;
-use crate::tenancy::Rules;
 use inflight_sync::percpu::Backend;
 use inflight_sync::time::Clock;
 

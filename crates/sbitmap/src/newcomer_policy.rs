@@ -28,6 +28,7 @@ pub struct NewcomerPolicy {
     pub threshold: usize,
     /// And also then.
     pub force: Force,
-    /// Whether a wake is worth the waiter's [`weight`](crate::tenancy::Request::weight), and not one bit.
+    /// Whether a wake is worth the waiter's [`weight`](crate::tenancy::Request::weight), and not
+    /// one bit.
     pub per_tag: bool,
 }

@@ -8,8 +8,8 @@ use crate::error::BuildError;
 use crate::fairness::{BatchedOptions, Fairness};
 use crate::local::PerCpuStore;
 use crate::queue::{Inner, SbitmapQueue};
+use crate::rules::Rules;
 use crate::store::SharedStore;
-use crate::tenancy::Rules;
 use crate::turns::{ModeRules, Turns};
 use inflight_sync::time::Clock;
 

@@ -6,6 +6,7 @@
 
 pub use crate::newcomer_policy::{Force, NewcomerPolicy};
 pub use crate::request::Request;
+pub use crate::rules::{Rules, Users};
 pub use crate::share_limiter::{ShareLimiter, TenantIndex};
 pub use crate::waiter::Waiter;
 
@@ -14,39 +15,8 @@ use crate::queue::{Inner, SbitmapQueue, on};
 use crate::queue_builder::SbitmapQueueBuilder;
 use crate::store::Store as _;
 use crate::waiter;
-use inflight_sync::cpu;
 use inflight_sync::time::Instant;
 use std::task::{Context, Poll};
-
-/// The CPUs that use a queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Users {
-    /// How many share the free bits: each may keep a part of them.
-    pub count: usize,
-    /// One more than the largest number of a CPU that may keep any; stays as it was at first.
-    pub of: usize,
-}
-
-impl Users {
-    /// All that the process may use.
-    pub(crate) fn all() -> Self {
-        Self {
-            count: cpu::usable(),
-            of: cpu::online(),
-        }
-    }
-}
-
-/// What a queue is given from above.
-#[derive(Debug, Default)]
-pub struct Rules {
-    /// How tenants share the bits.
-    pub shares: Option<Box<dyn ShareLimiter>>,
-    /// Who may try past those who wait, for `Batched`.
-    pub newcomers: Option<NewcomerPolicy>,
-    /// Which CPUs use it. `None`: all that the process may use.
-    pub users: Option<Users>,
-}
 
 mod sealed {
     pub trait Sealed {}

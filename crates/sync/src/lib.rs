@@ -42,8 +42,8 @@
 compile_error!("choose one back end: --cfg loom or --cfg shuttle, not both");
 
 mod backend;
-mod block_on;
 mod chunked_table;
+mod executor;
 mod parker;
 mod prefetch;
 mod retained_versions;
@@ -63,8 +63,8 @@ pub mod time;
 pub mod wait;
 
 pub use backend::{Condvar, Mutex, MutexGuard, atomic, cell, hint, thread_local};
-pub use block_on::{block_on, poll_until};
 pub use chunked_table::Grown;
+pub use executor::{block_on, poll_until};
 pub use parker::{Parker, Unparker};
 pub use prefetch::prefetch_to_write;
 pub use retained_versions::RetainedVersions;

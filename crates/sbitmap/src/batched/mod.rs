@@ -22,8 +22,8 @@ use crate::snapshot::{QueueSnapshot, QueueStats};
 use inflight_sync::Mutex;
 use inflight_sync::time::Clock;
 use newcomer_gate::NewcomerGate;
-use resize::Sizing;
 use wait_queues::WaitQueues;
+use wake_batch::Sizing;
 
 #[derive(Debug)]
 pub(crate) struct Batched {

@@ -2,31 +2,10 @@
 //! all look again.
 
 use super::Batched;
-use super::wake_batch::wake_batch;
+use super::wake_batch::Sizing;
 use crate::error::ResizeError;
 use crate::share_limiter::ShareLimiter as _;
 use std::panic::{self, AssertUnwindSafe};
-
-/// The least number of bits that any waiter sees in use before it sleeps decides the wake batch.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Sizing {
-    pub(super) depth: usize,
-    /// The fewest bits that a user is kept to.
-    pub(super) least_share: usize,
-    /// Whether somebody keeps bits while it waits for more.
-    pub(super) collecting: bool,
-}
-
-impl Sizing {
-    pub(super) const NO_LIMIT: usize = usize::MAX;
-
-    pub(super) fn wake_batch(self) -> u32 {
-        if self.collecting {
-            return 1;
-        }
-        wake_batch(self.depth.min(self.least_share))
-    }
-}
 
 impl Batched {
     /// Changes what the wake batch is made from, and makes all waiters look again.

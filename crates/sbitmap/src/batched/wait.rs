@@ -91,7 +91,7 @@ impl WaitGuard<'_> {
             self.waiter.woken = Some(place.queue);
             waits.leave(place);
         }
-        if waits.closed.get() {
+        if self.queue.is_closed() {
             return Some(Err(GetManyError::Closed));
         }
         if self.is_privileged() || self.queue.admits() {
@@ -109,7 +109,7 @@ impl WaitGuard<'_> {
         let keeps = waits.gate.loser_keeps_queue();
         let kept = self.waiter.woken.filter(|_| keeps);
         self.waiter.place = Some(waits.register(notify, wake_info, kept));
-        if self.queue.waits.closed.get() {
+        if self.queue.is_closed() {
             // Seen with the list's lock, if whoever closes has told all of that list before.
             self.give_up();
             return Some(Err(GetManyError::Closed));

@@ -1,11 +1,10 @@
 //! The wait queues: several lists, each with a lock of its own, so that sleepers do not fight for
 //! one.
 
-use super::close::ClosedFlag;
 use super::newcomer_gate::NewcomerGate;
 use super::queue_order::{WAIT_QUEUES, WakePolicy};
 use crate::snapshot::{QueueSnapshot, QueueStats};
-use inflight_sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
+use inflight_sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering, fence};
 use inflight_sync::wait::{Notify, WaitList, WaiterKey, Wakers};
 use inflight_sync::{CachePadded, Mutex};
 
@@ -29,7 +28,8 @@ pub(crate) struct WaitQueues {
     pub(super) batch: AtomicU32,
     pub(super) policy: WakePolicy,
     pub(super) gate: NewcomerGate,
-    pub(super) closed: ClosedFlag,
+    /// Nobody gets a bit any more.
+    pub(super) closed: AtomicBool,
     pub(super) queues: [CachePadded<Queue>; WAIT_QUEUES],
 }
 
@@ -65,7 +65,7 @@ impl WaitQueues {
             batch: AtomicU32::new(batch),
             policy,
             gate,
-            closed: ClosedFlag::default(),
+            closed: AtomicBool::new(false),
             queues: std::array::from_fn(|_| CachePadded::default()),
         }
     }

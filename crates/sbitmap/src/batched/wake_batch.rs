@@ -14,9 +14,30 @@ use inflight_sync::wait::Wakers;
 /// The most waiters one batch wakes.
 const WAKE_BATCH_MAX: usize = 8;
 
+/// The least number of bits that any waiter sees in use before it sleeps decides the wake batch.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sizing {
+    pub(super) depth: usize,
+    /// The fewest bits that a user is kept to.
+    pub(super) least_share: usize,
+    /// Whether somebody keeps bits while it waits for more.
+    pub(super) collecting: bool,
+}
+
+impl Sizing {
+    pub(super) const NO_LIMIT: usize = usize::MAX;
+
+    pub(super) fn wake_batch(self) -> u32 {
+        if self.collecting {
+            return 1;
+        }
+        wake_batch(self.depth.min(self.least_share))
+    }
+}
+
 /// A batch is at most an eighth of the bits: a waiter sleeps only while all bits open to it are in
 /// use, so at least `depth` counted puts follow, and one of them completes a batch.
-pub(super) fn wake_batch(depth: usize) -> u32 {
+fn wake_batch(depth: usize) -> u32 {
     (depth / 8).clamp(1, WAKE_BATCH_MAX) as u32
 }
 

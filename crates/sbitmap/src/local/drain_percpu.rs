@@ -1,7 +1,11 @@
-//! Taking the ids back that CPUs keep: all stacks are closed, and emptied into the words.
+//! When the ids that CPUs keep are taken back, and how: all stacks are closed, and emptied into the
+//! words.
 //!
-//! That is done when a get finds an id neither in its CPU's stack nor in the words, before somebody
-//! sleeps for one (G4), and for calls that look at all ids or change the depth.
+//! | when | by |
+//! |---|---|
+//! | a get finds an id neither in its CPU's stack nor in the words | `get_slow`, `try_get_shallow` |
+//! | somebody is about to sleep for an id (G4), or the queue is closed | `Store::drain_percpu` |
+//! | all ids are to be looked at, or the depth or the stacks' limits change | `frozen` |
 
 use super::batch::Groups;
 use super::{MOST_CPUS, NextLimits, PerCpuStore};

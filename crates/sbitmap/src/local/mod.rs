@@ -28,7 +28,7 @@ mod tests;
 
 use crate::double_free::Check;
 use crate::layout::Layout;
-use crate::tenancy::Users;
+use crate::rules::Users;
 use double_free::DoubleFreeCheck;
 use inflight_sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use inflight_sync::percpu::{Backend, Stacks};

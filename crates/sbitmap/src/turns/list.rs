@@ -1,9 +1,9 @@
 //! The waiters: in the order they came, and the nodes of each.
 //!
 //! Plain data for the inside of a lock: doubly linked lists over the indices of a `Vec`, two for
-//! each tenant (`next_waiter.rs`). Nothing is allocated once it has had its largest size, and a waiter
-//! leaves in constant time. A node that was granted is no longer linked; it stays in its slot until
-//! its owner fetches it.
+//! each tenant (`next_waiter.rs`). Nothing is allocated once it has had its largest size, and a
+//! waiter leaves in constant time. A node that was granted is no longer linked; it stays in its
+//! slot until its owner fetches it.
 
 use super::next_waiter::{RequestSize, TenantQueues};
 use crate::request::{Ids, Request};

@@ -7,6 +7,7 @@
 //! steps and the proof.
 
 mod close;
+mod linger;
 mod list;
 mod mode_rules;
 mod newcomer;

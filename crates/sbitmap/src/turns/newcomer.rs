@@ -4,8 +4,8 @@
 //! The store asks who waits (G1, `Store::try_get`). A tenant that passes those who cannot be served
 //! is the one other exception.
 
-use super::Turns;
 use super::next_waiter::RequestSize;
+use super::{Turns, turn};
 use crate::mask::BitMask;
 use crate::share_limiter::{ShareLimiter as _, TenantIndex};
 use crate::store::Store;
@@ -19,6 +19,23 @@ impl<S: Store> Turns<S> {
             return id;
         }
         self.take_in_turn()
+    }
+
+    /// G2: takes an id past those who wait, if the calling thread has its turn.
+    #[cold]
+    #[inline(never)]
+    fn take_in_turn(&self) -> Option<usize> {
+        let turn = self.turn()?;
+        let id = self.store.take()?;
+        self.store.set_owned(id);
+        turn::set(self.number, turn.serial, turn.credits - 1);
+        Some(id)
+    }
+
+    /// The calling thread's turn, if it has one and it is not over.
+    pub(super) fn turn(&self) -> Option<turn::Turn> {
+        let age = |turn: &turn::Turn| self.unlocked.grants().wrapping_sub(turn.serial);
+        turn::of(self.number).filter(|turn| age(turn) < self.rules.life)
     }
 
     pub(crate) fn try_get_mask(&self, n: usize) -> BitMask {

@@ -3,10 +3,8 @@
 
 use super::list::{Kind, Node, NodeKey};
 use super::next_waiter::ListEnds;
-use super::wait::Wait;
 use super::wait_queue::WaitQueue;
-use crate::store::Store;
-use inflight_sync::wait::{Notify, Wakers};
+use inflight_sync::wait::Notify;
 use std::time::Duration;
 
 /// After how many puts that found its token out that is given up.
@@ -82,21 +80,5 @@ impl WaitQueue {
             Some(Notify::Thread(unparker)) => Some(Notify::Thread(unparker.clone())),
             _ => None,
         }
-    }
-}
-
-impl<S: Store> Wait<'_, S> {
-    /// The watchdog's look: a token that has been out since its last one is given up. Returns
-    /// whether a token is out that may have been for a shorter time.
-    pub(super) fn watch(&mut self) -> bool {
-        let turns = self.turns;
-        let mut queue = turns.wait_queue.lock();
-        let is_out = turns.unlocked.awaits_token();
-        let stalled = is_out && queue.serial == self.waiter.seen;
-        self.waiter.seen = queue.serial;
-        if stalled && queue.give_up_tokens() {
-            turns.serve_and_wake(queue, Wakers::default());
-        }
-        is_out && !stalled
     }
 }

@@ -23,7 +23,7 @@ pub(crate) struct TurnsWaiter {
     pub(super) request: Request,
     place: Option<NodeKey>,
     /// The last grant when the watchdog looked last.
-    pub(super) seen: u32,
+    seen: u32,
 }
 
 impl TurnsWaiter {
@@ -224,6 +224,20 @@ impl<'a, S: Store> Wait<'a, S> {
         // A waker may run anything when it is cloned: not under the lock.
         drop(queue);
         self.come_back(key, Notify::Task(waker.clone()))
+    }
+
+    /// The watchdog's look: a token that has been out since its last one is given up. Returns
+    /// whether a token is out that may have been for a shorter time.
+    fn watch(&mut self) -> bool {
+        let turns = self.turns;
+        let mut queue = turns.wait_queue.lock();
+        let is_out = turns.unlocked.awaits_token();
+        let stalled = is_out && queue.serial == self.waiter.seen;
+        self.waiter.seen = queue.serial;
+        if stalled && queue.give_up_tokens() {
+            turns.serve_and_wake(queue, Wakers::default());
+        }
+        is_out && !stalled
     }
 
     /// Ends the wait whatever its state. A grant that came just in time is kept, and so is a

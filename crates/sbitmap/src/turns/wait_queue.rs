@@ -1,7 +1,6 @@
 //! Those who wait, and the tokens of those who were woken: the state under the list's lock.
 
 use super::list::{List, Node};
-use super::mode_rules::Policy;
 
 #[derive(Debug)]
 pub(super) struct WaitQueue {
@@ -37,9 +36,9 @@ impl WaitQueue {
         }
     }
 
-    pub(super) fn needs_token(&self, next: u32, rules: &Policy) -> bool {
+    pub(super) fn needs_token(&self, next: u32, tokens: u32) -> bool {
         let node = || self.list.slots[next as usize].node.as_ref();
-        self.tokens >= rules.tokens && node().is_some_and(Node::sleeps)
+        self.tokens >= tokens && node().is_some_and(Node::sleeps)
     }
 
     /// A1: the token of a granted waiter comes back, unless it was given up before. Returns whether

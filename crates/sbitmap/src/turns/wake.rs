@@ -31,7 +31,7 @@ impl<S: Store> Turns<S> {
             .next_slot(|tenant| self.rules.shares.may_take(tenant));
         // Tasks need no token.
         self.unlocked
-            .set_awaits_token(next.is_some_and(|next| queue.needs_token(next, &self.rules)));
+            .set_awaits_token(next.is_some_and(|next| queue.needs_token(next, self.rules.tokens)));
         let held_up = !queue.list.is_empty() && next.is_none();
         if queue.held_up != held_up {
             queue.held_up = held_up;
@@ -75,7 +75,7 @@ impl<S: Store> Turns<S> {
             let Some(key) = queue.list.next(|tenant| self.rules.shares.may_take(tenant)) else {
                 break;
             };
-            if me != Some(key) && queue.needs_token(key.index, &self.rules) {
+            if me != Some(key) && queue.needs_token(key.index, self.rules.tokens) {
                 break;
             }
             let node = queue.list.node(key).expect("it waits");
@@ -101,6 +101,12 @@ impl<S: Store> Turns<S> {
             // Relaxed: written by puts too, which at worst lose a step.
             self.skipped.store(0, Ordering::Relaxed);
         }
+    }
+
+    /// No turn that has begun goes on.
+    pub(super) fn end_turns(&self, queue: &mut WaitQueue) {
+        queue.serial = queue.serial.wrapping_add(self.rules.life);
+        self.unlocked.set_grants(queue.serial);
     }
 
     /// While the next collects several ids nobody takes any past it.

@@ -1,7 +1,7 @@
 //! Deferred clear: how freed bits are moved back to where getters look.
 //!
-//! A getter that finds no zero in `word` but one parked bit takes that bit where it is: it clears it
-//! in `cleared`. Several parked bits it moves back, in this order:
+//! A getter that finds no zero in `word` but one parked bit takes that bit where it is: it clears
+//! it in `cleared`. Several parked bits it moves back, in this order:
 //!
 //! ```text
 //! M1 take the mask out of `cleared`      M2 remove it from `word`

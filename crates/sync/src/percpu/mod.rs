@@ -192,8 +192,8 @@ impl Stacks {
         self.pop_within(u64::from(u32::MAX) + 1).ok()
     }
 
-    /// As [`pop`](Stacks::pop), and tells in the same step whether the id is below `bound`, which is
-    /// at most 2^32.
+    /// As [`pop`](Stacks::pop), and tells in the same step whether the id is below `bound`, which
+    /// is at most 2^32.
     ///
     /// # Errors
     ///
