@@ -76,7 +76,7 @@ impl Sbitmap {
     /// The layout of the moment.
     #[inline]
     fn layout(&self) -> Layout {
-        // Relaxed: an operation that runs while the map is resized may go by either depth; `keep`
+        // Relaxed: an operation that runs while the map is resized may go by either depth; `accept`
         // looks again when a bit was taken.
         self.full.with_depth(self.depth.load(Ordering::Relaxed))
     }
@@ -176,7 +176,7 @@ impl Sbitmap {
             let layout = self.layout();
             let start = hint.within(layout);
             let found = self.visit_words(layout, start, |word, from| open(layout, word, from));
-            if found.is_none_or(|bit| self.keep(bit)) {
+            if found.is_none_or(|bit| self.accept(bit)) {
                 *hint = start.after(found, layout, self.in_turn);
                 return found;
             }
@@ -239,10 +239,10 @@ impl Sbitmap {
     /// A search may have begun before the map shrank. Relaxed is enough: a get that takes a bit of
     /// a word after the shrinking flushed it has acquired the new depth with the bit.
     #[inline]
-    fn keep(&self, bit: usize) -> bool {
+    fn accept(&self, bit: usize) -> bool {
         bit < self.depth.load(Ordering::Relaxed) || {
             let (word, offset) = self.full.split(bit);
-            self.keep_below(word, 1 << offset) != 0
+            self.put_above_depth(word, 1 << offset) != 0
         }
     }
 
@@ -251,7 +251,7 @@ impl Sbitmap {
     /// Under the lock: if the map grew in between, the bits would be free without anybody having
     /// been told.
     #[cold]
-    fn keep_below(&self, word: usize, taken: u64) -> u64 {
+    fn put_above_depth(&self, word: usize, taken: u64) -> u64 {
         let _resizing = self.resizing.lock();
         let kept = taken & low_mask(self.layout().word_depth(word));
         if kept != taken {
@@ -326,7 +326,7 @@ impl Sbitmap {
             let first_bit = layout.bit(i, offset);
             let end = first_bit + n as usize;
             if end > self.depth.load(Ordering::Relaxed) {
-                mask = self.keep_below(i, mask << offset) >> offset;
+                mask = self.put_above_depth(i, mask << offset) >> offset;
             }
             if mask == 0 {
                 break; // The map has shrunk meanwhile, and no word after this one is left.
@@ -354,13 +354,13 @@ impl Sbitmap {
     /// [`PutError::OutOfRange`] if the map has no such bit.
     #[inline]
     pub fn put(&self, bit: usize) -> Result<(), PutError> {
-        self.give_back(bit)?;
-        self.point_at(bit);
+        self.put_bit(bit)?;
+        self.set_hint(bit);
         Ok(())
     }
 
     #[inline]
-    fn give_back(&self, bit: usize) -> Result<(), PutError> {
+    fn put_bit(&self, bit: usize) -> Result<(), PutError> {
         // Bits above the depth have a place too: they may still be in use.
         let (word, offset) = self.full.locate(bit)?;
         if self.words[word].put(offset, self.check) {
@@ -397,7 +397,7 @@ impl Sbitmap {
     /// assert_eq!(hint, Hint::at(bit));
     /// ```
     pub fn put_with(&self, bit: usize, hint: &mut Hint) -> Result<(), PutError> {
-        self.give_back(bit)?;
+        self.put_bit(bit)?;
         if !self.in_turn && bit < self.depth() {
             *hint = Hint::at(bit);
         }
@@ -406,7 +406,7 @@ impl Sbitmap {
 
     /// Points the calling CPU at a bit just given back. One above the depth has vanished.
     #[inline]
-    fn point_at(&self, bit: usize) {
+    fn set_hint(&self, bit: usize) {
         if !self.in_turn && bit < self.depth() {
             self.hints.of_this_cpu().store(Hint::at(bit));
         }
@@ -460,7 +460,7 @@ impl Sbitmap {
             result = result.and(put);
         }
         if let Some(&last) = bits.last() {
-            self.point_at(last);
+            self.set_hint(last);
         }
         (count, result)
     }
@@ -488,7 +488,7 @@ impl Sbitmap {
             Ok(place) => place,
             Err(e) => return (0, Err(e)),
         };
-        self.point_at(bits.first);
+        self.set_hint(bits.first);
         self.put_of_word(word, bits.mask << offset)
     }
 

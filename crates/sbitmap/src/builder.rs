@@ -4,7 +4,7 @@ use crate::bitmap::Sbitmap;
 use crate::double_free::Check;
 use crate::error::BuildError;
 use crate::layout::{Layout, MAX_DEPTH, SHIFT_MAX};
-use crate::local::{self, PerCpuStore, Shape};
+use crate::local::{self, PerCpuStore, StoreConfig};
 use crate::rules::Users;
 
 /// Builds a [`Sbitmap`].
@@ -131,16 +131,16 @@ impl SbitmapBuilder {
         let full = Layout::new(max_depth, max_depth, Some(PerCpuStore::shift(wanted)));
         let users = users.unwrap_or_else(Users::all);
         #[cfg_attr(not(loom), expect(unused_mut))]
-        let mut shape = Shape::of(self.depth, users);
+        let mut config = StoreConfig::of(self.depth, users);
         #[cfg(loom)]
         {
-            shape.backend = local::model_backend::backend();
+            config.backend = local::model_backend::backend();
         }
         Ok(PerCpuStore::new(
             full,
             self.depth,
             self.check,
-            shape,
+            config,
             users.count,
         ))
     }

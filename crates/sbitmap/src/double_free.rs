@@ -28,34 +28,34 @@ impl BitState {
 
     /// Says whether the bit has an owner.
     #[inline]
-    pub(crate) fn set(&self, held: bool) {
+    pub(crate) fn set_owned(&self, held: bool) {
         // Relaxed: see the type.
         self.0
             .store(if held { HELD } else { FREE }, Ordering::Relaxed);
     }
 
     #[inline]
-    pub(crate) fn is_held(&self) -> bool {
+    pub(crate) fn is_owned(&self) -> bool {
         // Relaxed: a put that comes after another one sees its store by coherence.
         self.0.load(Ordering::Relaxed) == HELD
     }
 
     /// Ends the ownership. `false` if nobody owned the bit.
     #[inline]
-    pub(crate) fn end(&self, check: Check) -> bool {
+    pub(crate) fn clear_owned(&self, check: Check) -> bool {
         if check == Check::Racing {
             // Relaxed: of two racing swaps one reads HELD.
             return self.0.swap(FREE, Ordering::Relaxed) == HELD;
         }
-        self.end_alone()
+        self.clear_owned_alone()
     }
 
-    /// As `end`, but of two racing calls both may find it held.
+    /// As `clear_owned`, but of two racing calls both may find it held.
     #[inline]
-    pub(crate) fn end_alone(&self) -> bool {
-        let held = self.is_held();
+    pub(crate) fn clear_owned_alone(&self) -> bool {
+        let held = self.is_owned();
         if held {
-            self.set(false);
+            self.set_owned(false);
         }
         held
     }

@@ -1,11 +1,11 @@
-//! The local engine by itself, for its models: the shipped code with the model's shape. And the
+//! The local engine by itself, for its models: the shipped code with the model's config. And the
 //! engine of a queue that a model builds as users do.
 
 use crate::double_free::Check;
 use crate::error::PutError;
 use crate::fairness::Fairness;
 use crate::layout::Layout;
-use crate::local::{Flat, PerCpuStore, Shape, StackLimits};
+use crate::local::{PerCpuStore, StackLimits, StoreConfig, SummaryThresholds};
 use crate::mask::BitMask;
 use crate::queue::SbitmapQueue;
 use crate::rules::Rules;
@@ -17,7 +17,7 @@ pub use crate::local::model_backend::set_backend;
 
 /// What a model chooses.
 #[derive(Clone, Copy, Debug)]
-pub struct ModelShape {
+pub struct ModelConfig {
     /// Who excludes whom.
     pub backend: Backend,
     /// How many stacks.
@@ -38,7 +38,7 @@ pub struct ModelShape {
     pub unlock_after: Option<u32>,
 }
 
-impl ModelShape {
+impl ModelConfig {
     /// Two stacks of two ids, words of one id, never thawed; nothing else.
     #[must_use]
     pub const fn new(backend: Backend, depth: usize) -> Self {
@@ -63,7 +63,7 @@ pub struct LocalStore(PerCpuStore);
 impl LocalStore {
     /// With a budget for all stacks.
     #[must_use]
-    pub fn new(of: ModelShape) -> Self {
+    pub fn new(of: ModelConfig) -> Self {
         let most = |summary| {
             if of.summaries >= summary {
                 0
@@ -71,7 +71,7 @@ impl LocalStore {
                 usize::MAX
             }
         };
-        let shape = Shape {
+        let config = StoreConfig {
             backend: of.backend,
             cpus: of.cpus,
             limits: StackLimits {
@@ -80,7 +80,7 @@ impl LocalStore {
             },
             thaw_after: Some(of.thaw_after),
             unlock_after: of.unlock_after,
-            flat: Flat {
+            thresholds: SummaryThresholds {
                 words: most(1),
                 groups: most(2),
             },
@@ -91,7 +91,7 @@ impl LocalStore {
             Check::Trusted
         };
         let full = Layout::new(of.depth, of.depth, Some(of.shift));
-        Self(PerCpuStore::new(full, of.depth, check, shape, of.cpus))
+        Self(PerCpuStore::new(full, of.depth, check, config, of.cpus))
     }
 
     /// Takes an id.

@@ -365,7 +365,7 @@ impl SbitmapQueue {
     pub fn put(&self, bit: usize) -> Result<(), PutError> {
         // As in `try_get`.
         if let Inner::Rseq(queue, rseq) = &self.inner {
-            return match queue.store().give_back_fast(Some(*rseq), bit) {
+            return match queue.store().put_fast(Some(*rseq), bit) {
                 FastPut::Done => Ok(()),
                 left => self.put_slow(bit, left),
             };
@@ -385,7 +385,7 @@ impl SbitmapQueue {
     #[inline(always)]
     pub(crate) fn put_fast(&self, bit: usize) -> bool {
         match &self.inner {
-            Inner::Rseq(queue, rseq) => match queue.store().give_back_fast(Some(*rseq), bit) {
+            Inner::Rseq(queue, rseq) => match queue.store().put_fast(Some(*rseq), bit) {
                 FastPut::Done => true,
                 FastPut::Untried => false,
                 FastPut::Ended => {
@@ -402,7 +402,7 @@ impl SbitmapQueue {
         let Inner::Local(queue) = &self.inner else {
             return self.put_shared(bit);
         };
-        match queue.store().give_back_fast(None, bit) {
+        match queue.store().put_fast(None, bit) {
             FastPut::Done => Ok(()),
             left => self.put_slow(bit, left),
         }
@@ -508,7 +508,7 @@ impl SbitmapQueue {
     pub fn snapshot(&self) -> QueueSnapshot {
         let map = on!(self, queue => queue.store().snapshot());
         let mut snapshot = QueueSnapshot::idle(map, self.fairness, self.back_end());
-        on!(self, queue => queue.look_at(&mut snapshot));
+        on!(self, queue => queue.fill_snapshot(&mut snapshot));
         snapshot
     }
 }

@@ -12,10 +12,10 @@ use std::task::{Context, Poll};
 
 /// A wait for bits of one queue. Whoever drops it leaves the queue first.
 #[derive(Debug)]
-pub struct Waiter(Mode);
+pub struct Waiter(ByMode);
 
 #[derive(Debug)]
-enum Mode {
+enum ByMode {
     Turns(TurnsWaiter),
     Batched(BatchedWaiter),
 }
@@ -24,9 +24,9 @@ enum Mode {
 macro_rules! on {
     ($queue:expr, $self:expr, $inner:ident, $waiter:ident => $call:expr) => {
         match (&$queue.inner, &mut $self.0) {
-            (Inner::Batched($inner), Mode::Batched($waiter)) => $call,
-            (Inner::Shared($inner), Mode::Turns($waiter)) => $call,
-            (Inner::Local($inner) | Inner::Rseq($inner, _), Mode::Turns($waiter)) => $call,
+            (Inner::Batched($inner), ByMode::Batched($waiter)) => $call,
+            (Inner::Shared($inner), ByMode::Turns($waiter)) => $call,
+            (Inner::Local($inner) | Inner::Rseq($inner, _), ByMode::Turns($waiter)) => $call,
             _ => unreachable!("a waiter belongs to one queue"),
         }
     };
@@ -35,8 +35,8 @@ macro_rules! on {
 impl Waiter {
     pub(crate) fn new(queue: &SbitmapQueue, request: Request) -> Self {
         Self(match queue.inner {
-            Inner::Batched(_) => Mode::Batched(BatchedWaiter::new(request)),
-            _ => Mode::Turns(TurnsWaiter::new(request)),
+            Inner::Batched(_) => ByMode::Batched(BatchedWaiter::new(request)),
+            _ => ByMode::Turns(TurnsWaiter::new(request)),
         })
     }
 
@@ -44,8 +44,8 @@ impl Waiter {
     #[must_use]
     pub const fn is_in_list(&self) -> bool {
         match &self.0 {
-            Mode::Turns(waiter) => waiter.is_in_list(),
-            Mode::Batched(waiter) => waiter.is_in_list(),
+            ByMode::Turns(waiter) => waiter.is_in_list(),
+            ByMode::Batched(waiter) => waiter.is_in_list(),
         }
     }
 

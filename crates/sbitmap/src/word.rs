@@ -13,7 +13,7 @@ mod deferred_clear;
 
 use crate::double_free::{BitState, Check};
 use crate::layout::low_mask;
-use deferred_clear::{Freed, Refill};
+use deferred_clear::{ClearedBits, Refill};
 use inflight_sync::atomic::{AtomicU64, Ordering};
 use inflight_sync::{CachePadded, Mutex};
 use std::ops::Range;
@@ -22,7 +22,7 @@ use std::ops::Range;
 pub(crate) struct Word {
     /// 1 = in use or parked. Getters set bits; movers and batch puts clear them.
     word: CachePadded<AtomicU64>,
-    freed: CachePadded<Freed>,
+    freed: CachePadded<ClearedBits>,
     /// One for each bit; `None` when trusted. A word's bits are mostly used by one CPU, so its
     /// states share lines only among themselves.
     states: Option<Box<BitStates>>,
@@ -69,10 +69,10 @@ impl Word {
     pub(crate) fn new(bits: usize, check: Check) -> Self {
         Self {
             word: CachePadded::new(AtomicU64::new(0)),
-            freed: CachePadded::new(Freed {
+            freed: CachePadded::new(ClearedBits {
                 cleared: AtomicU64::new(0),
                 moves: AtomicU64::new(0),
-                moving: Mutex::new(()),
+                swap_lock: Mutex::new(()),
             }),
             states: (check != Check::Trusted).then(|| states(bits)),
         }
@@ -91,7 +91,7 @@ impl Word {
                 .map_or_else(|| self.refill(searched), Refill::Took);
             match taken {
                 Refill::Took(offset) => {
-                    self.set_states(1 << offset, true);
+                    self.set_owned_mask(1 << offset, true);
                     return Some(offset);
                 }
                 Refill::Again => {}
@@ -105,7 +105,7 @@ impl Word {
     fn take_zero(&self, search: Search) -> Option<u32> {
         let mut from = search.from;
         loop {
-            // Relaxed: a stale view costs a failed RMW, or a look into `move_back`, which locks.
+            // Relaxed: a stale view costs a failed RMW, or a call of `deferred_clear`, which locks.
             let zeros = !self.word.load(Ordering::Relaxed) & search.mask();
             let ahead = zeros & !low_mask(from);
             let offset = if ahead != 0 { ahead } else { zeros }.trailing_zeros();
@@ -113,7 +113,7 @@ impl Word {
                 return None;
             }
             let bit = 1 << offset;
-            // Ordering: Acquire pairs with the Release in `move_back` (M2) and `put_mask`.
+            // Ordering: Acquire pairs with the Release in `move_parked` (M2) and `put_mask`.
             if self.word.fetch_or(bit, Ordering::Acquire) & bit == 0 {
                 return Some(offset);
             }
@@ -138,7 +138,7 @@ impl Word {
                 return None;
             }
             let range = low_mask(n) << first;
-            // Ordering: Acquire pairs with the Release in `move_back` (M2) and `put_mask`.
+            // Ordering: Acquire pairs with the Release in `move_parked` (M2) and `put_mask`.
             let taken = self.word.compare_exchange_weak(
                 word,
                 word | range,
@@ -148,7 +148,7 @@ impl Word {
             match taken {
                 Ok(_) => {
                     let gained = range & !word;
-                    self.set_states(gained, true);
+                    self.set_owned_mask(gained, true);
                     return Some((first, gained >> first));
                 }
                 Err(now) => word = now,
@@ -159,10 +159,10 @@ impl Word {
     /// Parks a bit. `false`: nobody held it.
     #[inline]
     pub(crate) fn put(&self, offset: u32, check: Check) -> bool {
-        if !self.release(offset, check) {
+        if !self.clear_owned(offset, check) {
             return false;
         }
-        // Ordering: Release pairs with the Acquire of M1 in `move_back`: the owner's writes come
+        // Ordering: Release pairs with the Acquire of M1 in `move_parked`: the owner's writes come
         // first.
         self.freed.cleared.fetch_or(1 << offset, Ordering::Release);
         true
@@ -171,7 +171,7 @@ impl Word {
     /// Says whether a bit that was taken has an owner: until it has, a put of it is an error.
     #[inline]
     pub(crate) fn set_owned(&self, offset: u32, owned: bool) {
-        self.set_states(1 << offset, owned);
+        self.set_owned_mask(1 << offset, owned);
     }
 
     /// Gives several bits back in one step, directly: none of them is parked, so `cleared` needs no
@@ -179,10 +179,10 @@ impl Word {
     ///
     /// Bits that are not allocated are left out. Returns the others.
     pub(crate) fn put_mask(&self, mask: u64, check: Check) -> u64 {
-        let held = if self.release_run(mask, check) {
+        let held = if self.clear_owned_run(mask, check) {
             mask
         } else {
-            let held = offsets(mask).filter(|&offset| self.release(offset, check));
+            let held = offsets(mask).filter(|&offset| self.clear_owned(offset, check));
             held.fold(0, |held, offset| held | 1 << offset)
         };
         if held != 0 {
@@ -197,7 +197,7 @@ impl Word {
     /// A clear bit was free at some moment of the call, and what its owner wrote before giving it
     /// back is visible.
     pub(crate) fn in_use(&self, depth: u32) -> u64 {
-        // Ordering: Acquire pairs with the Release in `move_back` (M2) and `put_mask`.
+        // Ordering: Acquire pairs with the Release in `move_parked` (M2) and `put_mask`.
         let word = self.word.load(Ordering::Acquire);
         // Ordering: Acquire pairs with the Release in `put`.
         let cleared = self.freed.cleared.load(Ordering::Acquire);
@@ -221,18 +221,18 @@ impl Word {
     }
 
     #[inline]
-    fn set_states(&self, mask: u64, held: bool) {
+    fn set_owned_mask(&self, mask: u64, held: bool) {
         let Some(states) = &self.states else { return };
         if let Some(run) = run(mask) {
-            return states[run].iter().for_each(|state| state.set(held));
+            return states[run].iter().for_each(|state| state.set_owned(held));
         }
         for offset in offsets(mask) {
-            states[offset as usize].set(held);
+            states[offset as usize].set_owned(held);
         }
     }
 
-    /// As `release` of all bits of a mask without holes. `false`: nothing has happened.
-    fn release_run(&self, mask: u64, check: Check) -> bool {
+    /// As `clear_owned` of all bits of a mask without holes. `false`: nothing has happened.
+    fn clear_owned_run(&self, mask: u64, check: Check) -> bool {
         let Some(states) = &self.states else {
             return true;
         };
@@ -240,18 +240,18 @@ impl Word {
             return false;
         };
         let states = &states[run];
-        let held = states.iter().all(BitState::is_held);
+        let held = states.iter().all(BitState::is_owned);
         if held {
-            states.iter().for_each(|state| state.set(false));
+            states.iter().for_each(|state| state.set_owned(false));
         }
         held
     }
 
     /// Ends the ownership of a bit. `false` if nobody owned it.
     #[inline]
-    fn release(&self, offset: u32, check: Check) -> bool {
+    fn clear_owned(&self, offset: u32, check: Check) -> bool {
         let states = self.states.as_ref();
-        states.is_none_or(|states| states[offset as usize].end(check))
+        states.is_none_or(|states| states[offset as usize].clear_owned(check))
     }
 }
 
@@ -335,7 +335,7 @@ mod tests {
         );
         assert_eq!(word.put_mask(0b0001, Check::Trusted), 0b0001);
         assert_eq!(word.try_get(in_turn(3)), None);
-        assert!(!word.move_back(0b1000) && word.move_back(0b0001));
+        assert!(!word.deferred_clear(0b1000) && word.deferred_clear(0b0001));
         assert_eq!(word.try_get(in_turn(0)), Some(0));
     }
 }

@@ -5,16 +5,16 @@
 //! | weaken | fails |
 //! |---|---|
 //! | `put`: Release on `cleared` | `h3_owner_to_owner`, `a_free_bit_shows_its_last_writes` |
-//! | `move_back`: Acquire of M1 | `h3_owner_to_owner` |
-//! | `move_back`: Release of M2 | `h3_owner_to_owner` |
+//! | `move_parked`: Acquire of M1 | `h3_owner_to_owner` |
+//! | `move_parked`: Release of M2 | `h3_owner_to_owner` |
 //! | `take_zero`: Acquire | `h3_owner_to_owner` |
 //! | `take_range`: Acquire | `h17_ranges` |
 //! | `put_mask`: Release | `h18_mover_against_direct_clear`, `h17_ranges` |
 //! | `in_use`: Acquire of `cleared` | `a_free_bit_shows_its_last_writes` |
 //! | `in_use`: Acquire of `word` | `h22_a_bit_in_use_is_never_called_free` |
 //! | M2 before M1 | `h2_order_of_the_move` |
-//! | no second look in `move_back` | `h1_both_failed` |
-//! | no lock in `move_back` | `h1_both_failed` |
+//! | no second look in `deferred_clear` | `h1_both_failed` |
+//! | no lock in `deferred_clear` | `h1_both_failed` |
 //! | `refill` without a look at `moves`, or with a Relaxed one | `h1_both_failed` |
 #![cfg(loom)]
 

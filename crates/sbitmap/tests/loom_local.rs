@@ -51,7 +51,7 @@
 mod local_models;
 
 use inflight_sbitmap::BitMask;
-use inflight_sbitmap::model_support::ModelShape;
+use inflight_sbitmap::model_support::ModelConfig;
 use inflight_sync::model::{Bound, check};
 use inflight_sync::percpu::Backend;
 use local_models::{NEVER, Queue, on, pair_beside_another, rotate_beside_another, spawn, visit};
@@ -93,11 +93,11 @@ models! {
     /// a mask again and put: no put of an owner is refused,
     /// and none is taken for good afterwards.
     a_mask_put_in_parts / a_mask_put_in_parts_locked (TWO, TWO) |backend| {
-        let queue = Queue::over(ModelShape {
+        let queue = Queue::over(ModelConfig {
             shift: 1,
             cap: 4,
             checked: true,
-            ..ModelShape::new(backend, 2)
+            ..ModelConfig::new(backend, 2)
         });
         let both = queue.get_mask(2);
         assert_eq!((both.first, both.mask), (0, 0b11));
@@ -498,10 +498,10 @@ fn i1_locked_remote_activate() {
 #[test]
 fn h4_three() {
     check("h4_three", ONE, || {
-        let queue = Queue::over(ModelShape {
+        let queue = Queue::over(ModelConfig {
             cpus: 3,
             thaw_after: AT_ONCE,
-            ..ModelShape::new(Backend::BusyFlag, 1)
+            ..ModelConfig::new(Backend::BusyFlag, 1)
         });
         let id = queue.get();
         queue.store.freeze();
@@ -536,10 +536,10 @@ fn h1_summary_two_clearers() {
 #[test]
 fn h1_two_summaries_two_putters() {
     check("h1_two_summaries_two_putters", TWO, || {
-        let queue = Queue::over(ModelShape {
+        let queue = Queue::over(ModelConfig {
             shift: 1,
             summaries: 2,
-            ..ModelShape::new(Backend::BusyFlag, 2)
+            ..ModelConfig::new(Backend::BusyFlag, 2)
         });
         queue.store.freeze();
         let (first, second) = (queue.get(), queue.get());

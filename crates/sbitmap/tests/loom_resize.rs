@@ -2,9 +2,9 @@
 //!
 //! | weaken | fails |
 //! |---|---|
-//! | `keep`: no look at the depth after a bit was taken | `h21_a_late_get_*` |
+//! | `accept`: no look at the depth after a bit was taken | `h21_a_late_get_*` |
 //! | `resize` does not flush | `h21_a_late_get_*` |
-//! | `keep_below` without the lock, or always giving back | `h21_growth_against_a_late_get` |
+//! | `put_above_depth` without the lock, or always giving back | `h21_growth_against_a_late_get` |
 //! | a word judged full by all its bits instead of the searched | `h19_a_search_in_turn_ends` |
 //! | `resize` of a queue does not make waiters look | `h20_*` |
 //! | `set`: Release, `clear`: Acquire | `a46_a_pending_bit_carries_data` |

@@ -22,7 +22,7 @@
 #[path = "common/turn_models.rs"]
 mod models;
 
-use inflight_sbitmap::model_support::{LocalStore, ModelShape};
+use inflight_sbitmap::model_support::{LocalStore, ModelConfig};
 use inflight_sbitmap::tenancy::{Request, Tenancy};
 use inflight_sbitmap::{Fairness, SbitmapQueue};
 use inflight_sync::model::{Bound, check};
@@ -42,12 +42,12 @@ const TWO: Bound = Bound {
 /// Two stacks, warm at first; every put in the words tries to thaw.
 fn local(depth: usize, max_depth: usize, mode: Fairness, clock: Clock) -> SbitmapQueue {
     assert_eq!(depth, max_depth);
-    let store = LocalStore::new(ModelShape {
+    let store = LocalStore::new(ModelConfig {
         cpus: 3,
         shift: 1,
         cap: 1,
         thaw_after: 0,
-        ..ModelShape::new(Backend::BusyFlag, depth)
+        ..ModelConfig::new(Backend::BusyFlag, depth)
     });
     store.into_queue(mode, clock)
 }

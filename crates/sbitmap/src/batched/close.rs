@@ -11,7 +11,7 @@ impl Batched {
         // be one that came before.
         self.waits.closed.store(true, Ordering::Relaxed);
         let told = panic::catch_unwind(AssertUnwindSafe(|| self.waits.wake_all()));
-        self.collector.look_again();
+        self.collector.wake_all();
         told.unwrap_or_else(|panic| panic::resume_unwind(panic));
     }
 

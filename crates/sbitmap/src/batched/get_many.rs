@@ -35,7 +35,7 @@ impl CollectorLock {
     }
 
     /// Those who wait to be let in look at the depth again.
-    pub(super) fn look_again(&self) {
+    pub(super) fn wake_all(&self) {
         self.left.notify_all();
     }
 }
@@ -67,7 +67,7 @@ impl<'a> Collecting<'a> {
     }
 
     /// Keeps a bit. It has no owner before all are there.
-    fn keep(&mut self, bit: usize) {
+    fn push(&mut self, bit: usize) {
         self.queue.map.set_owned(bit, false);
         self.bits.push(bit);
     }
@@ -127,7 +127,7 @@ impl Batched {
                 Err(why) => Poll::Ready(Err(why)),
             });
             let bit = bit.await?;
-            collecting.keep(bit);
+            collecting.push(bit);
         }
         Ok(collecting.take_owned())
     }

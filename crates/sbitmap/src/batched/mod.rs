@@ -143,8 +143,8 @@ impl Batched {
         self.waits.stats()
     }
 
-    pub(crate) fn look_at(&self, snapshot: &mut QueueSnapshot) {
-        self.waits.look_at(snapshot);
+    pub(crate) fn fill_snapshot(&self, snapshot: &mut QueueSnapshot) {
+        self.waits.fill_snapshot(snapshot);
         let least = self.sizing.lock().least_share;
         snapshot.least_share = (least != Sizing::NO_LIMIT).then_some(least);
     }

@@ -32,7 +32,7 @@ impl Batched {
         // A waker that panics must not keep the news from those who wait to collect: they may want
         // too many now.
         let resized = panic::catch_unwind(AssertUnwindSafe(|| self.resized(change)));
-        self.collector.look_again();
+        self.collector.wake_all();
         resized.unwrap_or_else(|panic| panic::resume_unwind(panic))
     }
 

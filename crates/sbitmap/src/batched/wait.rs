@@ -75,7 +75,7 @@ impl WaitGuard<'_> {
     /// Looks for a bit if it is this waiter's turn to look; registers it if there is none.
     ///
     /// `None`: the waiter is in a queue and may sleep.
-    fn look(&mut self, who: &Who<'_>) -> Option<Result<usize, GetManyError>> {
+    fn poll_once(&mut self, who: &Who<'_>) -> Option<Result<usize, GetManyError>> {
         let waits = &self.queue.waits;
         if let Some(place) = self.waiter.place {
             let waits_on = match who {
@@ -156,7 +156,7 @@ impl WaitGuard<'_> {
     /// A timed waiter's last look: a wake that came just in time is used, not passed on.
     ///
     /// A chosen waiter that finds nothing has met an overtaker, whose put is still to come.
-    fn last_look(&mut self) -> Option<usize> {
+    fn try_at_deadline(&mut self) -> Option<usize> {
         let place = self.waiter.place.take()?;
         if self.queue.waits.leave(place) {
             self.waiter.woken = Some(place.queue);
@@ -190,7 +190,7 @@ impl Drop for WaitGuard<'_> {
 impl WaitGuard<'_> {
     /// Waits as a task.
     pub(super) fn poll(&mut self, cx: &Context<'_>) -> Poll<Result<usize, GetManyError>> {
-        let outcome = self.look(&Who::Task(cx.waker()));
+        let outcome = self.poll_once(&Who::Task(cx.waker()));
         outcome.map_or(Poll::Pending, Poll::Ready)
     }
 
@@ -205,7 +205,7 @@ impl WaitGuard<'_> {
         }
         let mut look_at = None;
         loop {
-            if let Some(outcome) = self.look(&Who::Thread(&parker)) {
+            if let Some(outcome) = self.poll_once(&Who::Thread(&parker)) {
                 return outcome;
             }
             let gate = &self.queue.waits.gate;
@@ -221,7 +221,7 @@ impl WaitGuard<'_> {
                 continue;
             }
             if deadline.is_some_and(|deadline| clock.now() >= deadline) {
-                return self.last_look().ok_or(GetManyError::TimedOut);
+                return self.try_at_deadline().ok_or(GetManyError::TimedOut);
             }
             look_at = None;
             if gate.shares.look_for_idle(clock.now()) {

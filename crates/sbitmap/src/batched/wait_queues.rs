@@ -157,7 +157,7 @@ impl WaitQueues {
     }
 
     /// Counts go on meanwhile.
-    pub(crate) fn look_at(&self, snapshot: &mut QueueSnapshot) {
+    pub(crate) fn fill_snapshot(&self, snapshot: &mut QueueSnapshot) {
         snapshot.wake_batch = self.batch();
         snapshot.wake_index = self.wake_index.load(Ordering::Relaxed) % WAIT_QUEUES;
         snapshot.ws_active = self.active();

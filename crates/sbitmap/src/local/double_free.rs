@@ -44,8 +44,8 @@ impl DoubleFreeCheck {
         }
     }
 
-    /// Whether `end` takes an exchange.
-    pub(super) fn exchanges(&self) -> bool {
+    /// Whether `clear_owned` takes an exchange.
+    pub(super) fn swaps(&self) -> bool {
         self.check == Check::Racing
     }
 
@@ -59,7 +59,7 @@ impl DoubleFreeCheck {
 
     /// The caller will soon change the state of `id`, or somebody else on this CPU will.
     #[inline]
-    pub(super) fn expect(&self, id: usize) {
+    pub(super) fn prefetch(&self, id: usize) {
         if let Some(state) = self.state(id) {
             prefetch_to_write(state);
         }
@@ -67,27 +67,29 @@ impl DoubleFreeCheck {
 
     /// The caller has just become the owner of `id`.
     #[inline]
-    pub(super) fn begin(&self, id: usize) {
+    pub(super) fn set_owned(&self, id: usize) {
         if let Some(state) = self.state(id) {
-            state.set(true);
+            state.set_owned(true);
         }
     }
 
     /// The caller gives `id`, which is in the map, up. `false` if nobody owned it.
     #[inline]
-    pub(super) fn end(&self, id: usize) -> bool {
-        self.state(id).is_none_or(|state| state.end(self.check))
+    pub(super) fn clear_owned(&self, id: usize) -> bool {
+        self.state(id)
+            .is_none_or(|state| state.clear_owned(self.check))
     }
 
-    /// As `end`, but of two racing calls both may find it held.
+    /// As `clear_owned`, but of two racing calls both may find it held.
     #[inline]
-    pub(super) fn end_alone(&self, id: usize) -> bool {
-        self.state(id).is_none_or(BitState::end_alone)
+    pub(super) fn clear_owned_alone(&self, id: usize) -> bool {
+        self.state(id).is_none_or(BitState::clear_owned_alone)
     }
 
-    /// `end` for several: the bits of those that were held.
-    pub(super) fn end_all(&self, ids: BitMask) -> u64 {
-        let held = offsets(ids.mask).filter(|&offset| self.end(ids.first + offset as usize));
+    /// `clear_owned` for several: the bits of those that were held.
+    pub(super) fn clear_owned_mask(&self, ids: BitMask) -> u64 {
+        let held =
+            offsets(ids.mask).filter(|&offset| self.clear_owned(ids.first + offset as usize));
         held.fold(0, |held, offset| held | 1 << offset)
     }
 }

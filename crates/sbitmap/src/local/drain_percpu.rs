@@ -7,7 +7,7 @@
 //! | somebody is about to sleep for an id (G4), or the queue is closed | `Store::drain_percpu` |
 //! | all ids are to be looked at, or the depth or the stacks' limits change | `frozen` |
 
-use super::batch::Groups;
+use super::batch::WordMasks;
 use super::{MOST_CPUS, NextLimits, PerCpuStore};
 use crate::word::offsets;
 use inflight_sync::MutexGuard;
@@ -68,16 +68,16 @@ impl PerCpuStore {
         if !locked {
             self.stacks.barrier(); // B
         }
-        let mut groups = Groups::new(self);
+        let mut masks = WordMasks::new(self);
         for i in stacks() {
-            let each = |id| groups.add(id as usize);
+            let each = |id| masks.add(id as usize);
             if locked {
                 self.stacks.drain_locked(i, each); // D
             } else {
                 self.stacks.drain(i, each); // D
             }
         }
-        groups.finish();
+        masks.finish();
         // Relaxed, all: the budget is read under a refill lock after a thaw; the others steer.
         let closed = stacks().count() as u32;
         self.slow.closed.store(closed, Ordering::Relaxed);

@@ -2,7 +2,7 @@
 //! which are drained for it.
 
 use super::PerCpuStore;
-use super::words::{Group, Reach};
+use super::words::{WordDepths, WordMask};
 use inflight_sync::atomic::Ordering;
 use inflight_sync::rseq::Rseq;
 
@@ -18,7 +18,7 @@ impl PerCpuStore {
             return Err(None);
         }
         let id = self.stacks.pop_once(rseq, depth)?;
-        self.states.begin(id);
+        self.states.set_owned(id);
         Ok(id)
     }
 
@@ -41,7 +41,7 @@ impl PerCpuStore {
             Ok(id) => id as usize,
             Err(other) => self.get_slow(other)?,
         };
-        self.states.begin(id);
+        self.states.set_owned(id);
         Some(id)
     }
 
@@ -58,25 +58,28 @@ impl PerCpuStore {
                 return None;
             }
             if seen.is_warm() {
-                if let Some(id) = self.refill().or_else(|| self.take_shared(&self.reach())) {
+                if let Some(id) = self
+                    .refill()
+                    .or_else(|| self.take_from_words(&self.depths()))
+                {
                     return Some(id);
                 }
                 self.freeze();
             } else if !seen.is_drained() {
                 self.freeze(); // waits for the one under way
             } else {
-                let reach = self.reach();
-                match self.words.take(&reach, self.hint(), 1) {
-                    Ok(group) => {
-                        self.point_at(group.word);
-                        let id = self.only(group);
+                let depths = self.depths();
+                match self.words.take(&depths, self.hint(), 1) {
+                    Ok(ids) => {
+                        self.set_hint(ids.word);
+                        let id = self.id_of(ids);
                         // Its neighbours are taken next, as they were put one after the other.
-                        self.states.expect(id + 3);
+                        self.states.prefetch(id + 3);
                         return Some(id);
                     }
                     // A2 and A3.
                     Err(scan) => {
-                        if self.words.are_still_empty(&reach, scan) && self.mode.is_still(seen) {
+                        if self.words.are_still_empty(&depths, scan) && self.mode.is_still(seen) {
                             self.note_none();
                             return None;
                         }
@@ -87,14 +90,14 @@ impl PerCpuStore {
     }
 
     /// One id from any word.
-    pub(super) fn take_shared(&self, reach: &Reach) -> Option<usize> {
-        let group = self.words.take(reach, self.hint(), 1).ok()?;
-        self.point_at(group.word);
-        Some(self.only(group))
+    pub(super) fn take_from_words(&self, depths: &WordDepths) -> Option<usize> {
+        let ids = self.words.take(depths, self.hint(), 1).ok()?;
+        self.set_hint(ids.word);
+        Some(self.id_of(ids))
     }
 
-    pub(super) fn only(&self, group: Group) -> usize {
-        self.full.bit(group.word, group.mask.trailing_zeros())
+    pub(super) fn id_of(&self, ids: WordMask) -> usize {
+        self.full.bit(ids.word, ids.mask.trailing_zeros())
     }
 
     /// Where this CPU begins its search.
@@ -105,7 +108,7 @@ impl PerCpuStore {
     }
 
     /// This CPU goes on at `word`.
-    pub(super) fn point_at(&self, word: usize) {
+    pub(super) fn set_hint(&self, word: usize) {
         if let Some(here) = self.stacks.here() {
             let hint = self.stacks.hint(here);
             // Relaxed: any value is right. The look spares a line that others read.

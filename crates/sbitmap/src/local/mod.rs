@@ -38,14 +38,14 @@ use mode_word::ModeWord;
 pub(crate) use put::FastPut;
 pub(crate) use stack_limits::StackLimits;
 use thaw::{THAW_AFTER, UNLOCK_AFTER};
-pub(crate) use words::Flat;
-use words::{Reach, Words};
+pub(crate) use words::SummaryThresholds;
+use words::{WordDepths, Words};
 
 /// The largest depth. Larger maps are for the shared engine, which needs less memory for an id.
 pub(crate) const MAX_DEPTH: usize = 1 << 16;
 
 /// As many words, and words of the summary, are looked at one by one: half a nanosecond each.
-const FLAT: Flat = Flat {
+const SUMMARY_THRESHOLDS: SummaryThresholds = SummaryThresholds {
     words: 16,
     groups: 4,
 };
@@ -53,9 +53,9 @@ const FLAT: Flat = Flat {
 /// The largest table of stacks. CPUs beyond use the words.
 const MOST_CPUS: usize = 1 << 12;
 
-/// Choices a model or test makes; everybody else takes what [`Shape::of`] finds.
+/// Choices a model or test makes; everybody else takes what [`StoreConfig::of`] finds.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Shape {
+pub(crate) struct StoreConfig {
     pub(crate) backend: Backend,
     pub(crate) cpus: usize,
     pub(crate) limits: StackLimits,
@@ -64,10 +64,10 @@ pub(crate) struct Shape {
     /// Whether stacks are locked after ids ran short, and for how many ids that come into one.
     pub(crate) unlock_after: Option<u32>,
     /// More words than this have a summary, and a larger summary has one too.
-    pub(crate) flat: Flat,
+    pub(crate) thresholds: SummaryThresholds,
 }
 
-impl Shape {
+impl StoreConfig {
     /// What suits `depth` ids on this machine, used by these of its CPUs.
     pub(crate) fn of(depth: usize, users: Users) -> Self {
         Self::on(Backend::best(), depth, users)
@@ -84,7 +84,7 @@ impl Shape {
             limits: StackLimits::of(depth, users.count),
             thaw_after: sections.then_some(THAW_AFTER),
             unlock_after,
-            flat: FLAT,
+            thresholds: SUMMARY_THRESHOLDS,
         }
     }
 }
@@ -145,17 +145,17 @@ impl PerCpuStore {
         full: Layout,
         depth: usize,
         check: Check,
-        shape: Shape,
+        config: StoreConfig,
         users: usize,
     ) -> Self {
         debug_assert!(full.depth <= MAX_DEPTH && full.shift <= words::SHIFT_MAX);
         // Too few ids for a stack, and for good: always cold.
         let largest = StackLimits::of(full.depth, users);
-        let has_stacks = largest.suffices() || shape.limits.suffices();
-        let cpus = if has_stacks { shape.cpus } else { 0 };
-        let stacks = Stacks::new(shape.backend, cpus);
-        let is_warm = !stacks.is_empty() && shape.limits.suffices();
-        let words = Words::new(full, shape.flat);
+        let has_stacks = largest.suffices() || config.limits.suffices();
+        let cpus = if has_stacks { config.cpus } else { 0 };
+        let stacks = Stacks::new(config.backend, cpus);
+        let is_warm = !stacks.is_empty() && config.limits.suffices();
+        let words = Words::new(full, config.thresholds);
         for i in 0..stacks.len() {
             // CPUs begin at different words.
             let first = i * full.with_depth(depth).words() / stacks.len();
@@ -167,16 +167,16 @@ impl PerCpuStore {
             full,
             depth: AtomicUsize::new(depth),
             fast_depth: AtomicUsize::new(if is_warm { depth } else { 0 }),
-            cap: AtomicU32::new(shape.limits.cap),
-            thaw_after: shape.thaw_after,
-            unlock_after: shape.unlock_after,
+            cap: AtomicU32::new(config.limits.cap),
+            thaw_after: config.thaw_after,
+            unlock_after: config.unlock_after,
             mode: ModeWord::new(is_warm),
             slow: CachePadded::new(Slow {
                 mode_lock: Mutex::new(NextLimits {
-                    limits: shape.limits,
+                    limits: config.limits,
                     users,
                 }),
-                budget: AtomicU32::new(shape.limits.budget),
+                budget: AtomicU32::new(config.limits.budget),
                 ticks: AtomicU32::new(0),
                 last_none: AtomicU32::new(0),
                 closed: AtomicU32::new(0),
@@ -218,13 +218,13 @@ impl PerCpuStore {
         self.full.with_depth(self.depth.load(Ordering::Relaxed))
     }
 
-    fn reach(&self) -> Reach {
-        Reach::all(self.layout())
+    fn depths(&self) -> WordDepths {
+        WordDepths::all(self.layout())
     }
 
     /// What the fast paths below can be told, so that they need not look: that the stacks are used
     /// by restartable sequences, and that the check takes no exchange.
     pub(crate) fn fast_path(&self) -> Option<Rseq> {
-        self.stacks.rseq().filter(|_| !self.states.exchanges())
+        self.stacks.rseq().filter(|_| !self.states.swaps())
     }
 }

@@ -2,9 +2,9 @@
 //! alone.
 
 use super::PerCpuStore;
-use super::batch::Groups;
+use super::batch::WordMasks;
 use super::stack_limits::LARGEST_CAP;
-use super::words::{Given, Group};
+use super::words::{WordMask, WordPut};
 use crate::error::PutError;
 use inflight_sync::atomic::Ordering;
 use inflight_sync::rseq::Rseq;
@@ -21,15 +21,15 @@ pub(crate) enum FastPut {
 }
 
 impl PerCpuStore {
-    /// The fast path of `give_back`.
+    /// The fast path of `put_id`.
     #[inline(always)]
-    pub(crate) fn give_back_fast(&self, rseq: Option<Rseq>, id: usize) -> FastPut {
+    pub(crate) fn put_fast(&self, rseq: Option<Rseq>, id: usize) -> FastPut {
         // Relaxed: see `fast_depth`.
         let below = id < self.fast_depth.load(Ordering::Relaxed);
         let ended = below
             && match rseq {
-                Some(_) => self.states.end_alone(id),
-                None => self.states.end(id),
+                Some(_) => self.states.clear_owned_alone(id),
+                None => self.states.clear_owned(id),
             };
         if !ended {
             return FastPut::Untried;
@@ -43,13 +43,13 @@ impl PerCpuStore {
 
     /// Gives an id back. `true`: somebody may wait, and the caller sees to it.
     #[inline]
-    pub(crate) fn give_back(&self, id: usize) -> Result<bool, PutError> {
+    pub(crate) fn put_id(&self, id: usize) -> Result<bool, PutError> {
         // Relaxed: as in `layout`.
         let below = id < self.depth.load(Ordering::Relaxed);
         if !below && id >= self.full.depth {
             return Err(PutError::OutOfRange { bit: id });
         }
-        if !self.states.end(id) {
+        if !self.states.clear_owned(id) {
             return Err(PutError::NotAllocated { bit: id });
         }
         let seen = self.mode.load_relaxed();
@@ -69,11 +69,11 @@ impl PerCpuStore {
     /// The popped `id` is above the depth. Returns whether somebody may wait.
     #[cold]
     pub(crate) fn put_above_depth(&self, id: u32) -> bool {
-        let given = self.give(self.group(id as usize));
-        self.look(given.ticked)
+        let given = self.put_in_words(self.word_mask(id as usize));
+        self.somebody_waits(given.ticked)
     }
 
-    /// Goes on with `give_back`, or after its fast path: the caller owned `id`, and its stack has
+    /// Goes on with `put_id`, or after its fast path: the caller owned `id`, and its stack has
     /// not taken it. `below`: it is below the depth.
     #[cold]
     #[inline(never)]
@@ -89,11 +89,11 @@ impl PerCpuStore {
                 }
             }
         }
-        let group = self.group(id);
-        let given = self.give(group);
-        self.point_at(group.word);
+        let ids = self.word_mask(id);
+        let given = self.put_in_words(ids);
+        self.set_hint(ids.word);
         if given.twice == 0 {
-            Ok(self.look(given.ticked))
+            Ok(self.somebody_waits(given.ticked))
         } else {
             Err(PutError::NotAllocated { bit: id })
         }
@@ -102,32 +102,32 @@ impl PerCpuStore {
     /// Moves half a stack to the words, and `id` with it. The caller holds a refill lock whose
     /// stack is open, so no freeze ends before this has (MR).
     fn flush(&self, id: usize) {
-        let mut groups = Groups::new(self);
-        groups.add(id);
+        let mut masks = WordMasks::new(self);
+        masks.add(id);
         let mut others = [0; LARGEST_CAP / 2];
         let half = ((self.cap() / 2).max(1) as usize).min(others.len());
         let popped = self.stacks.pop_all(&mut others[..half]);
         for &other in &others[..popped] {
-            groups.add(other as usize);
+            masks.add(other as usize);
         }
-        groups.finish();
+        masks.finish();
     }
 
-    pub(super) fn group(&self, id: usize) -> Group {
+    pub(super) fn word_mask(&self, id: usize) -> WordMask {
         let (word, offset) = self.full.split(id);
-        Group {
+        WordMask {
             word,
             mask: 1 << offset,
         }
     }
 
     /// P1, P2 and PM.
-    pub(super) fn give(&self, group: Group) -> Given {
-        self.words.give(group)
+    pub(super) fn put_in_words(&self, ids: WordMask) -> WordPut {
+        self.words.put(ids)
     }
 
     /// P3, after P1, P2 and PM: whether somebody may wait. Thaws if ids have been plenty.
-    pub(super) fn look(&self, ticked: bool) -> bool {
+    pub(super) fn somebody_waits(&self, ticked: bool) -> bool {
         let seen = self.mode.load_relaxed();
         if seen.waiters() != 0 {
             return true;

@@ -2,8 +2,8 @@
 //! stacks are closed for the look.
 
 use super::PerCpuStore;
-use super::batch::Groups;
-use super::words::{self, Group, Reach};
+use super::batch::WordMasks;
+use super::words::{self, WordDepths, WordMask};
 use crate::error::{PutError, ResizeError};
 use crate::layout::low_mask;
 use crate::mask::BitMask;
@@ -58,14 +58,14 @@ impl Store for PerCpuStore {
         if n == 0 || self.mode.load_relaxed().waiters() != 0 {
             return BitMask::EMPTY;
         }
-        if let Ok(Group { word, mask }) = self.words.take(&self.reach(), self.hint(), n) {
-            self.point_at(word);
+        if let Ok(WordMask { word, mask }) = self.words.take(&self.depths(), self.hint(), n) {
+            self.set_hint(word);
             let lowest = mask.trailing_zeros();
             let taken = BitMask {
                 first: self.full.bit(word, lowest),
                 mask: mask >> lowest,
             };
-            taken.iter().for_each(|id| self.states.begin(id));
+            taken.iter().for_each(|id| self.states.set_owned(id));
             return taken;
         }
         // The last ids may be in stacks: to know is to freeze, which `get` does.
@@ -80,15 +80,15 @@ impl Store for PerCpuStore {
             if seen.waiters() != 0 {
                 return None;
             }
-            let reach = Reach::shallow(self.layout(), limit);
-            match self.words.take(&reach, self.hint(), 1) {
-                Ok(group) => {
-                    let id = self.full.bit(group.word, group.mask.trailing_zeros());
-                    self.states.begin(id);
+            let depths = WordDepths::shallow(self.layout(), limit);
+            match self.words.take(&depths, self.hint(), 1) {
+                Ok(ids) => {
+                    let id = self.full.bit(ids.word, ids.mask.trailing_zeros());
+                    self.states.set_owned(id);
                     return Some(id);
                 }
                 Err(scan) if seen.is_drained() => {
-                    if self.words.are_still_empty(&reach, scan) && self.mode.is_still(seen) {
+                    if self.words.are_still_empty(&depths, scan) && self.mode.is_still(seen) {
                         self.note_none();
                         return None;
                     }
@@ -100,37 +100,37 @@ impl Store for PerCpuStore {
     }
 
     fn take(&self) -> Option<usize> {
-        self.take_shared(&self.reach())
+        self.take_from_words(&self.depths())
     }
 
     #[inline]
     fn set_owned(&self, id: usize) {
-        self.states.begin(id);
+        self.states.set_owned(id);
     }
 
     #[inline]
     fn put(&self, id: usize) -> Result<bool, PutError> {
-        self.give_back(id)
+        self.put_id(id)
     }
 
     /// P1 to P3 for several: how many came back, whether somebody may wait, and the first error.
     fn put_batch(&self, ids: &[usize]) -> (usize, bool, Result<(), PutError>) {
         let (mut freed, mut result) = (0, Ok(()));
-        let mut groups = Groups::new(self);
+        let mut masks = WordMasks::new(self);
         for &id in ids {
             if id >= self.full.depth {
                 result = result.and(Err(PutError::OutOfRange { bit: id }));
-            } else if !self.states.end(id) {
+            } else if !self.states.clear_owned(id) {
                 result = result.and(Err(PutError::NotAllocated { bit: id }));
             } else {
-                groups.add(id);
+                masks.add(id);
                 freed += 1;
             }
         }
         // The next get finds them there, and the word in its cache.
-        self.point_at(groups.last_word());
-        let ticked = groups.finish();
-        (freed, freed != 0 && self.look(ticked), result)
+        self.set_hint(masks.last_word());
+        let ticked = masks.finish();
+        (freed, freed != 0 && self.somebody_waits(ticked), result)
     }
 
     fn put_mask(&self, ids: BitMask) -> (usize, bool, Result<(), PutError>) {
@@ -138,13 +138,13 @@ impl Store for PerCpuStore {
             Ok(place) => place,
             Err(e) => return (0, false, Err(e)),
         };
-        let held = self.states.end_all(ids);
-        let group = Group {
+        let held = self.states.clear_owned_mask(ids);
+        let put = WordMask {
             word,
             mask: held << offset,
         };
         // P1 to P3.
-        let waiting = group.mask != 0 && self.look(self.give(group).ticked);
+        let waiting = put.mask != 0 && self.somebody_waits(self.put_in_words(put).ticked);
         let result = match offsets(ids.mask & !held).next() {
             None => Ok(()),
             Some(offset) => Err(PutError::NotAllocated {

@@ -1,7 +1,7 @@
 //! Refilling this CPU's stack from the words.
 
 use super::PerCpuStore;
-use super::words::{self, Group};
+use super::words::{self, WordMask};
 use crate::word::offsets;
 use inflight_sync::MutexGuard;
 use inflight_sync::atomic::Ordering;
@@ -20,21 +20,21 @@ impl PerCpuStore {
 
     /// Takes half a stack from one word: one step for all of them. The first is the caller's, and
     /// so many more came into the stack.
-    fn refilled(&self) -> Option<(Group, u32)> {
+    fn refilled(&self) -> Option<(WordMask, u32)> {
         let (here, _refill) = self.refill_here()?;
         let n = (self.cap() / 2).max(1);
-        // Relaxed: as in `point_at`.
+        // Relaxed: as in `set_hint`.
         let hint = self.stacks.hint(here);
         let from = hint.load(Ordering::Relaxed) as usize;
-        let group = self.words.take(&self.reach(), from, n).ok()?;
-        hint.store(group.word as u32, Ordering::Relaxed);
-        let rest = group.mask & (group.mask - 1);
+        let taken = self.words.take(&self.depths(), from, n).ok()?;
+        hint.store(taken.word as u32, Ordering::Relaxed);
+        let rest = taken.mask & (taken.mask - 1);
         let mut ids = [0; 1 << words::SHIFT_MAX];
         let mut n = 0;
         for offset in offsets(rest) {
-            let id = self.full.bit(group.word, offset);
+            let id = self.full.bit(taken.word, offset);
             // Each get of one of these would else wait for its state to come from another CPU.
-            self.states.expect(id);
+            self.states.prefetch(id);
             ids[n] = id as u32;
             n += 1;
         }
@@ -44,16 +44,16 @@ impl PerCpuStore {
             // the ids are in the words before it is let go (MR).
             let refused = offsets(rest).skip(pushed);
             let mask = refused.fold(0, |mask, offset| mask | 1 << offset);
-            self.words.give(Group { mask, ..group });
+            self.words.put(WordMask { mask, ..taken });
         }
-        Some((group, n as u32))
+        Some((taken, n as u32))
     }
 
     pub(super) fn refill(&self) -> Option<usize> {
-        let (group, n) = self.refilled()?;
+        let (ids, n) = self.refilled()?;
         if self.mode.load_relaxed().is_locked() {
             self.count_locked(n);
         }
-        Some(self.only(group))
+        Some(self.id_of(ids))
     }
 }

@@ -1,5 +1,5 @@
 use super::stack_limits::LARGEST_CAP;
-use super::{PerCpuStore, Shape};
+use super::{PerCpuStore, StoreConfig};
 use crate::double_free::Check;
 use crate::error::{PutError, ResizeError};
 use crate::layout::Layout;
@@ -11,13 +11,13 @@ use inflight_sync::percpu::Backend;
 use inflight_sync::{Arc, cpu, thread};
 use std::collections::BTreeSet;
 
-fn store_with(depth: usize, max_depth: usize, check: Check, shape: Shape) -> PerCpuStore {
+fn store_with(depth: usize, max_depth: usize, check: Check, config: StoreConfig) -> PerCpuStore {
     let shift = PerCpuStore::shift(Layout::new(depth, max_depth, None).shift);
     PerCpuStore::new(
         Layout::new(max_depth, max_depth, Some(shift)),
         depth,
         check,
-        shape,
+        config,
         cpu::usable(),
     )
 }
@@ -27,7 +27,7 @@ fn store(depth: usize) -> PerCpuStore {
         depth,
         depth,
         Check::Sequential,
-        Shape::of(depth, Users::all()),
+        StoreConfig::of(depth, Users::all()),
     )
 }
 
@@ -35,17 +35,17 @@ fn store(depth: usize) -> PerCpuStore {
 /// with and without stacks.
 fn every_kind(depths: &[usize], test: impl Fn(PerCpuStore)) {
     for &depth in depths {
-        let best = Shape::of(depth, Users::all());
-        let restless = Shape {
+        let best = StoreConfig::of(depth, Users::all());
+        let restless = StoreConfig {
             unlock_after: best.unlock_after.map(|_| 3),
             ..best
         };
-        for shape in [
+        for config in [
             best,
             restless,
-            Shape::on(Backend::TryLock, depth, Users::all()),
+            StoreConfig::on(Backend::TryLock, depth, Users::all()),
         ] {
-            test(store_with(depth, depth, Check::Sequential, shape));
+            test(store_with(depth, depth, Check::Sequential, config));
         }
     }
 }
@@ -62,13 +62,13 @@ fn every_id_is_handed_out_once_and_none_is_exact() {
             assert_eq!(store.get(), None);
             // The word an id is put into says that all others are out.
             for &id in &ids {
-                assert_eq!(store.give_back(id), Ok(false));
+                assert_eq!(store.put_id(id), Ok(false));
                 assert_eq!(store.get(), Some(id), "the only free id of {depth}");
-                assert_eq!(store.give_back(id), Ok(false));
+                assert_eq!(store.put_id(id), Ok(false));
                 assert!(store.get().is_some());
             }
             ids.iter().for_each(|&id| {
-                let _again = store.give_back(id);
+                let _again = store.put_id(id);
             });
             assert_eq!(store.weight(), 0);
             store.thaw();
@@ -79,17 +79,17 @@ fn every_id_is_handed_out_once_and_none_is_exact() {
 #[test]
 fn a_second_put_is_an_error_wherever_the_id_is() {
     every_kind(&DEPTHS, |store| {
-        assert_eq!(store.give_back(0), Err(PutError::NotAllocated { bit: 0 }));
+        assert_eq!(store.put_id(0), Err(PutError::NotAllocated { bit: 0 }));
         let bit = store.depth();
-        assert_eq!(store.give_back(bit), Err(PutError::OutOfRange { bit }));
+        assert_eq!(store.put_id(bit), Err(PutError::OutOfRange { bit }));
         for freeze in [false, true] {
             let id = store.get().unwrap();
-            store.give_back(id).unwrap();
+            store.put_id(id).unwrap();
             if freeze {
                 store.freeze();
             }
             let twice = Err(PutError::NotAllocated { bit: id });
-            assert_eq!(store.give_back(id), twice.map(|()| false));
+            assert_eq!(store.put_id(id), twice.map(|()| false));
             assert_eq!(store.put_batch(&[id]).2, twice);
         }
         assert_eq!(store.weight(), 0);
@@ -98,23 +98,23 @@ fn a_second_put_is_an_error_wherever_the_id_is() {
 
 #[test]
 fn trusted_keeps_no_state_and_racing_tells_one_of_two() {
-    let trusted = store_with(64, 64, Check::Trusted, Shape::of(64, Users::all()));
+    let trusted = store_with(64, 64, Check::Trusted, StoreConfig::of(64, Users::all()));
     let id = trusted.get().unwrap();
-    assert_eq!(trusted.give_back(id), Ok(false));
+    assert_eq!(trusted.put_id(id), Ok(false));
 
     let checked = Arc::new(store_with(
         64,
         64,
         Check::Racing,
-        Shape::of(64, Users::all()),
+        StoreConfig::of(64, Users::all()),
     ));
     for _ in 0..if cfg!(miri) { 10 } else { 500 } {
         let id = checked.get().unwrap();
         let other = thread::spawn({
             let checked = checked.clone();
-            move || checked.give_back(id).is_ok()
+            move || checked.put_id(id).is_ok()
         });
-        let here = checked.give_back(id).is_ok();
+        let here = checked.put_id(id).is_ok();
         assert!(
             here ^ other.join().unwrap(),
             "one of two puts is the owner's"
@@ -155,7 +155,7 @@ fn batches_and_masks_cover_all_ids() {
 fn ids_in_use_are_counted_found_and_visited_also_with_ids_in_stacks() {
     every_kind(&[64, 257], |store| {
         let mut ids: Vec<usize> = std::iter::from_fn(|| store.get()).take(40).collect();
-        store.give_back(ids.pop().unwrap()).unwrap();
+        store.put_id(ids.pop().unwrap()).unwrap();
         assert_eq!(store.weight(), ids.len());
         assert!(ids.iter().all(|&id| store.is_set(id)));
         let first = ids.iter().filter(|&&id| id >= ids[5]).min();
@@ -187,7 +187,12 @@ fn shallow_users_reach_their_share_only() {
 
 #[test]
 fn resize_moves_the_end_of_what_is_handed_out() {
-    let store = store_with(100, 200, Check::Sequential, Shape::of(100, Users::all()));
+    let store = store_with(
+        100,
+        200,
+        Check::Sequential,
+        StoreConfig::of(100, Users::all()),
+    );
     assert_eq!(
         store.resize(0),
         Err(ResizeError::Depth {
@@ -207,7 +212,7 @@ fn resize_moves_the_end_of_what_is_handed_out() {
     store.resize(10).unwrap();
     assert_eq!(store.weight(), 100);
     for id in all {
-        store.give_back(id).unwrap();
+        store.put_id(id).unwrap();
     }
     let few: BTreeSet<usize> = std::iter::from_fn(|| store.get()).collect();
     assert_eq!(few, (0..10).collect());
@@ -225,7 +230,12 @@ fn stacks_follow_the_depth_and_the_users() {
             count,
             ..Users::all()
         };
-        store_with(depth, 4_096, Check::Sequential, Shape::of(depth, users))
+        store_with(
+            depth,
+            4_096,
+            Check::Sequential,
+            StoreConfig::of(depth, users),
+        )
     };
     assert_eq!(of(64, 1).cap(), 32);
     assert_eq!(of(64, 16).cap(), 2);
@@ -235,7 +245,7 @@ fn stacks_follow_the_depth_and_the_users() {
     let pairs = |n: u32| {
         for _ in 0..n {
             let id = store.get().unwrap();
-            store.give_back(id).unwrap();
+            store.put_id(id).unwrap();
         }
     };
     pairs(1_000);
@@ -258,14 +268,14 @@ fn stacks_follow_the_depth_and_the_users() {
 #[test]
 fn a_freeze_takes_the_stacks_that_were_used() {
     let users = Users { count: 64, of: 64 };
-    let shape = Shape::on(Backend::TryLock, 4_096, users);
-    let store = store_with(4_096, 4_096, Check::Sequential, shape);
+    let config = StoreConfig::on(Backend::TryLock, 4_096, users);
+    let store = store_with(4_096, 4_096, Check::Sequential, config);
     let closed = |cpus: &[usize]| {
         store.thaw();
         for &cpu in cpus {
             cpu::set_current_for_thread(Some(cpu));
             let id = store.get().unwrap();
-            store.give_back(id).unwrap();
+            store.put_id(id).unwrap();
         }
         let open: Vec<usize> = (0..64).filter(|&i| store.stacks.is_open(i)).collect();
         assert_eq!(open, cpus);
@@ -291,7 +301,7 @@ fn while_somebody_waits_getters_are_refused_and_puts_tell() {
         assert_eq!(store.get(), None);
         assert_eq!(store.try_get_mask(2).some(), None);
         assert_eq!(store.try_get_shallow(60), None);
-        assert_eq!(store.give_back(id), Ok(true));
+        assert_eq!(store.put_id(id), Ok(true));
         store.thaw();
         assert!(store.is_drained(), "no thaw while somebody waits");
         assert_eq!(store.waiters(), 2);
@@ -308,7 +318,7 @@ fn plenty_thaws_and_the_stacks_come_back() {
     store.freeze();
     for _ in 0..1_000 {
         let id = store.get().unwrap();
-        store.give_back(id).unwrap();
+        store.put_id(id).unwrap();
     }
     assert!(!store.is_drained(), "thawed by 1000 puts");
     assert_eq!(store.freezes(), start + 1);
@@ -322,7 +332,7 @@ fn stacks_are_locked_while_ids_may_be_short() {
     let pairs = |n: u32| {
         for _ in 0..n {
             let id = store.get().unwrap();
-            store.give_back(id).unwrap();
+            store.put_id(id).unwrap();
         }
     };
     assert_eq!(store.weight(), 0);
@@ -384,12 +394,12 @@ fn shares_that_fit_are_always_granted() {
                         } else {
                             let id = held.swap_remove(random.usize(..held.len()));
                             owners[id].store(false, Ordering::Relaxed);
-                            assert_eq!(store.give_back(id), Ok(false));
+                            assert_eq!(store.put_id(id), Ok(false));
                         }
                     }
                     for id in held {
                         owners[id].store(false, Ordering::Relaxed);
-                        store.give_back(id).unwrap();
+                        store.put_id(id).unwrap();
                     }
                     done.fetch_add(1, Ordering::Relaxed);
                 })

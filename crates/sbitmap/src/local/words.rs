@@ -25,14 +25,14 @@ const fn mask_of(word: u64) -> u64 {
 
 /// Which ids a getter may take.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Reach {
+pub(super) struct WordDepths {
     layout: Layout,
     shallow: Option<Shallow>,
     /// How many of the first words are open as a whole.
     whole: usize,
 }
 
-impl Reach {
+impl WordDepths {
     /// Ids below the depth.
     pub(super) const fn all(layout: Layout) -> Self {
         Self {
@@ -70,14 +70,14 @@ impl Reach {
 
 /// Ids of one word.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Group {
+pub(super) struct WordMask {
     pub(super) word: usize,
     pub(super) mask: u64,
 }
 
 /// How many are looked at one by one.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Flat {
+pub(crate) struct SummaryThresholds {
     pub(crate) words: usize,
     pub(crate) groups: usize,
 }
@@ -109,17 +109,21 @@ pub(super) struct Words {
 }
 
 impl Words {
-    /// All ids of `layout` free. More than `flat.words` words have a summary, and more than
-    /// `flat.groups` words of it have one again.
-    pub(super) fn new(layout: Layout, flat: Flat) -> Self {
+    /// All ids of `layout` free. More than `thresholds.words` words have a summary, and more than
+    /// `thresholds.groups` words of it have one again.
+    pub(super) fn new(layout: Layout, thresholds: SummaryThresholds) -> Self {
         let full = |i| CachePadded::new(AtomicU64::new(low_mask(layout.word_depth(i))));
         let words = layout.words();
-        let summarised = if words > flat.words { words } else { 0 };
+        let summarised = if words > thresholds.words { words } else { 0 };
         let groups = summarised.div_ceil(summary::WORDS);
         Self {
             words: (0..words).map(full).collect(),
             summary: Summary::new(summarised),
-            top_summary: Summary::new(if groups > flat.groups { groups } else { 0 }),
+            top_summary: Summary::new(if groups > thresholds.groups {
+                groups
+            } else {
+                0
+            }),
         }
     }
 
@@ -130,17 +134,17 @@ impl Words {
     /// Takes up to `n` ids, all of the first word from `from` on that has any.
     ///
     /// If every word was seen empty (A1), what was seen.
-    pub(super) fn take(&self, reach: &Reach, from: usize, n: u32) -> Result<Group, Scan> {
-        let words = reach.layout.words();
+    pub(super) fn take(&self, depths: &WordDepths, from: usize, n: u32) -> Result<WordMask, Scan> {
+        let words = depths.layout.words();
         let from = if from < words { from } else { 0 };
         if !self.summary.is_empty() {
-            return self.take_by_summary(reach, from, n);
+            return self.take_by_summary(depths, from, n);
         }
         let mut scan = Scan::default();
         for range in [from..words, 0..from] {
             for word in range {
-                match self.take_from(word, reach.mask(word), n) {
-                    Ok(mask) => return Ok(Group { word, mask }),
+                match self.take_from(word, depths.mask(word), n) {
+                    Ok(mask) => return Ok(WordMask { word, mask }),
                     Err(now) => scan.add(now >> COUNT),
                 }
             }
@@ -148,15 +152,15 @@ impl Words {
         Err(scan)
     }
 
-    fn take_by_summary(&self, reach: &Reach, from: usize, n: u32) -> Result<Group, Scan> {
+    fn take_by_summary(&self, depths: &WordDepths, from: usize, n: u32) -> Result<WordMask, Scan> {
         if let Some(scan) = self.no_group() {
             return Err(scan);
         }
         // Where the last ids came from there mostly are more.
-        if let Ok(mask) = self.take_from(from, reach.mask(from), n) {
-            return Ok(Group { word: from, mask });
+        if let Ok(mask) = self.take_from(from, depths.mask(from), n) {
+            return Ok(WordMask { word: from, mask });
         }
-        let (first, groups) = (from / summary::WORDS, reach.groups());
+        let (first, groups) = (from / summary::WORDS, depths.groups());
         let mut scan = Scan::default();
         for range in [first..groups, 0..first] {
             for group in range {
@@ -164,8 +168,8 @@ impl Words {
                 while rest != 0 {
                     let word = group * summary::WORDS + rest.trailing_zeros() as usize;
                     rest &= rest - 1;
-                    match self.take_from(word, reach.mask(word), n) {
-                        Ok(mask) => return Ok(Group { word, mask }),
+                    match self.take_from(word, depths.mask(word), n) {
+                        Ok(mask) => return Ok(WordMask { word, mask }),
                         Err(now) => {
                             scan.add(now >> COUNT);
                             if mask_of(now) == 0 {
@@ -207,7 +211,7 @@ impl Words {
         let Some(closing) = self.top_summary.begin_to_clear(group) else {
             return; // X1
         };
-        // Ordering: X2, pairs with PT in `give`: a putter that saw the bit of the group set
+        // Ordering: X2, pairs with PT in `put`: a putter that saw the bit of the group set
         // that of its word before X3.
         fence(Ordering::SeqCst);
         if self.summary.read(group).words() == 0 {
@@ -229,7 +233,7 @@ impl Words {
         let Some(closing) = self.summary.begin_to_clear(word) else {
             return; // X1
         };
-        // Ordering: X2, pairs with P2 in `give`: a putter that saw the bit set put before X3.
+        // Ordering: X2, pairs with P2 in `put`: a putter that saw the bit set put before X3.
         fence(Ordering::SeqCst);
         // Ordering: X3, Acquire pairs with the Release of the getter that emptied the word.
         if mask_of(self.words[word].load(Ordering::Acquire)) == 0 {
@@ -238,17 +242,17 @@ impl Words {
     }
 
     #[inline]
-    fn take_from(&self, i: usize, reach: u64, n: u32) -> Result<u64, u64> {
+    fn take_from(&self, i: usize, depths: u64, n: u32) -> Result<u64, u64> {
         let word = &self.words[i];
-        // Ordering: A1, Acquire pairs with the Release in `give`. It also keeps the second pass
+        // Ordering: A1, Acquire pairs with the Release in `put`. It also keeps the second pass
         // after this one.
         let mut now = word.load(Ordering::Acquire);
         loop {
-            let wanted = lowest(mask_of(now) & reach, n);
+            let wanted = lowest(mask_of(now) & depths, n);
             if wanted == 0 {
                 return Err(now);
             }
-            // Ordering: Acquire pairs with the Release in `give`: the last owner's writes are
+            // Ordering: Acquire pairs with the Release in `put`: the last owner's writes are
             // ours. Release, because whoever then finds the bit gone must know of everything that
             // came before this get: an id put elsewhere in the meantime is not to be missed.
             let old = word.fetch_and(!wanted, Ordering::AcqRel);
@@ -261,21 +265,21 @@ impl Words {
     }
 
     /// A2. Whether the words are as a pass of `take` left them: empty, and nothing put since.
-    pub(super) fn are_still_empty(&self, reach: &Reach, before: Scan) -> bool {
+    pub(super) fn are_still_empty(&self, depths: &WordDepths, before: Scan) -> bool {
         if before.no_group {
             return self.no_group() == Some(before);
         }
         let mut scan = Scan::default();
         if self.summary.is_empty() {
-            let mut words = 0..reach.layout.words();
-            return words.all(|word| self.is_empty(word, reach, &mut scan)) && scan == before;
+            let mut words = 0..depths.layout.words();
+            return words.all(|word| self.is_empty(word, depths, &mut scan)) && scan == before;
         }
-        for group in 0..reach.groups() {
+        for group in 0..depths.groups() {
             let mut rest = self.read_summary(group, &mut scan);
             while rest != 0 {
                 let word = group * summary::WORDS + rest.trailing_zeros() as usize;
                 rest &= rest - 1;
-                if !self.is_empty(word, reach, &mut scan) {
+                if !self.is_empty(word, depths, &mut scan) {
                     return false;
                 }
             }
@@ -284,28 +288,28 @@ impl Words {
     }
 
     #[inline]
-    fn is_empty(&self, word: usize, reach: &Reach, scan: &mut Scan) -> bool {
-        // Ordering: Acquire pairs with the Release in `give`; and it keeps the look at the mode
+    fn is_empty(&self, word: usize, depths: &WordDepths, scan: &mut Scan) -> bool {
+        // Ordering: Acquire pairs with the Release in `put`; and it keeps the look at the mode
         // word (A3) after it.
         let now = self.words[word].load(Ordering::Acquire);
         scan.add(now >> COUNT);
-        mask_of(now) & reach.mask(word) == 0
+        mask_of(now) & depths.mask(word) == 0
     }
 
     /// P1, P2 and PM. Adds ids that the caller has; all of one word.
     ///
     /// Returns the ids of the mask that were free already (given back twice), and whether the
     /// word's count has passed a multiple of 32.
-    pub(super) fn give(&self, group: Group) -> Given {
-        let word = &self.words[group.word];
+    pub(super) fn put(&self, ids: WordMask) -> WordPut {
+        let word = &self.words[ids.word];
         prefetch_to_write(&**word); // not to fetch its line twice, to be read and to be written
         // Relaxed: the exchange checks the value.
         let mut now = word.load(Ordering::Relaxed);
         loop {
-            let twice = now & group.mask;
-            let added = u64::from((group.mask & !twice).count_ones());
+            let twice = now & ids.mask;
+            let added = u64::from((ids.mask & !twice).count_ones());
             // Not one addition: a bit that is set already would carry into its neighbour.
-            let new = (now | group.mask).wrapping_add(added << COUNT);
+            let new = (now | ids.mask).wrapping_add(added << COUNT);
             // Ordering: Release pairs with the Acquire of the next get. Acquire as in
             // `take_from`: the chain of changes of a word tells of everything before each.
             match word.compare_exchange_weak(now, new, Ordering::AcqRel, Ordering::Relaxed) {
@@ -313,16 +317,16 @@ impl Words {
                     // Ordering: P2, pairs with R2 of whoever registers as a waiter, and with X2 in
                     // `clear_summary_bit`.
                     fence_after_rmw();
-                    self.summary.set(group.word);
+                    self.summary.set(ids.word);
                     if !self.top_summary.is_empty() {
                         // Ordering: PT, pairs with X2 in `clear_top_bit`. Where it is no
                         // instruction (x86-64) loads are not reordered, and a bit that was read all
                         // have.
                         fence_after_rmw();
-                        self.top_summary.set(group.word / summary::WORDS);
+                        self.top_summary.set(ids.word / summary::WORDS);
                     }
                     let ticked = (now >> COUNT) % 32 + added >= 32;
-                    return Given { twice, ticked };
+                    return WordPut { twice, ticked };
                 }
                 Err(other) => now = other,
             }
@@ -331,15 +335,15 @@ impl Words {
 
     /// The free ids of a word. A snapshot.
     pub(super) fn free(&self, i: usize) -> u64 {
-        // Ordering: Acquire pairs with the Release in `give`: a free id shows its last owner's
+        // Ordering: Acquire pairs with the Release in `put`: a free id shows its last owner's
         // writes.
         mask_of(self.words[i].load(Ordering::Acquire))
     }
 }
 
-/// What `give` found.
+/// What `put` found.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Given {
+pub(super) struct WordPut {
     pub(super) twice: u64,
     pub(super) ticked: bool,
 }

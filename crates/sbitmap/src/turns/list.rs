@@ -99,7 +99,7 @@ impl Node {
         }
     }
 
-    pub(super) fn feed(&mut self, id: usize) {
+    pub(super) fn push_id(&mut self, id: usize) {
         self.ids.push(id);
     }
 

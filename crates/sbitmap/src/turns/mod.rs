@@ -149,7 +149,7 @@ impl<S: Store> Turns<S> {
     }
 
     /// In the terms of the wait queues: there is one, and a wake is one grant.
-    pub(crate) fn look_at(&self, snapshot: &mut QueueSnapshot) {
+    pub(crate) fn fill_snapshot(&self, snapshot: &mut QueueSnapshot) {
         let queue = self.wait_queue.lock();
         (snapshot.granted, snapshot.collected) = queue.list.unfetched();
         snapshot.ws_active = queue.list.len();

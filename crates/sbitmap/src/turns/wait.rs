@@ -212,7 +212,7 @@ impl<'a, S: Store> Wait<'a, S> {
     }
 
     /// Whether a task's wait is over; if not, it is told by `waker` from now on.
-    fn look_as_task(&mut self, key: NodeKey, waker: &Waker) -> Option<Outcome> {
+    fn poll_in_list(&mut self, key: NodeKey, waker: &Waker) -> Option<Outcome> {
         let queue = match self.arrive_if_served(key) {
             Ok(outcome) => return Some(outcome),
             Err(queue) => queue,
@@ -381,7 +381,7 @@ impl<'a, S: Store> Wait<'a, S> {
     pub(super) fn poll(&mut self, cx: &Context<'_>) -> Poll<Outcome> {
         let outcome = match self.waiter.place {
             None => self.join(Notify::Task(cx.waker().clone())),
-            Some(key) => self.look_as_task(key, cx.waker()),
+            Some(key) => self.poll_in_list(key, cx.waker()),
         };
         outcome.map_or(Poll::Pending, Poll::Ready)
     }

@@ -83,7 +83,7 @@ impl<S: Store> Turns<S> {
             if !node.has_part() && self.rules.shares.may_take(tenant) {
                 let Some(id) = self.store.take() else { break };
                 self.rules.shares.took(tenant, id);
-                node.feed(id);
+                node.push_id(id);
             }
             // What it has it gets, should its tenant be at its limit.
             if node.has_part() || (node.has_some() && !self.rules.shares.may_take(tenant)) {

@@ -18,13 +18,13 @@ use inflight_sync::Mutex;
 use inflight_sync::atomic::{AtomicU64, Ordering};
 
 #[derive(Debug)]
-pub(super) struct Freed {
+pub(super) struct ClearedBits {
     /// 1 = freed and not yet moved back to `word`. Putters set bits; movers take them all.
     pub(super) cleared: AtomicU64,
     /// Odd while a mover is between M1 and M2. Written under the lock.
     pub(super) moves: AtomicU64,
     /// Movers come one by one.
-    pub(super) moving: Mutex<()>,
+    pub(super) swap_lock: Mutex<()>,
 }
 
 /// What there was to be had where `word` had nothing.
@@ -58,7 +58,7 @@ impl Word {
                 return Refill::Full;
             }
         }
-        if self.move_back(searched) {
+        if self.deferred_clear(searched) {
             Refill::Again
         } else {
             Refill::Full
@@ -66,8 +66,8 @@ impl Word {
     }
 
     /// Moves the parked bits back. Returns whether a bit of `searched` is free after that.
-    pub(super) fn move_back(&self, searched: u64) -> bool {
-        let _moving = self.freed.moving.lock();
+    pub(super) fn deferred_clear(&self, searched: u64) -> bool {
+        let _moving = self.freed.swap_lock.lock();
         // Relaxed, and a load first: a full word must stay readable by all. A waiter's fence makes
         // the bit of every put that did not see it visible here.
         if self.freed.cleared.load(Ordering::Relaxed) != 0 && self.move_parked() & searched != 0 {
@@ -82,7 +82,7 @@ impl Word {
     /// Moves the parked bits back, also if there are none: every get that takes a bit of this word
     /// later acquires what the caller has written before.
     pub(crate) fn flush(&self) {
-        let _moving = self.freed.moving.lock();
+        let _moving = self.freed.swap_lock.lock();
         self.move_parked();
     }
 

@@ -1,7 +1,7 @@
 //! What models of the local engine share: the smallest wait list that keeps its contract.
 
 use inflight_sbitmap::BitMask;
-use inflight_sbitmap::model_support::{LocalStore, ModelShape};
+use inflight_sbitmap::model_support::{LocalStore, ModelConfig};
 use inflight_sync::atomic::{AtomicUsize, Ordering, fence};
 use inflight_sync::cell::UnsafeCell;
 use inflight_sync::percpu::Backend;
@@ -41,11 +41,11 @@ impl Queue {
         cap: u32,
         thaw_after: u32,
     ) -> Arc<Self> {
-        Self::over(ModelShape {
+        Self::over(ModelConfig {
             shift,
             cap,
             thaw_after,
-            ..ModelShape::new(backend, depth)
+            ..ModelConfig::new(backend, depth)
         })
     }
 
@@ -56,12 +56,12 @@ impl Queue {
         thaw_after: u32,
         unlock_after: u32,
     ) -> Arc<Self> {
-        let queue = Self::over(ModelShape {
+        let queue = Self::over(ModelConfig {
             shift,
             cap: 4,
             thaw_after,
             unlock_after: Some(unlock_after),
-            ..ModelShape::new(Backend::BusyFlag, depth)
+            ..ModelConfig::new(Backend::BusyFlag, depth)
         });
         queue.store.freeze();
         queue.store.thaw();
@@ -71,9 +71,9 @@ impl Queue {
     /// Cold, one id in each word, and every word has its summary bit. CPU 1 begins at the last
     /// word, so to the first it comes by its summary bit. With two, the summary word has a bit too.
     pub(crate) fn with_summaries(summaries: usize, backend: Backend, depth: usize) -> Arc<Self> {
-        let queue = Self::over(ModelShape {
+        let queue = Self::over(ModelConfig {
             summaries,
-            ..ModelShape::new(backend, depth)
+            ..ModelConfig::new(backend, depth)
         });
         queue.store.freeze();
         queue
@@ -88,7 +88,7 @@ impl Queue {
         self.get()
     }
 
-    pub(crate) fn over(shape: ModelShape) -> Arc<Self> {
+    pub(crate) fn over(shape: ModelConfig) -> Arc<Self> {
         on(0);
         Arc::new(Self {
             store: LocalStore::new(shape),
