@@ -9,6 +9,7 @@ use inflight_sync::time::Instant;
 use inflight_sync::{Arc, poll_until};
 use std::fmt;
 use std::future::Future;
+use std::ops::Deref;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -39,7 +40,7 @@ impl SbitmapQueue {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn get(&self) -> Get<'_> {
-        Get::new(self)
+        Get(QueuedWait::new(self, Request::one(0)))
     }
 
     /// Takes a bit; the thread sleeps until there is one.
@@ -143,7 +144,7 @@ impl SbitmapQueue {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn id_owned(self: &Arc<Self>) -> GetOwned {
-        GetOwned::new(self.clone())
+        GetOwned(QueuedWait::new(self.clone(), Request::one(0)))
     }
 
     /// Takes `n` bits that come together, if there are so many now; none otherwise.
@@ -211,7 +212,11 @@ impl SbitmapQueue {
     /// # Ok::<(), inflight_sbitmap::GetManyError>(())
     /// ```
     pub fn get_many(&self, n: usize) -> GetMany<'_> {
-        GetMany::new(self, n)
+        GetMany(match &self.inner {
+            _ if n == 0 => Many::Nothing,
+            Inner::Batched(batched) => Many::Batched(Box::pin(batched.get_many(n))),
+            _ => Many::InTurns(QueuedWait::new(self, Request::together(n))),
+        })
     }
 
     /// As [`get_many`](SbitmapQueue::get_many); the thread sleeps.
@@ -266,6 +271,32 @@ impl SbitmapQueue {
     }
 }
 
+/// A wait and its queue, which it leaves when it is dropped.
+#[derive(Debug)]
+struct QueuedWait<Q: Deref<Target = SbitmapQueue>> {
+    queue: Q,
+    waiter: Waiter,
+}
+
+impl<Q: Deref<Target = SbitmapQueue>> QueuedWait<Q> {
+    fn new(queue: Q, request: Request) -> Self {
+        Self {
+            waiter: Waiter::new(&queue, request),
+            queue,
+        }
+    }
+
+    fn poll_first(&mut self, cx: &Context<'_>) -> Poll<Result<usize, GetError>> {
+        self.waiter.poll_first(&self.queue, cx)
+    }
+}
+
+impl<Q: Deref<Target = SbitmapQueue>> Drop for QueuedWait<Q> {
+    fn drop(&mut self) {
+        self.waiter.leave(&self.queue);
+    }
+}
+
 /// The future of [`SbitmapQueue::get`].
 ///
 /// # Cancel safety
@@ -278,32 +309,13 @@ impl SbitmapQueue {
 /// put a timeout around it.
 #[derive(Debug)]
 #[must_use = "futures do nothing unless polled"]
-pub struct Get<'a> {
-    queue: &'a SbitmapQueue,
-    waiter: Waiter,
-}
-
-impl<'a> Get<'a> {
-    pub(crate) fn new(queue: &'a SbitmapQueue) -> Self {
-        Self {
-            waiter: Waiter::new(queue, Request::one(0)),
-            queue,
-        }
-    }
-}
+pub struct Get<'a>(QueuedWait<&'a SbitmapQueue>);
 
 impl Future for Get<'_> {
     type Output = Result<usize, GetError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = &mut *self;
-        this.waiter.poll_first(this.queue, cx)
-    }
-}
-
-impl Drop for Get<'_> {
-    fn drop(&mut self) {
-        self.waiter.leave(self.queue);
+        self.0.poll_first(cx)
     }
 }
 
@@ -314,15 +326,15 @@ impl Drop for Get<'_> {
 /// As [`Get`].
 #[derive(Debug)]
 #[must_use = "futures do nothing unless polled"]
-pub struct GetId<'a>(pub(crate) Get<'a>);
+pub struct GetId<'a>(Get<'a>);
 
 impl<'a> Future for GetId<'a> {
     type Output = Result<IdGuard<'a>, GetError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let queue = self.0.queue;
-        let bit = Pin::new(&mut self.0).poll(cx);
-        bit.map(|bit| bit.map(|bit| IdGuard::adopt(queue, bit)))
+        let Self(Get(wait)) = &mut *self;
+        let bit = wait.poll_first(cx);
+        bit.map(|bit| bit.map(|bit| IdGuard::adopt(wait.queue, bit)))
     }
 }
 
@@ -344,19 +356,9 @@ impl<'a> Future for GetId<'a> {
 /// ```
 #[derive(Debug)]
 #[must_use = "futures do nothing unless polled"]
-pub struct GetOwned {
-    queue: Arc<SbitmapQueue>,
-    waiter: Waiter,
-}
+pub struct GetOwned(QueuedWait<Arc<SbitmapQueue>>);
 
 impl GetOwned {
-    pub(crate) fn new(queue: Arc<SbitmapQueue>) -> Self {
-        Self {
-            waiter: Waiter::new(&queue, Request::one(0)),
-            queue,
-        }
-    }
-
     /// Waits for the next id: for those who keep it and poll by hand, as a service's readiness.
     ///
     /// ```
@@ -379,8 +381,8 @@ impl GetOwned {
     /// assert!(service.poll_ready(&mut cx).is_ready());
     /// ```
     pub fn poll_get(&mut self, cx: &mut Context<'_>) -> Poll<Result<OwnedIdGuard, GetError>> {
-        let bit = self.waiter.poll_first(&self.queue, cx);
-        bit.map(|bit| bit.map(|bit| OwnedIdGuard::adopt(self.queue.clone(), bit)))
+        let bit = self.0.poll_first(cx);
+        bit.map(|bit| bit.map(|bit| OwnedIdGuard::adopt(self.0.queue.clone(), bit)))
     }
 }
 
@@ -389,12 +391,6 @@ impl Future for GetOwned {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         self.poll_get(cx)
-    }
-}
-
-impl Drop for GetOwned {
-    fn drop(&mut self) {
-        self.waiter.leave(&self.queue);
     }
 }
 
@@ -414,17 +410,7 @@ enum Many<'a> {
     /// None is wanted.
     Nothing,
     Batched(BoxedGetMany<'a>),
-    InTurns(&'a SbitmapQueue, Waiter),
-}
-
-impl<'a> GetMany<'a> {
-    pub(crate) fn new(queue: &'a SbitmapQueue, n: usize) -> Self {
-        Self(match &queue.inner {
-            _ if n == 0 => Many::Nothing,
-            Inner::Batched(batched) => Many::Batched(Box::pin(batched.get_many(n))),
-            _ => Many::InTurns(queue, Waiter::new(queue, Request::together(n))),
-        })
-    }
+    InTurns(QueuedWait<&'a SbitmapQueue>),
 }
 
 impl Future for GetMany<'_> {
@@ -434,17 +420,9 @@ impl Future for GetMany<'_> {
         match &mut self.0 {
             Many::Nothing => Poll::Ready(Ok(Vec::new())),
             Many::Batched(many) => many.as_mut().poll(cx),
-            Many::InTurns(queue, waiter) => {
+            Many::InTurns(QueuedWait { queue, waiter }) => {
                 waiter.poll(queue, cx).map(|bits| bits.map(Ids::into_vec))
             }
-        }
-    }
-}
-
-impl Drop for GetMany<'_> {
-    fn drop(&mut self) {
-        if let Many::InTurns(queue, waiter) = &mut self.0 {
-            waiter.leave(queue);
         }
     }
 }

@@ -105,7 +105,27 @@ macro_rules! on {
     };
 }
 
-pub(crate) use on;
+/// Calls the same method on whatever keeps the bits.
+macro_rules! on_bits {
+    ($queue:expr, $bits:ident => $call:expr) => {
+        match &$queue.inner {
+            Inner::Batched(queue) => {
+                let $bits = queue.map();
+                $call
+            }
+            Inner::Shared(queue) => {
+                let $bits = queue.store().map();
+                $call
+            }
+            Inner::Local(queue) | Inner::Rseq(queue, _) => {
+                let $bits = queue.store();
+                $call
+            }
+        }
+    };
+}
+
+pub(crate) use on_bits;
 
 impl SbitmapQueue {
     /// What keeps the bits: found once, when the queue is built.
@@ -144,13 +164,13 @@ impl SbitmapQueue {
     /// How many bits there are.
     #[must_use]
     pub fn depth(&self) -> usize {
-        on!(self, queue => queue.store().depth())
+        on_bits!(self, bits => bits.depth())
     }
 
     /// The largest depth the queue can be resized to.
     #[must_use]
     pub fn max_depth(&self) -> usize {
-        on!(self, queue => queue.store().max_depth())
+        on_bits!(self, bits => bits.max_depth())
     }
 
     /// Changes the depth while others get, wait and put; see
@@ -477,24 +497,24 @@ impl SbitmapQueue {
     /// at the bits; the [snapshot](SbitmapQueue::snapshot) tells them apart.
     #[must_use]
     pub fn weight(&self) -> usize {
-        on!(self, queue => queue.store().weight())
+        on_bits!(self, bits => bits.weight())
     }
 
     /// Whether a bit is in use; see [`Sbitmap::is_any_set`](crate::Sbitmap::is_any_set).
     #[must_use]
     pub fn is_any_set(&self) -> bool {
-        on!(self, queue => queue.store().next_set(0).is_some())
+        on_bits!(self, bits => bits.next_set(0).is_some())
     }
 
     /// Whether this bit is in use; see [`Sbitmap::is_set`](crate::Sbitmap::is_set).
     #[must_use]
     pub fn is_set(&self, bit: usize) -> bool {
-        on!(self, queue => queue.store().is_set(bit))
+        on_bits!(self, bits => bits.is_set(bit))
     }
 
     /// Calls `f` for each bit in use; see [`Sbitmap::for_each_set`](crate::Sbitmap::for_each_set).
-    pub fn for_each_set(&self, start: usize, mut f: impl FnMut(usize) -> bool) {
-        on!(self, queue => queue.store().for_each_set(start, &mut f));
+    pub fn for_each_set(&self, start: usize, f: impl FnMut(usize) -> bool) {
+        on_bits!(self, bits => bits.for_each_set(start, f));
     }
 
     /// How often users waited and were woken since the queue was made.
@@ -506,7 +526,7 @@ impl SbitmapQueue {
     /// The state of map and queues, for people: `{}` and `{:#?}` print it.
     #[must_use]
     pub fn snapshot(&self) -> QueueSnapshot {
-        let map = on!(self, queue => queue.store().snapshot());
+        let map = on_bits!(self, bits => bits.snapshot());
         let mut snapshot = QueueSnapshot::idle(map, self.fairness, self.back_end());
         on!(self, queue => queue.fill_snapshot(&mut snapshot));
         snapshot

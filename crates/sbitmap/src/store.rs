@@ -6,7 +6,6 @@ pub(crate) use shared::SharedStore;
 
 use crate::error::{PutError, ResizeError};
 use crate::mask::BitMask;
-use crate::snapshot::Snapshot;
 use std::fmt::Debug;
 
 /// Ids, and the number of those who wait for one.
@@ -65,24 +64,6 @@ pub(crate) trait Store: Debug + Send + Sync + 'static {
     /// How many ids there are.
     fn depth(&self) -> usize;
 
-    /// How many ids there may be.
-    fn max_depth(&self) -> usize;
-
     /// Changes the depth. New ids are free at once, and seen by the next `take`.
     fn resize(&self, depth: usize) -> Result<(), ResizeError>;
-
-    /// How many ids are in use.
-    fn weight(&self) -> usize;
-
-    /// The first id in use from `from` on, found without a look at those after it.
-    fn next_set(&self, from: usize) -> Option<usize>;
-
-    /// Whether this id is in use.
-    fn is_set(&self, id: usize) -> bool;
-
-    /// Calls `f` for each id in use, from `start` on and round, until it returns `false`.
-    fn for_each_set(&self, start: usize, f: &mut dyn FnMut(usize) -> bool);
-
-    /// The state of the ids.
-    fn snapshot(&self) -> Snapshot;
 }

@@ -11,21 +11,30 @@ pub use crate::share_limiter::{ShareLimiter, TenantIndex};
 pub use crate::waiter::Waiter;
 
 use crate::error::{BuildError, GetError};
-use crate::queue::{Inner, SbitmapQueue, on};
+use crate::queue::{Inner, SbitmapQueue, on_bits};
 use crate::queue_builder::SbitmapQueueBuilder;
-use crate::store::Store as _;
 use crate::waiter;
 use inflight_sync::time::Instant;
 use std::task::{Context, Poll};
 
 mod sealed {
-    pub trait Sealed {}
-    impl Sealed for super::SbitmapQueue {}
-    impl Sealed for super::SbitmapQueueBuilder {}
+    pub trait Builder {}
+    impl Builder for super::SbitmapQueueBuilder {}
+
+    pub trait Queue {
+        fn queue(&self) -> &super::SbitmapQueue;
+    }
+
+    impl Queue for super::SbitmapQueue {
+        #[inline(always)]
+        fn queue(&self) -> &super::SbitmapQueue {
+            self
+        }
+    }
 }
 
 /// A builder that takes rules from above.
-pub trait BuildWithRules: sealed::Sealed {
+pub trait BuildWithRules: sealed::Builder {
     /// Makes the queue.
     ///
     /// # Errors
@@ -41,27 +50,36 @@ impl BuildWithRules for SbitmapQueueBuilder {
 }
 
 /// What a queue offers to a crate above.
-pub trait Tenancy: sealed::Sealed {
+pub trait Tenancy: sealed::Queue {
     /// [`put`](SbitmapQueue::put) where nobody can be waiting for it and it takes a few
     /// instructions: to be inlined. It runs no waker. `false`: nothing has happened, and `put`
     /// knows more.
     #[must_use = "a bit that was not put is still the caller's"]
-    fn put_fast(&self, bit: usize) -> bool;
+    #[inline(always)]
+    fn put_fast(&self, bit: usize) -> bool {
+        self.queue().put_fast(bit)
+    }
 
     /// A wait to come for what is asked for, kept apart from the queue: whoever drops it calls
     /// [`leave`](Tenancy::leave) first. With `Batched` bits come one by one.
     #[must_use]
-    fn waiter(&self, request: Request) -> Waiter;
+    fn waiter(&self, request: Request) -> Waiter {
+        Waiter::new(self.queue(), request)
+    }
 
     /// Waits as a task for one bit.
-    fn poll_one(&self, waiter: &mut Waiter, cx: &Context<'_>) -> Poll<Result<usize, GetError>>;
+    fn poll_one(&self, waiter: &mut Waiter, cx: &Context<'_>) -> Poll<Result<usize, GetError>> {
+        waiter.poll(self.queue(), cx).map(waiter::one)
+    }
 
     /// As `poll_one` for a thread, at most until the deadline; the list is left then.
     ///
     /// # Errors
     ///
     /// [`GetError::TimedOut`] and [`GetError::Closed`].
-    fn block_one(&self, waiter: &mut Waiter, deadline: Option<Instant>) -> Result<usize, GetError>;
+    fn block_one(&self, waiter: &mut Waiter, deadline: Option<Instant>) -> Result<usize, GetError> {
+        waiter::one(waiter.block(self.queue(), deadline))
+    }
 
     /// Waits as a task for the next part, which is pushed to `bits`.
     fn poll_part(
@@ -69,7 +87,11 @@ pub trait Tenancy: sealed::Sealed {
         waiter: &mut Waiter,
         cx: &Context<'_>,
         bits: &mut Vec<usize>,
-    ) -> Poll<Result<(), GetError>>;
+    ) -> Poll<Result<(), GetError>> {
+        waiter
+            .poll(self.queue(), cx)
+            .map(|outcome| waiter::part(outcome, bits))
+    }
 
     /// As `poll_part` for a thread.
     ///
@@ -81,7 +103,9 @@ pub trait Tenancy: sealed::Sealed {
         waiter: &mut Waiter,
         deadline: Option<Instant>,
         bits: &mut Vec<usize>,
-    ) -> Result<(), GetError>;
+    ) -> Result<(), GetError> {
+        waiter::part(waiter.block(self.queue(), deadline), bits)
+    }
 
     /// What a waiter in the list can have without waiting, which is pushed to `bits`: the part that
     /// it has been granted; with `Batched` any free bit. It keeps its place; with `Batched` one
@@ -90,25 +114,48 @@ pub trait Tenancy: sealed::Sealed {
     /// # Errors
     ///
     /// [`GetError::Closed`].
-    fn fetch_part(&self, waiter: &mut Waiter, bits: &mut Vec<usize>) -> Result<(), GetError>;
+    fn fetch_part(&self, waiter: &mut Waiter, bits: &mut Vec<usize>) -> Result<(), GetError> {
+        let outcome = waiter.fetch(self.queue());
+        outcome.map_or(Ok(()), |outcome| waiter::part(outcome, bits))
+    }
 
     /// Leaves the list. What had been granted and not fetched goes to others.
-    fn leave(&self, waiter: &mut Waiter);
+    fn leave(&self, waiter: &mut Waiter) {
+        waiter.leave(self.queue());
+    }
 
     /// Serves whoever may be served by now, after the [`ShareLimiter`] have changed.
-    fn shares_changed(&self);
+    fn shares_changed(&self) {
+        match &self.queue().inner {
+            Inner::Batched(queue) => queue.shares_changed(),
+            Inner::Shared(queue) => queue.serve_all(),
+            Inner::Local(queue) | Inner::Rseq(queue, _) => queue.serve_all(),
+        }
+    }
 
     /// The first bit in use from `from` on: for one pass over all, a word at a time, by somebody
     /// who waits at each bit until it is free.
     #[must_use]
-    fn next_set(&self, from: usize) -> Option<usize>;
+    fn next_set(&self, from: usize) -> Option<usize> {
+        on_bits!(self.queue(), bits => bits.next_set(from))
+    }
 
     /// So many CPUs use it from now on: each may keep a larger or smaller part of the free bits.
-    fn set_users(&self, cpus: usize);
+    fn set_users(&self, cpus: usize) {
+        if let Inner::Local(queue) | Inner::Rseq(queue, _) = &self.queue().inner {
+            queue.store().set_users(cpus);
+        }
+    }
 
     /// Whether a newcomer that could wait may try first: the [`NewcomerPolicy`]'s word.
     #[must_use]
-    fn admits_newcomer(&self) -> bool;
+    #[inline]
+    fn admits_newcomer(&self) -> bool {
+        match &self.queue().inner {
+            Inner::Batched(queue) => queue.admits(),
+            _ => true,
+        }
+    }
 
     /// `try_get` for a tenant that may take one, also while others wait that cannot be served:
     /// their tenants may not, or the one before them has not fetched its part.
@@ -116,109 +163,31 @@ pub trait Tenancy: sealed::Sealed {
     /// A large request does not pass one of its tenant. The caller tells the [`ShareLimiter`] of
     /// the bit.
     #[must_use = "a bit that is dropped is never given back"]
-    fn try_get_past(&self, tenant: TenantIndex, large: bool) -> Option<usize>;
-
-    /// [`try_get_past`](Tenancy::try_get_past) for a small request after `try_get` found nothing:
-    /// one load, unless nobody who waits can be served. By a hint, so it may miss a moment.
-    #[must_use = "a bit that is dropped is never given back"]
-    fn try_get_held_up(&self, tenant: TenantIndex) -> Option<usize>;
-
-    /// Hands on a wake whose receiver does not take the `n` bits that it was counted for.
-    fn pass_on(&self, n: usize);
-}
-
-impl Tenancy for SbitmapQueue {
-    #[inline(always)]
-    fn put_fast(&self, bit: usize) -> bool {
-        self.put_fast(bit)
-    }
-
-    fn waiter(&self, request: Request) -> Waiter {
-        Waiter::new(self, request)
-    }
-
-    fn poll_one(&self, waiter: &mut Waiter, cx: &Context<'_>) -> Poll<Result<usize, GetError>> {
-        waiter.poll(self, cx).map(waiter::one)
-    }
-
-    fn block_one(&self, waiter: &mut Waiter, deadline: Option<Instant>) -> Result<usize, GetError> {
-        waiter::one(waiter.block(self, deadline))
-    }
-
-    fn poll_part(
-        &self,
-        waiter: &mut Waiter,
-        cx: &Context<'_>,
-        bits: &mut Vec<usize>,
-    ) -> Poll<Result<(), GetError>> {
-        waiter
-            .poll(self, cx)
-            .map(|outcome| waiter::part(outcome, bits))
-    }
-
-    fn block_part(
-        &self,
-        waiter: &mut Waiter,
-        deadline: Option<Instant>,
-        bits: &mut Vec<usize>,
-    ) -> Result<(), GetError> {
-        waiter::part(waiter.block(self, deadline), bits)
-    }
-
-    fn fetch_part(&self, waiter: &mut Waiter, bits: &mut Vec<usize>) -> Result<(), GetError> {
-        let outcome = waiter.fetch(self);
-        outcome.map_or(Ok(()), |outcome| waiter::part(outcome, bits))
-    }
-
-    fn leave(&self, waiter: &mut Waiter) {
-        waiter.leave(self);
-    }
-
-    fn shares_changed(&self) {
-        match &self.inner {
-            Inner::Batched(queue) => queue.shares_changed(),
-            Inner::Shared(queue) => queue.serve_all(),
-            Inner::Local(queue) | Inner::Rseq(queue, _) => queue.serve_all(),
-        }
-    }
-
-    fn next_set(&self, from: usize) -> Option<usize> {
-        on!(self, queue => queue.store().next_set(from))
-    }
-
-    fn set_users(&self, cpus: usize) {
-        if let Inner::Local(queue) | Inner::Rseq(queue, _) = &self.inner {
-            queue.store().set_users(cpus);
-        }
-    }
-
-    #[inline]
-    fn admits_newcomer(&self) -> bool {
-        match &self.inner {
-            Inner::Batched(queue) => queue.admits(),
-            _ => true,
-        }
-    }
-
     fn try_get_past(&self, tenant: TenantIndex, large: bool) -> Option<usize> {
-        match &self.inner {
+        match &self.queue().inner {
             Inner::Batched(queue) => queue.try_get(),
             Inner::Shared(queue) => queue.try_get_past(tenant, large),
             Inner::Local(queue) | Inner::Rseq(queue, _) => queue.try_get_past(tenant, large),
         }
     }
 
+    /// [`try_get_past`](Tenancy::try_get_past) for a small request after `try_get` found nothing:
+    /// one load, unless nobody who waits can be served. By a hint, so it may miss a moment.
+    #[must_use = "a bit that is dropped is never given back"]
     fn try_get_held_up(&self, tenant: TenantIndex) -> Option<usize> {
-        match &self.inner {
+        match &self.queue().inner {
             Inner::Batched(_) => None,
             Inner::Shared(queue) => queue.try_get_held_up(tenant),
             Inner::Local(queue) | Inner::Rseq(queue, _) => queue.try_get_held_up(tenant),
         }
     }
 
+    /// Hands on a wake whose receiver does not take the `n` bits that it was counted for.
     fn pass_on(&self, n: usize) {
-        if let Inner::Batched(queue) = &self.inner {
+        if let Inner::Batched(queue) = &self.queue().inner {
             queue.pass_on(n);
         }
     }
 }
+
+impl Tenancy for SbitmapQueue {}

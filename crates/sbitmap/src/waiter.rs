@@ -8,6 +8,7 @@ use crate::request::{Ids, Outcome, Request};
 use crate::store::Store as _;
 use crate::turns::TurnsWaiter;
 use inflight_sync::time::Instant;
+use std::mem;
 use std::task::{Context, Poll};
 
 /// A wait for bits of one queue. Whoever drops it leaves the queue first.
@@ -20,16 +21,25 @@ enum ByMode {
     Batched(BatchedWaiter),
 }
 
-/// Calls the same on the queue and its waiter, whatever their mode.
+/// Calls the same on the wait of a waiter, whatever its mode. Should it panic, the list has been
+/// left.
 macro_rules! on {
-    ($queue:expr, $self:expr, $inner:ident, $waiter:ident => $call:expr) => {
+    ($queue:expr, $self:expr, $wait:ident => $call:expr) => {
         match (&$queue.inner, &mut $self.0) {
-            (Inner::Batched($inner), ByMode::Batched($waiter)) => $call,
-            (Inner::Shared($inner), ByMode::Turns($waiter)) => $call,
-            (Inner::Local($inner) | Inner::Rseq($inner, _), ByMode::Turns($waiter)) => $call,
+            (Inner::Batched(queue), ByMode::Batched(waiter)) => on!(queue, waiter => $wait, $call),
+            (Inner::Shared(queue), ByMode::Turns(waiter)) => on!(queue, waiter => $wait, $call),
+            (Inner::Local(queue) | Inner::Rseq(queue, _), ByMode::Turns(waiter)) => {
+                on!(queue, waiter => $wait, $call)
+            }
             _ => unreachable!("a waiter belongs to one queue"),
         }
     };
+    ($queue:ident, $waiter:ident => $wait:ident, $call:expr) => {{
+        let mut $wait = $queue.wait($waiter);
+        let result = $call;
+        mem::forget($wait); // it keeps its place
+        result
+    }};
 }
 
 impl Waiter {
@@ -73,22 +83,22 @@ impl Waiter {
 
     /// Waits as a task: for all that is asked for, or for the next part.
     pub(crate) fn poll(&mut self, queue: &SbitmapQueue, cx: &Context<'_>) -> Poll<Outcome> {
-        on!(queue, self, inner, waiter => inner.poll_waiter(waiter, cx))
+        on!(queue, self, wait => wait.poll(cx))
     }
 
     /// As `poll` for a thread.
     pub(crate) fn block(&mut self, queue: &SbitmapQueue, deadline: Option<Instant>) -> Outcome {
-        on!(queue, self, inner, waiter => inner.block_waiter(waiter, deadline))
+        on!(queue, self, wait => wait.block(deadline))
     }
 
     /// What can be had without waiting by one that is in a list: a part that has been granted, or
     /// where bits come one by one any bit that is free.
     pub(crate) fn fetch(&mut self, queue: &SbitmapQueue) -> Option<Outcome> {
-        on!(queue, self, inner, waiter => inner.fetch_waiter(waiter))
+        on!(queue, self, wait => wait.fetch())
     }
 
     pub(crate) fn leave(&mut self, queue: &SbitmapQueue) {
-        on!(queue, self, inner, waiter => inner.leave_waiter(waiter));
+        on!(queue, self, wait => wait.leave_list());
     }
 }
 

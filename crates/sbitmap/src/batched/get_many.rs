@@ -2,7 +2,7 @@
 //! other.
 
 use super::Batched;
-use super::wait::{BatchedWaiter, WaitGuard};
+use super::wait::BatchedWaiter;
 use crate::error::{GetManyError, ResizeError};
 use crate::request::Request;
 use inflight_sync::atomic::{AtomicBool, Ordering};
@@ -117,17 +117,15 @@ impl Batched {
     pub(crate) async fn get_many(&self, n: usize) -> Result<Vec<usize>, GetManyError> {
         let mut collecting = Collecting::begin(self, n).await?;
         while collecting.bits.len() < n {
-            let mut wait = WaitGuard {
-                queue: self,
-                waiter: &mut BatchedWaiter::new(Request::one(0)),
-            };
+            let mut waiter = BatchedWaiter::new(Request::one(0));
+            let mut wait = self.wait(&mut waiter);
             // A resize makes all waiters look again.
             let bit = poll_fn(|cx| match self.can_have(n) {
                 Ok(()) => wait.poll(cx),
                 Err(why) => Poll::Ready(Err(why)),
             });
             let bit = bit.await?;
-            collecting.push(bit);
+            collecting.push(bit.only());
         }
         Ok(collecting.take_owned())
     }

@@ -58,7 +58,7 @@ impl Batched {
         }
     }
 
-    pub(crate) const fn store(&self) -> &Sbitmap {
+    pub(crate) const fn map(&self) -> &Sbitmap {
         &self.map
     }
 

@@ -15,7 +15,7 @@ use std::task::{Context, Poll, Waker};
 ///
 /// Dropping it leaves the queue; a wake that it had received is passed on.
 #[derive(Debug)]
-pub(super) struct WaitGuard<'a> {
+pub(crate) struct WaitGuard<'a> {
     pub(super) queue: &'a Batched,
     pub(super) waiter: &'a mut BatchedWaiter,
 }
@@ -111,7 +111,7 @@ impl WaitGuard<'_> {
         self.waiter.place = Some(waits.register(notify, wake_info, kept));
         if self.queue.is_closed() {
             // Seen with the list's lock, if whoever closes has told all of that list before.
-            self.give_up();
+            self.leave_list();
             return Some(Err(GetManyError::Closed));
         }
         // S3: a bit that was freed before the registration was seen is seen here.
@@ -122,7 +122,7 @@ impl WaitGuard<'_> {
             queue: self.queue,
             bit: self.try_get()?,
         };
-        self.give_up();
+        self.leave_list();
         Some(Ok(held.take()))
     }
 
@@ -142,7 +142,7 @@ impl WaitGuard<'_> {
 
     /// Leaves the queue. A wake that had been received meanwhile was meant for a bit that this
     /// waiter does not take, so somebody else gets it.
-    fn give_up(&mut self) {
+    pub(crate) fn leave_list(&mut self) {
         let chosen = self
             .waiter
             .place
@@ -166,7 +166,7 @@ impl WaitGuard<'_> {
 
     /// Takes a bit without waiting, whoever waits. If it is in a queue it leaves it: the wake that
     /// it has had is used, and the task that waited is told to ask anew.
-    fn take_now(&mut self) -> Option<usize> {
+    pub(crate) fn fetch(&mut self) -> Option<Outcome> {
         let held = BitGuard {
             queue: self.queue,
             bit: self.try_get()?,
@@ -177,25 +177,25 @@ impl WaitGuard<'_> {
                 None => self.waiter.woken = Some(place.queue),
             }
         }
-        Some(held.take())
+        Some(Ok(Ids::one(held.take())))
     }
 }
 
 impl Drop for WaitGuard<'_> {
     fn drop(&mut self) {
-        self.give_up();
+        self.leave_list();
     }
 }
 
 impl WaitGuard<'_> {
     /// Waits as a task.
-    pub(super) fn poll(&mut self, cx: &Context<'_>) -> Poll<Result<usize, GetManyError>> {
+    pub(crate) fn poll(&mut self, cx: &Context<'_>) -> Poll<Outcome> {
         let outcome = self.poll_once(&Who::Task(cx.waker()));
-        outcome.map_or(Poll::Pending, Poll::Ready)
+        outcome.map_or(Poll::Pending, |bit| Poll::Ready(bit.map(Ids::one)))
     }
 
     /// Waits as a thread.
-    fn block(&mut self, deadline: Option<Instant>) -> Result<usize, GetManyError> {
+    pub(crate) fn block(&mut self, deadline: Option<Instant>) -> Outcome {
         let (parker, clock) = (Parker::current(), &self.queue.clock);
         if let Some(place) = self.waiter.place {
             // It may have waited as a task until now. If it was chosen, the look finds out.
@@ -205,8 +205,8 @@ impl WaitGuard<'_> {
         }
         let mut look_at = None;
         loop {
-            if let Some(outcome) = self.poll_once(&Who::Thread(&parker)) {
-                return outcome;
+            if let Some(bit) = self.poll_once(&Who::Thread(&parker)) {
+                return bit.map(Ids::one);
             }
             let gate = &self.queue.waits.gate;
             look_at = match gate.shares.look_every(self.waiter.request.tenant) {
@@ -221,7 +221,8 @@ impl WaitGuard<'_> {
                 continue;
             }
             if deadline.is_some_and(|deadline| clock.now() >= deadline) {
-                return self.try_at_deadline().ok_or(GetManyError::TimedOut);
+                let bit = self.try_at_deadline().ok_or(GetManyError::TimedOut);
+                return bit.map(Ids::one);
             }
             look_at = None;
             if gate.shares.look_for_idle(clock.now()) {
@@ -231,46 +232,13 @@ impl WaitGuard<'_> {
     }
 }
 
-/// Waiters that their owner keeps apart from the queue: of crates above.
+/// Waiters that their owner keeps apart from the queue.
 impl Batched {
-    /// Lends a waiter to its guard. Should `f` panic, the queue has been left.
-    fn with<R>(&self, waiter: &mut BatchedWaiter, f: impl FnOnce(&mut WaitGuard<'_>) -> R) -> R {
-        let mut guard = WaitGuard {
+    /// Lends a waiter. Whoever forgets the guard lets it keep its place.
+    pub(crate) const fn wait<'a>(&'a self, waiter: &'a mut BatchedWaiter) -> WaitGuard<'a> {
+        WaitGuard {
             queue: self,
             waiter,
-        };
-        let result = f(&mut guard);
-        mem::forget(guard); // it keeps its place
-        result
-    }
-
-    pub(crate) fn poll_waiter(
-        &self,
-        waiter: &mut BatchedWaiter,
-        cx: &Context<'_>,
-    ) -> Poll<Outcome> {
-        let bit = self.with(waiter, |guard| guard.poll(cx));
-        bit.map(|bit| bit.map(Ids::one))
-    }
-
-    pub(crate) fn block_waiter(
-        &self,
-        waiter: &mut BatchedWaiter,
-        deadline: Option<Instant>,
-    ) -> Outcome {
-        self.with(waiter, |guard| guard.block(deadline))
-            .map(Ids::one)
-    }
-
-    pub(crate) fn fetch_waiter(&self, waiter: &mut BatchedWaiter) -> Option<Outcome> {
-        self.with(waiter, |guard| guard.take_now())
-            .map(|bit| Ok(Ids::one(bit)))
-    }
-
-    pub(crate) fn leave_waiter(&self, waiter: &mut BatchedWaiter) {
-        drop(WaitGuard {
-            queue: self,
-            waiter,
-        });
+        }
     }
 }

@@ -8,6 +8,7 @@
 //! and the proofs.
 
 mod batch;
+mod bits_in_use;
 mod double_free;
 mod drain_percpu;
 mod get;
@@ -15,10 +16,10 @@ mod mode_word;
 #[cfg(loom)]
 pub(crate) mod model_backend;
 mod put;
-mod queries;
 mod refill;
 mod resize;
 mod stack_limits;
+mod store;
 mod summary;
 mod thaw;
 mod words;

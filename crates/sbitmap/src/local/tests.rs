@@ -11,6 +11,17 @@ use inflight_sync::percpu::Backend;
 use inflight_sync::{Arc, cpu, thread};
 use std::collections::BTreeSet;
 
+impl PerCpuStore {
+    fn is_locked(&self) -> bool {
+        self.mode.load().is_locked()
+    }
+
+    /// How often the stacks were closed and emptied.
+    fn freezes(&self) -> u32 {
+        self.slow.freezes.load(Ordering::Relaxed)
+    }
+}
+
 fn store_with(depth: usize, max_depth: usize, check: Check, config: StoreConfig) -> PerCpuStore {
     let shift = PerCpuStore::shift(Layout::new(depth, max_depth, None).shift);
     PerCpuStore::new(

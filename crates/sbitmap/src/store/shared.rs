@@ -4,7 +4,6 @@ use super::Store;
 use crate::bitmap::Sbitmap;
 use crate::error::{PutError, ResizeError};
 use crate::mask::BitMask;
-use crate::snapshot::Snapshot;
 use inflight_sync::CachePadded;
 use inflight_sync::atomic::{AtomicUsize, Ordering, fence};
 
@@ -21,6 +20,10 @@ impl SharedStore {
             map,
             waiters: CachePadded::new(AtomicUsize::new(0)),
         }
+    }
+
+    pub(crate) const fn map(&self) -> &Sbitmap {
+        &self.map
     }
 
     /// P2 and P3.
@@ -114,31 +117,7 @@ impl Store for SharedStore {
         self.map.depth()
     }
 
-    fn max_depth(&self) -> usize {
-        self.map.max_depth()
-    }
-
     fn resize(&self, depth: usize) -> Result<(), ResizeError> {
         self.map.resize(depth)
-    }
-
-    fn weight(&self) -> usize {
-        self.map.weight()
-    }
-
-    fn next_set(&self, from: usize) -> Option<usize> {
-        self.map.next_set(from)
-    }
-
-    fn is_set(&self, id: usize) -> bool {
-        self.map.is_set(id)
-    }
-
-    fn for_each_set(&self, start: usize, f: &mut dyn FnMut(usize) -> bool) {
-        self.map.for_each_set(start, f);
-    }
-
-    fn snapshot(&self) -> Snapshot {
-        self.map.snapshot()
     }
 }

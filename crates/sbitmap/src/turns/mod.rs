@@ -7,6 +7,7 @@
 //! steps and the proof.
 
 mod close;
+mod get_many;
 mod linger;
 mod list;
 mod mode_rules;

@@ -43,7 +43,7 @@ impl TurnsWaiter {
 /// A wait in the list of one queue. Dropping it leaves the list and gives back whatever it had been
 /// granted.
 #[derive(Debug)]
-pub(super) struct Wait<'a, S: Store> {
+pub(crate) struct Wait<'a, S: Store> {
     pub(super) turns: &'a Turns<S>,
     pub(super) waiter: &'a mut TurnsWaiter,
 }
@@ -252,6 +252,17 @@ impl<'a, S: Store> Wait<'a, S> {
         None
     }
 
+    /// Leaves the list, if it is in it.
+    pub(crate) fn leave_list(&mut self) {
+        if cfg!(loom) && thread::panicking() {
+            // Why: a model that has failed says why. One more step would panic again, and abort.
+            return;
+        }
+        if let Some(key) = self.waiter.place {
+            self.abandon(key, self.turns.wait_queue.lock());
+        }
+    }
+
     /// Leaves the list. Whatever it has been given and nobody has fetched goes to others.
     fn abandon(&mut self, key: NodeKey, mut queue: MutexGuard<'_, WaitQueue>) {
         let turns = self.turns;
@@ -278,7 +289,7 @@ impl<'a, S: Store> Wait<'a, S> {
     }
 
     /// What has been granted, if anything has. Keeps its place.
-    pub(super) fn fetch(&mut self) -> Option<Outcome> {
+    pub(crate) fn fetch(&mut self) -> Option<Outcome> {
         let key = self.waiter.place?;
         self.arrive_if_served(key).ok()
     }
@@ -311,16 +322,16 @@ impl<'a, S: Store> Wait<'a, S> {
         if changes { self.fetch() } else { None }
     }
 
-    /// Waits as a thread. `None`: the deadline has passed.
-    pub(super) fn block(&mut self, deadline: Option<Instant>) -> Option<Outcome> {
+    /// Waits as a thread.
+    pub(crate) fn block(&mut self, deadline: Option<Instant>) -> Outcome {
         let parker = Parker::current();
         let notify = Notify::Thread(parker.unparker());
         let over = match self.waiter.place {
             None => self.join(notify),
             Some(key) => self.come_back(key, notify),
         };
-        if over.is_some() {
-            return over;
+        if let Some(outcome) = over {
+            return outcome;
         }
         let clock = &self.turns.clock;
         let tokens = self.turns.rules.tokens != u32::MAX;
@@ -348,16 +359,16 @@ impl<'a, S: Store> Wait<'a, S> {
             };
             let now = clock.now();
             if passed && deadline.is_some_and(|deadline| now >= deadline) {
-                return self.leave();
+                return self.leave().unwrap_or(Err(GetManyError::TimedOut));
             }
             if passed && look_at.is_some_and(|at| now >= at) {
                 self.turns.look_for_idle(now);
                 look_at = None;
             }
             let watched = passed && watch_at.is_some_and(|at| now >= at);
-            let key = self.waiter.place?;
+            let key = self.waiter.place.expect("it is in the list");
             let is_watchdog = match self.arrive_if_served(key) {
-                Ok(outcome) => return Some(outcome),
+                Ok(outcome) => return outcome,
                 Err(mut queue) => queue.is_watchdog(key),
             };
             if !(is_watchdog && tokens) {
@@ -378,7 +389,7 @@ impl<'a, S: Store> Wait<'a, S> {
     }
 
     /// Waits as a task.
-    pub(super) fn poll(&mut self, cx: &Context<'_>) -> Poll<Outcome> {
+    pub(crate) fn poll(&mut self, cx: &Context<'_>) -> Poll<Outcome> {
         let outcome = match self.waiter.place {
             None => self.join(Notify::Task(cx.waker().clone())),
             Some(key) => self.poll_in_list(key, cx.waker()),
@@ -389,54 +400,17 @@ impl<'a, S: Store> Wait<'a, S> {
 
 impl<S: Store> Drop for Wait<'_, S> {
     fn drop(&mut self) {
-        if cfg!(loom) && thread::panicking() {
-            // Why: a model that has failed says why. One more step would panic again, and abort.
-            return;
-        }
-        if let Some(key) = self.waiter.place {
-            self.abandon(key, self.turns.wait_queue.lock());
-        }
+        self.leave_list();
     }
 }
 
 /// Waiters that their owner keeps apart from the queue.
 impl<S: Store> Turns<S> {
-    /// Lends a waiter to its wait. Should `f` panic, the waiter has left the list.
-    fn with<R>(&self, waiter: &mut TurnsWaiter, f: impl FnOnce(&mut Wait<'_, S>) -> R) -> R {
-        let mut wait = Wait {
+    /// Lends a waiter. Whoever forgets the wait lets it keep its place.
+    pub(crate) const fn wait<'a>(&'a self, waiter: &'a mut TurnsWaiter) -> Wait<'a, S> {
+        Wait {
             turns: self,
             waiter,
-        };
-        let result = f(&mut wait);
-        mem::forget(wait); // it keeps its place
-        result
-    }
-
-    /// Waits as a task: for all it wants, or for the next part.
-    pub(crate) fn poll_waiter(&self, waiter: &mut TurnsWaiter, cx: &Context<'_>) -> Poll<Outcome> {
-        self.with(waiter, |wait| wait.poll(cx))
-    }
-
-    /// As `poll_waiter` for a thread. If it does not come in time the list is left.
-    pub(crate) fn block_waiter(
-        &self,
-        waiter: &mut TurnsWaiter,
-        deadline: Option<Instant>,
-    ) -> Outcome {
-        let outcome = self.with(waiter, |wait| wait.block(deadline));
-        outcome.unwrap_or(Err(GetManyError::TimedOut))
-    }
-
-    /// What has been granted, if anything has, without a wait. It keeps its place.
-    pub(crate) fn fetch_waiter(&self, waiter: &mut TurnsWaiter) -> Option<Outcome> {
-        self.with(waiter, |wait| wait.fetch())
-    }
-
-    /// Leaves the list. What had been granted and not fetched goes back.
-    pub(crate) fn leave_waiter(&self, waiter: &mut TurnsWaiter) {
-        drop(Wait {
-            turns: self,
-            waiter,
-        });
+        }
     }
 }

@@ -103,27 +103,6 @@ impl<S: Store> Turns<S> {
         }
     }
 
-    /// No turn that has begun goes on.
-    pub(super) fn end_turns(&self, queue: &mut WaitQueue) {
-        queue.serial = queue.serial.wrapping_add(self.rules.life);
-        self.unlocked.set_grants(queue.serial);
-    }
-
-    /// While the next collects several ids nobody takes any past it.
-    fn end_turns_for_collector(&self, queue: &mut WaitQueue) {
-        if queue.list.all_want_one() {
-            return;
-        }
-        let next = queue.list.next(|tenant| self.rules.shares.may_take(tenant));
-        let Some(next) = next.and_then(|next| queue.list.node(next)) else {
-            return;
-        };
-        if next.several && !next.collects {
-            next.collects = true;
-            self.end_turns(queue);
-        }
-    }
-
     fn grant(
         &self,
         queue: &mut WaitQueue,

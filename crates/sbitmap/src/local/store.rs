@@ -1,40 +1,12 @@
-//! What the store offers to those who wait: several ids at once, and its state, exact where the
-//! stacks are closed for the look.
+//! What the store offers to those who wait: an id, or several at once.
 
 use super::PerCpuStore;
 use super::batch::WordMasks;
 use super::words::{self, WordDepths, WordMask};
 use crate::error::{PutError, ResizeError};
-use crate::layout::low_mask;
 use crate::mask::BitMask;
-use crate::snapshot::Snapshot;
 use crate::store::Store;
 use crate::word::offsets;
-use inflight_sync::atomic::Ordering;
-
-impl PerCpuStore {
-    /// The ids in use, word by word. Freezes, so ids in stacks do not look like ids in use.
-    fn in_use(&self) -> Vec<u64> {
-        let _frozen = self.frozen();
-        (0..self.words.len()).map(|i| self.in_use_of(i)).collect()
-    }
-
-    /// Those of one word, in a store that is frozen.
-    fn in_use_of(&self, word: usize) -> u64 {
-        !self.words.free(word) & low_mask(self.full.word_depth(word))
-    }
-
-    #[cfg(test)]
-    pub(crate) fn is_locked(&self) -> bool {
-        self.mode.load().is_locked()
-    }
-
-    /// How often the stacks were closed and emptied.
-    #[cfg(test)]
-    pub(crate) fn freezes(&self) -> u32 {
-        self.slow.freezes.load(Ordering::Relaxed)
-    }
-}
 
 impl Store for PerCpuStore {
     #[inline]
@@ -174,60 +146,7 @@ impl Store for PerCpuStore {
         self.layout().depth
     }
 
-    fn max_depth(&self) -> usize {
-        self.full.depth
-    }
-
     fn resize(&self, depth: usize) -> Result<(), ResizeError> {
         self.change_depth(depth)
-    }
-
-    fn weight(&self) -> usize {
-        self.in_use().iter().map(|w| w.count_ones() as usize).sum()
-    }
-
-    fn next_set(&self, from: usize) -> Option<usize> {
-        let _frozen = self.frozen();
-        let (first, offset) = self.full.split(from);
-        (first..self.words.len()).find_map(|i| {
-            let below = if i == first { low_mask(offset) } else { 0 };
-            let next = offsets(self.in_use_of(i) & !below).next()?;
-            Some(self.full.bit(i, next))
-        })
-    }
-
-    fn is_set(&self, id: usize) -> bool {
-        let (word, offset) = self.full.split(id);
-        let _frozen = self.frozen();
-        id < self.full.depth && self.in_use_of(word) >> offset & 1 == 1
-    }
-
-    fn for_each_set(&self, start: usize, f: &mut dyn FnMut(usize) -> bool) {
-        let start = if start < self.full.depth { start } else { 0 };
-        let ids: Vec<usize> = self
-            .in_use()
-            .iter()
-            .enumerate()
-            .flat_map(|(i, &word)| offsets(word).map(move |o| self.full.bit(i, o)))
-            .collect();
-        let from = ids.partition_point(|&id| id < start);
-        let _all = ids[from..].iter().chain(&ids[..from]).all(|&id| f(id));
-    }
-
-    fn snapshot(&self) -> Snapshot {
-        let (layout, words) = (self.layout(), self.in_use());
-        Snapshot {
-            depth: layout.depth,
-            max_depth: self.full.depth,
-            busy: words.iter().map(|w| w.count_ones() as usize).sum(),
-            cleared: 0,
-            bits_per_word: layout.bits_per_word(),
-            map_nr: layout.words(),
-            words,
-            round_robin: false,
-            alloc_hint: (0..self.stacks.len())
-                .map(|i| self.stacks.hint(i).load(Ordering::Relaxed) << self.full.shift)
-                .collect(),
-        }
     }
 }

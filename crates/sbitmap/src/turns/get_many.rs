@@ -1,0 +1,32 @@
+//! Waiting for several ids: one collects at a time, and nobody takes any past it.
+//!
+//! [`TenantQueues::collecting`](super::next_waiter::TenantQueues::collecting) is the one that does:
+//! it is the next until it has all.
+
+use super::Turns;
+use super::wait_queue::WaitQueue;
+use crate::share_limiter::ShareLimiter as _;
+use crate::store::Store;
+
+impl<S: Store> Turns<S> {
+    /// While the next collects several ids nobody takes any past it.
+    pub(super) fn end_turns_for_collector(&self, queue: &mut WaitQueue) {
+        if queue.list.all_want_one() {
+            return;
+        }
+        let next = queue.list.next(|tenant| self.rules.shares.may_take(tenant));
+        let Some(next) = next.and_then(|next| queue.list.node(next)) else {
+            return;
+        };
+        if next.several && !next.collects {
+            next.collects = true;
+            self.end_turns(queue);
+        }
+    }
+
+    /// No turn that has begun goes on.
+    pub(super) fn end_turns(&self, queue: &mut WaitQueue) {
+        queue.serial = queue.serial.wrapping_add(self.rules.life);
+        self.unlocked.set_grants(queue.serial);
+    }
+}
