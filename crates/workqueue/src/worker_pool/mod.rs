@@ -17,7 +17,6 @@ use inflight_sync::atomic::AtomicUsize;
 use inflight_sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
 use inflight_sync::time::Instant;
 use inflight_sync::{Arc, CachePadded, Mutex, MutexGuard, Unparker, Weak};
-use siblings::Told;
 use smallvec::SmallVec;
 use std::time::Duration;
 
@@ -151,6 +150,16 @@ pub(crate) struct Siblings {
 struct Sibling {
     pool: Weak<WorkerPool>,
     hint: Arc<LoadHint>,
+}
+
+/// What the siblings of a pool know of it, apart from how much waits, and when that matters. By
+/// default they know nothing.
+#[derive(Clone, Copy, Debug, Default)]
+struct Told {
+    running: usize,
+    service: u64,
+    submitters: usize,
+    help_from: usize,
 }
 
 /// A thread was refused.

@@ -1,6 +1,6 @@
 //! What the pools of a system know of each other. What they do by that: `wake.rs`, `steal.rs`.
 
-use super::{Overloaded, PoolState, QueueDeferred, Sibling, Siblings, WorkerPool};
+use super::{Overloaded, PoolState, QueueDeferred, Sibling, Siblings, Told, WorkerPool};
 use crate::pool_core::WorkerId;
 use crate::steal_policy::{Costs, Load, Pod, StealPolicy};
 use inflight_sync::Arc;
@@ -48,16 +48,6 @@ impl Siblings {
     fn are_some(&self) -> bool {
         self.all.len() > 1
     }
-}
-
-/// What the siblings of a pool know of it, apart from how much waits, and when that matters. By
-/// default they know nothing.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Told {
-    running: usize,
-    service: u64,
-    submitters: usize,
-    help_from: usize,
 }
 
 impl PoolState {

@@ -15,8 +15,8 @@ pub enum WakeTarget {
 }
 
 impl StealPolicy {
-    /// From how many entries on that wait a pool wants help, whatever the others do, if nothing else
-    /// of its load changes: with fewer it has workers of its own to wake, or they are worth no move.
+    /// From how many waiting entries on a pool wants help, whatever the others do, if nothing else
+    /// of its load changes: with fewer it has workers of its own to wake, or a move does not pay.
     #[must_use]
     pub fn needs_help_from(&self, own: usize, mine: &Load) -> usize {
         if self.seeks_place(own, mine) {
