@@ -4,12 +4,12 @@
 
 mod support;
 
-use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_topology::Scope;
 use inflight_workqueue::{Attrs, Work, Workqueue, blocking};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use support::{Level, bound, builder, system};
 
 inflight_sync::thread_local! {
@@ -53,6 +53,10 @@ fn allocations(f: impl FnOnce()) -> usize {
 
 const MANY: usize = 1_000;
 
+/// A count for each test that watches, and how many have one.
+static TOTALS: [AtomicUsize; 8] = [const { AtomicUsize::new(0) }; 8];
+static TAKEN: AtomicUsize = AtomicUsize::new(0);
+
 /// Works, and what is allocated by whoever has run one.
 struct Watched {
     works: Vec<Work>,
@@ -64,7 +68,7 @@ impl Watched {
     /// Each does this, by its number, when it runs.
     fn new(each: impl Fn(usize) + Clone + Send + Sync + 'static) -> Self {
         let runs = Level::new();
-        let total: &_ = Box::leak(Box::new(AtomicUsize::new(0)));
+        let total = &TOTALS[TAKEN.fetch_add(1, Ordering::Relaxed)];
         let make = |n| {
             let (runs, each) = (runs.clone(), each.clone());
             Work::new(move || {
