@@ -45,14 +45,16 @@ no_sequences() {
 
 # tests SANITIZER ARGS...: runs them. ThreadSanitizer has a thread of its own that wakes up, and makes each
 # lock so slow that items are not small and pods not worth helping: what counts wakeups, rows and
-# thefts is left out. The other tests of rows and thefts run.
+# thefts is left out. AddressSanitizer makes items too slow for rows. The other tests of rows and thefts run.
 tests() {
-    if [ "$1" = thread ] && [[ " $* " != *" -- "* ]]; then
+    if [[ " $* " == *" -- "* ]]; then
+        sanitized "$@"
+    elif [ "$1" = thread ]; then
         sanitized "$@" -- --skip a_process_with_nothing_to_do_makes_no_wakeups \
             --skip a_row_overtakes_and_not_where_it_must_not \
             --skip an_idle_pod_takes_what_waits_for_long --skip a_taken_item_never_runs_twice_at_once
     else
-        sanitized "$@"
+        sanitized "$@" -- --skip a_row_overtakes_and_not_where_it_must_not
     fi
 }
 

@@ -2,9 +2,9 @@
 //! threads.
 //!
 //! Unbound queues get other pools, all or none (`workqueue_inner/apply_attrs.rs`). The pool of a
-//! CPU that has gone goes on as before, its workers wherever the system puts them. Each thread sees
-//! by [`refreshed`](SystemShared::refreshed) that it has to take its place again
-//! (`worker_pool/affinity.rs`).
+//! CPU that has gone goes on as before, its workers wherever the system puts them. Each worker sees
+//! between two batches, by [`refreshed`](SystemShared::refreshed), that it has to take its place
+//! again (`worker.rs`; what is done when that is refused: `system_threads.rs`).
 
 use crate::error::AttrsError;
 use crate::pool_attrs::Settings;

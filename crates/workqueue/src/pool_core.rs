@@ -17,18 +17,18 @@ use crate::shrink::shrink_table;
 use inflight_sync::Arc;
 
 mod batch_size;
-mod need_worker;
 mod pwq_state;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
+mod wake_or_create;
 mod workers;
 mod worklist;
 
 pub(crate) use batch_size::slice;
-pub use need_worker::WakeAction;
 use pwq_state::Links;
 pub(crate) use pwq_state::PwqState;
 pub use pwq_state::{PoolItem, PwqIndex};
+pub use wake_or_create::WakeAction;
 pub(crate) use workers::Worker;
 pub use workers::{ASLEEP, BLOCKED, INTENSIVE, WorkerId, WorkerPhase, Workers};
 

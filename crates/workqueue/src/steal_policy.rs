@@ -149,7 +149,7 @@ impl StealPolicy {
     }
 
     /// Workers for which there is a CPU each.
-    fn cpus_left(&self, pod: usize, load: &Load) -> usize {
+    pub(crate) fn cpus_left(&self, pod: usize, load: &Load) -> usize {
         self.pods[pod].cpus.saturating_sub(load.submitters).max(1)
     }
 
@@ -206,59 +206,5 @@ impl StealPolicy {
     /// Its workers start soon enough after a wake to be of use.
     pub(crate) fn is_prompt(&self, load: &Load) -> bool {
         load.delay <= self.costs.near.max(load.service)
-    }
-
-    /// *steal*: a worker of `thief`, counted as awake, has found nothing in its own pool. From
-    /// whose it takes a batch, if from any.
-    #[must_use]
-    pub fn victim(&self, thief: usize, loads: &[Load]) -> Option<(usize, Reason)> {
-        let mine = &loads[thief];
-        if mine.awake <= self.cores_left(thief, mine) {
-            let packed = |from: &usize| {
-                let theirs = &loads[*from];
-                let loss = self.sibling_loss(*from, theirs);
-                self.is_packed(*from, theirs) && self.pays(loss, *from, thief)
-            };
-            if let Some(from) = self.longest(thief, loads, packed) {
-                return Some((from, Reason::Sibling));
-            }
-        }
-        let has_place = mine.submitters < self.pods[thief].cpus;
-        if has_place && mine.awake <= self.cpus_left(thief, mine) {
-            let short_of_cpus = |from: &usize| self.is_short_of_cpus(*from, &loads[*from]);
-            if let Some(from) = self.longest(thief, loads, short_of_cpus) {
-                return Some((from, Reason::Submitters));
-            }
-        }
-        if !self.is_prompt(mine) {
-            return None;
-        }
-        let slow = |from: &usize| {
-            let theirs = &loads[*from];
-            let drain = self.drain_ns(*from, theirs);
-            self.is_full(*from, theirs) && drain >= self.threshold(thief, *from).max(1)
-        };
-        let from = self.longest(thief, loads, slow)?;
-        Some((from, Reason::Backlog))
-    }
-
-    /// Of the pods that qualify the one in which most waits: one of the same node if any.
-    fn longest(
-        &self,
-        thief: usize,
-        loads: &[Load],
-        qualifies: impl Fn(&usize) -> bool,
-    ) -> Option<usize> {
-        let mut best: Option<usize> = None;
-        for from in self.others(thief).filter(|from| loads[*from].waiting > 0) {
-            if best.is_some_and(|best| self.is_near(thief, best) && !self.is_near(thief, from)) {
-                break;
-            }
-            let longer = best.is_none_or(|best| loads[from].waiting > loads[best].waiting);
-            if longer && qualifies(&from) {
-                best = Some(from);
-            }
-        }
-        best
     }
 }

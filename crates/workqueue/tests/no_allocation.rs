@@ -4,12 +4,12 @@
 
 mod support;
 
+use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_topology::Scope;
 use inflight_workqueue::{Attrs, Work, Workqueue, blocking};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use support::{Level, bound, builder, system};
 
 inflight_sync::thread_local! {

@@ -2,8 +2,8 @@
 //! if those that run, linger or are on their way are enough; the pool's poller; its worker that
 //! went idle last, or a new one; or a worker of another pod, which is to steal.
 //!
-//! Whether the pool itself needs one more is decided in `pool_core/need_worker.rs`, which other pod
-//! is asked in `wake_sibling.rs`.
+//! Whether the pool itself needs one more, and whether that is woken or created, is decided in
+//! `pool_core/wake_or_create.rs`; which other pod is asked, in `wake_sibling.rs`.
 
 use super::wake_sibling::WakeTarget;
 use super::{PoolDeferred, PoolState, WorkerPool};

@@ -3,7 +3,7 @@
 //! All events are sections of one lock, so these orders are all that can happen to a core.
 
 use super::*;
-use crate::pool_core::need_worker::WAKE_NS;
+use crate::pool_core::wake_or_create::WAKE_NS;
 use std::cell::Cell;
 use std::collections::VecDeque;
 
