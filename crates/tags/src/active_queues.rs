@@ -1,4 +1,5 @@
-//! Which hardware queues are active: the table. `stand_in` fills it.
+//! Which hardware queues are active, and which stand in for the others: the table. `hotplug` fills
+//! it.
 
 use inflight_sync::Mutex;
 use inflight_sync::atomic::{AtomicU64, Ordering};

@@ -111,7 +111,6 @@ mod set_id;
 mod shared;
 mod size;
 mod slot;
-mod stand_in;
 mod stats;
 mod tag_layout;
 mod tag_maps;

@@ -8,6 +8,20 @@ use crate::tag::Tag;
 use crate::token::{Generation, Token};
 use inflight_sync::atomic::Ordering;
 
+impl Record {
+    /// S2. On success the caller owns the slot; otherwise the state that was found.
+    #[inline]
+    pub(crate) fn redeem(&self, generation: Generation) -> Result<(), SlotState> {
+        self.change(generation, Phase::InFlight, Phase::Redeemed)
+    }
+
+    /// S4. On success the caller owns the slot; otherwise the state that was found.
+    #[inline]
+    pub(crate) fn redeem_timed_out(&self, generation: Generation) -> Result<(), SlotState> {
+        self.change(generation, Phase::Overdue, Phase::Handled)
+    }
+}
+
 /// Says why a token was refused, by the state that was found in its slot.
 type Why = fn(SlotState, Token) -> RedeemError;
 

@@ -6,6 +6,7 @@
 //! | a get finds an id neither in its CPU's stack nor in the words | `get_slow`, `try_get_shallow` |
 //! | somebody is about to sleep for an id (G4), or the queue is closed | `Store::drain_percpu` |
 //! | all ids are to be looked at, or the depth or the stacks' limits change | `frozen` |
+//! | stacks have been locked for so many ids that sections are to do again (`thaw`) | `let_sections_in` |
 
 use super::batch::WordMasks;
 use super::{MOST_CPUS, NextLimits, PerCpuStore};

@@ -22,7 +22,7 @@ const INACTIVE: u64 = 1 << 62;
 /// The set is closed, for good.
 const CLOSED: u64 = 1 << 61;
 /// All freezes and quiesces: while there are any, nobody is admitted.
-const STOPPED: u64 = CLOSED - 1;
+pub(super) const STOPPED: u64 = CLOSED - 1;
 /// There has been a second tenant. Set once, and for good.
 const SEVERAL_TENANTS: u64 = 1 << 63;
 
@@ -108,17 +108,17 @@ impl fmt::Debug for GateState {
 #[derive(Debug)]
 pub(crate) struct FreezeGate {
     /// On a line of its own: every allocation and every put reads it.
-    word: CachePadded<GateWord>,
+    pub(super) word: CachePadded<GateWord>,
     /// Who drains waits here for bits to be cleared.
     drained: Event,
     /// Submitters wait here for the thaw, and who waits for timeouts for the end.
-    thawed: Event,
+    pub(super) thawed: Event,
 }
 
 #[derive(Debug)]
-struct GateWord {
+pub(super) struct GateWord {
     /// See `GateState`.
-    state: AtomicU64,
+    pub(super) state: AtomicU64,
     fence: AsymFence,
 }
 
@@ -141,7 +141,7 @@ impl FreezeGate {
         GateState(self.word.state.load(Ordering::Acquire))
     }
 
-    fn is_stopped(&self) -> bool {
+    pub(super) fn is_stopped(&self) -> bool {
         self.state().is_stopped()
     }
 
@@ -241,14 +241,6 @@ impl FreezeGate {
         self.word.state.fetch_or(SEVERAL_TENANTS, Ordering::Relaxed);
     }
 
-    /// One freeze or quiesce less.
-    pub(crate) fn open(&self, unit: u64) {
-        // Ordering: T1, pairs with the Acquire load in `state`.
-        if self.word.state.fetch_sub(unit, Ordering::Release) & STOPPED == unit {
-            self.thawed.notify_all();
-        }
-    }
-
     /// F3 or D3 for a thread, at most until the deadline. Whether nothing is busy any more.
     pub(crate) fn wait_drained(
         &self,
@@ -256,16 +248,6 @@ impl FreezeGate {
         busy: impl FnMut() -> bool,
     ) -> bool {
         wait_while(&self.drained, until, busy)
-    }
-
-    /// B2 for a thread, at most until the deadline. Whether the set was thawed.
-    pub(crate) fn wait_thaw(&self, until: Option<(&Clock, Instant)>) -> bool {
-        wait_while(&self.thawed, until, || self.is_stopped())
-    }
-
-    /// B2 for a task, which keeps its key apart and leaves by `leave_thaw`.
-    pub(crate) fn poll_thaw(&self, key: &mut Option<WaiterKey>, cx: &Context<'_>) -> Poll<()> {
-        self.thawed.poll_while(key, cx, || self.is_stopped())
     }
 
     /// B2 for a thread that waits for the end of the set, at most until the deadline.
@@ -291,7 +273,7 @@ impl FreezeGate {
 }
 
 /// Sleeps until the condition is over, or the deadline. Whether it is over.
-fn wait_while(
+pub(super) fn wait_while(
     event: &Event,
     until: Option<(&Clock, Instant)>,
     condition: impl FnMut() -> bool,

@@ -11,9 +11,11 @@
 //! refused:   B1 put the bit back      B2 wait on `thawed` while depth != 0
 //! ```
 //!
-//! PROTOCOL-freeze.md has the proof. The word is in `gate`, F3 in `wait_until_unused`.
+//! PROTOCOL-freeze.md has the proof. The word is in `gate`, F3 in `wait_until_unused`, T1 and T2 in
+//! `thaw`.
 
 mod gate;
+mod thaw;
 mod wait_until_unused;
 
 pub(crate) use gate::{FREEZE, FreezeGate, QUIESCE};

@@ -1,4 +1,4 @@
-//! When a freeze and a drain end: where no bit is in use any more, F3 and D3.
+//! When a freeze is in force, and a drain over: where no bit is in use any more, F3 and D3.
 //!
 //! Whoever waits makes one pass over the bits. Each bit is waited for in its place, and not looked
 //! at again once it was seen clear. After F2 or D2 that is enough: what was given out before was

@@ -1,7 +1,7 @@
 //! One hardware queue's accounts. Event names as in PROTOCOL-shares.md.
 
+use super::IDLE_AFTER;
 use super::SharePolicy;
-use super::idle_tenants::IDLE_AFTER;
 use inflight_sbitmap::tenancy::TenantIndex;
 use inflight_sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use inflight_sync::time::Instant;

@@ -3,7 +3,6 @@
 
 mod accounts;
 mod active_tenants;
-mod idle_tenants;
 mod policy;
 mod reclaim_idle_shares;
 
@@ -12,6 +11,11 @@ pub use policy::SharePolicy;
 
 use inflight_sbitmap::tenancy::TenantIndex;
 use inflight_steering::TenantId;
+use std::time::Duration;
+
+/// A tenant that has used no tag for this long, as others look, is idle; found out within twice
+/// the time.
+const IDLE_AFTER: Duration = Duration::from_secs(1);
 
 /// So many tenants have a share account of their own; of more, some have one together.
 const ACCOUNTS: u32 = if cfg!(loom) { 3 } else { 1024 };

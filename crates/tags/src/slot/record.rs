@@ -288,27 +288,20 @@ impl Record {
         state.generation
     }
 
-    /// S2. On success the caller owns the slot; otherwise the state that was found.
-    #[inline]
-    pub(crate) fn redeem(&self, generation: Generation) -> Result<(), SlotState> {
-        self.change(generation, Phase::InFlight, Phase::Redeemed)
-    }
-
     /// S3. Whether this call made the tag overdue.
     pub(crate) fn mark_timed_out(&self, generation: Generation) -> bool {
         self.change(generation, Phase::InFlight, Phase::Overdue)
             .is_ok()
     }
 
-    /// S4. On success the caller owns the slot; otherwise the state that was found.
-    #[inline]
-    pub(crate) fn redeem_timed_out(&self, generation: Generation) -> Result<(), SlotState> {
-        self.change(generation, Phase::Overdue, Phase::Handled)
-    }
-
     /// One compare-exchange; the state found instead if it failed.
     #[inline]
-    fn change(&self, generation: Generation, from: Phase, to: Phase) -> Result<(), SlotState> {
+    pub(crate) fn change(
+        &self,
+        generation: Generation,
+        from: Phase,
+        to: Phase,
+    ) -> Result<(), SlotState> {
         let from = SlotState {
             generation,
             phase: from,
