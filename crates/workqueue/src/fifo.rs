@@ -79,7 +79,7 @@ impl<T> Default for Fifo<T> {
 }
 
 impl<T: Copy> Fifo<T> {
-    /// The bytes that a push and a pop touch, of those here.
+    /// The bytes that a push touches, of those here.
     pub(crate) const PUSHED: usize = std::mem::offset_of!(Self, head);
 
     #[inline]
@@ -104,8 +104,11 @@ impl<T: Copy> Fifo<T> {
             self.next_tail(spares);
         }
         self.tail.push(Some(entry));
-        // Who popped has had the line.
-        prefetch_to_write(self.tail.as_ptr().wrapping_add(self.tail.len() + AHEAD));
+        let ahead = self.tail.len() + AHEAD;
+        if ahead < CHUNK {
+            // Who popped has had the line.
+            prefetch_to_write(self.tail.as_ptr().wrapping_add(ahead));
+        }
         let position = self.next;
         self.next = position.wrapping_add(1);
         position

@@ -72,6 +72,14 @@ pub struct PoolCore<T> {
 // What a push and a batch change lies on one line.
 const _: () = assert!(std::mem::offset_of!(PoolCore<u64>, workers) <= 48);
 
+/// The pwq of that index, which is there.
+#[inline]
+fn at<T: PoolItem>(pwqs: &mut [PwqState<T>], index: PwqIndex) -> &mut PwqState<T> {
+    let pwq = &mut pwqs[index as usize];
+    debug_assert!(!pwq.is_vacant(), "it is there");
+    pwq
+}
+
 impl<T: PoolItem> Default for PoolCore<T> {
     fn default() -> Self {
         Self::new(0)
@@ -133,9 +141,7 @@ impl<T: PoolItem> PoolCore<T> {
 
     #[inline]
     pub(crate) fn pwq_mut(&mut self, index: PwqIndex) -> &mut PwqState<T> {
-        let pwq = &mut self.pwqs[index as usize];
-        debug_assert!(!pwq.is_vacant(), "it is there");
-        pwq
+        at(&mut self.pwqs, index)
     }
 
     /// What is to be done once the lock has been released.
@@ -153,8 +159,8 @@ impl<T: PoolItem> PoolCore<T> {
     /// the pwq is busy by that, and counted.
     #[inline]
     pub fn push(&mut self, index: PwqIndex, make: impl FnOnce(u8) -> T) -> bool {
-        let pwq = &mut self.pwqs[index as usize];
-        let first = pwq.counted && pwq.in_flight() == 0;
+        let pwq = at(&mut self.pwqs, index);
+        let first = pwq.counted && pwq.is_idle();
         let item = make(pwq.enter());
         item.set_position(pwq.fifo.push_back(item, &mut self.spares));
         if pwq.listed {
@@ -167,7 +173,7 @@ impl<T: PoolItem> PoolCore<T> {
 
     /// An entry that had been taken goes back to the head, counted as it is.
     pub fn put_back(&mut self, index: PwqIndex, item: T) {
-        let pwq = &mut self.pwqs[index as usize];
+        let pwq = at(&mut self.pwqs, index);
         item.set_position(pwq.fifo.push_front(item, &mut self.spares));
         if pwq.listed {
             self.listed += 1;
@@ -254,7 +260,7 @@ impl<T: PoolItem> PoolCore<T> {
     /// *settle*: so many entries have ended, `ran` of them by running.
     #[inline]
     pub fn ended(&mut self, index: PwqIndex, colour: u8, entries: usize, ran: usize) {
-        let pwq = &mut self.pwqs[index as usize];
+        let pwq = at(&mut self.pwqs, index);
         if let Some(over) = pwq.leave(colour, entries, ran) {
             self.deferred.push(Deferred::Flushed(index, over));
         }
@@ -293,7 +299,7 @@ impl<T: PoolItem> PoolCore<T> {
 
     /// *put back*: the entry that was parked goes to the head, and its slot with it.
     pub(crate) fn unpark(&mut self, index: PwqIndex, item: T) {
-        let pwq = &mut self.pwqs[index as usize];
+        let pwq = at(&mut self.pwqs, index);
         item.set_position(pwq.fifo.push_front(item, &mut self.spares));
         if pwq.listed {
             self.listed += 1;
@@ -345,7 +351,7 @@ impl<T: PoolItem> PoolCore<T> {
 
     /// *cancel*: takes an entry that stands there out of the FIFO.
     pub(crate) fn remove(&mut self, index: PwqIndex, position: u32) {
-        let pwq = &mut self.pwqs[index as usize];
+        let pwq = at(&mut self.pwqs, index);
         let entry = pwq.fifo.remove(position, &mut self.spares);
         let entry = entry.expect("it stands there");
         if pwq.fifo.has_holes() {
@@ -364,6 +370,16 @@ impl<T: PoolItem> PoolCore<T> {
     pub(crate) fn cancelled(&mut self, index: PwqIndex, colour: u8) {
         self.pwq_mut(index).count_cancelled();
         self.ended(index, colour, 1, 0);
+    }
+
+    /// Whether anything waits for the end of the worker's batch: for the worker, or for a slot that
+    /// the batch holds.
+    pub(crate) fn waits_for(&self, worker: WorkerId) -> bool {
+        let for_slot = |index: &PwqIndex| {
+            let pwq = self.pwq(*index);
+            pwq.waits_for_slot() || pwq.slot_is_wanted()
+        };
+        self.has_waiting() || self.workers.get(worker).held.iter().any(for_slot)
     }
 
     /// Whether listed work waits for workers that run.

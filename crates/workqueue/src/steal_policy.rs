@@ -5,9 +5,9 @@
 //! and forth.
 //!
 //! Two decisions, as pure functions of what a pool knows anyway: where a worker looks that finds
-//! nothing in its own pool, and whom to wake for a new item, which is in
-//! `worker_pool/wake_sibling.rs`. Each rule of the one has its partner in the other, so whoever is
-//! woken for an item finds it.
+//! nothing in its own pool, in `worker_pool/steal.rs`, and whom to wake for a new item, in
+//! `worker_pool/wake_sibling.rs`. Here is what they ask. Each rule of the one has its partner in
+//! the other, so whoever is woken for an item finds it.
 
 #[cfg(feature = "unstable-sim")]
 use inflight_topology::Scope;

@@ -178,7 +178,8 @@ impl<'a> Worker<'a> {
     /// Runs what has been taken, and measures how long that takes.
     fn run_taken(&mut self, state: MutexGuard<'_, PoolState>, taken: BatchTaken) {
         let service_ns = state.core.service_ns();
-        let dry = !state.core.has_waiting() && Pace::is_short(taken.entries, service_ns);
+        let mut pauses =
+            Pace::is_short(taken.entries, service_ns) && !state.core.waits_for(self.me);
         let batch = &self.context.shared.batch;
         let batching = self.pool.is_looked_after();
         // What is appended nobody is told of: somebody has to look.
@@ -198,11 +199,12 @@ impl<'a> Worker<'a> {
             self.pool.shared.submitters.tick(now);
             let ns = u64::try_from((now - began).as_nanos()).unwrap_or(u64::MAX);
             self.service_ns = Some(ns / u64::from(ran.max(1)));
+            pauses &= Pace::is_short(1, ns);
         } else {
             run_batch(&self.context);
         }
         self.settlement.count_all(batch, begin, &taken);
-        if dry && !self.context.pushed.replace(false) {
+        if !self.context.pushed.replace(false) && pauses {
             self.pace.pause(taken.entries);
         }
     }

@@ -1,7 +1,7 @@
 //! *take*, and how many entries a batch has: by what is known of how long an item takes, and who
 //! else could run some of them.
 
-use super::{INTENSIVE, PoolCore, PoolItem, PwqIndex, WorkerId};
+use super::{INTENSIVE, PoolCore, PoolItem, PwqIndex, WorkerId, at};
 
 /// What a batch may last, in ns.
 const SLICE_NS: u64 = 20_000;
@@ -27,7 +27,7 @@ impl<T: PoolItem> PoolCore<T> {
             let Some(index) = self.first_listed() else {
                 break;
             };
-            let pwq = &mut self.pwqs[index as usize];
+            let pwq = at(&mut self.pwqs, index);
             let mut entries = pwq.fifo.len().min(room - taken);
             if pwq.unmanaged {
                 if taken > 0 {
@@ -54,7 +54,7 @@ impl<T: PoolItem> PoolCore<T> {
     #[inline]
     fn pass(&mut self, worker: WorkerId, index: PwqIndex) {
         self.unlink(index);
-        let pwq = &mut self.pwqs[index as usize];
+        let pwq = at(&mut self.pwqs, index);
         let has_more = !pwq.fifo.is_empty();
         if !has_more {
             self.emptied.push(index);

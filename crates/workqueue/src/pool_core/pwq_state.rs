@@ -43,7 +43,7 @@ pub(crate) struct PwqCounters {
     pub(crate) cancelled: u64,
 }
 
-/// A push touches the first line alone, and a place of the FIFO.
+/// While its pwq is listed a push touches the first line alone, and a place of the FIFO.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct PwqState<T> {
@@ -129,7 +129,7 @@ impl<T: PoolItem> PwqState<T> {
     }
 
     pub(crate) fn is_idle(&self) -> bool {
-        self.in_flight() == 0
+        self.newcomers == 0 && self.colours.in_flight() == 0
     }
 
     /// Entries that have not ended.
@@ -162,7 +162,7 @@ impl<T: PoolItem> PwqState<T> {
     }
 
     #[inline]
-    pub(super) fn count_newcomers(&mut self) {
+    fn count_newcomers(&mut self) {
         let newcomers = mem::take(&mut self.newcomers) as usize;
         self.colours.enter_as(self.colour, newcomers);
         self.count_queued(newcomers);

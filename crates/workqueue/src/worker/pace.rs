@@ -1,4 +1,5 @@
-//! How long a worker leaves its pool's lock alone after a batch that left nothing.
+//! How long a worker leaves its pool's lock alone after a short batch, if nothing more was there
+//! when it was taken.
 //!
 //! One that takes a few entries at a time passes the lines of the lock to and fro with who submits;
 //! if it waits a little, more comes together. It learns how long, by trying: as long as a change of

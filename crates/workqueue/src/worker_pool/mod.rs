@@ -96,7 +96,7 @@ pub(crate) struct PoolState {
     /// The pools that may help this one and be helped, if there are any.
     siblings: Option<Arc<Siblings>>,
     /// What those know.
-    told: Told,
+    told: LastTold,
     /// Items with an entry that was cancelled and left behind, and is gone. Dropping one may run
     /// foreign code.
     pub(crate) stale: Vec<ItemPtr>,
@@ -152,10 +152,11 @@ struct Sibling {
     hint: Arc<LoadHint>,
 }
 
-/// What the siblings of a pool know of it, apart from how much waits, and when that matters. By
+/// What the siblings of a pool have been told of it last, and when more that waits matters. By
 /// default they know nothing.
 #[derive(Clone, Copy, Debug, Default)]
-struct Told {
+struct LastTold {
+    waiting: usize,
     running: usize,
     service: u64,
     submitters: usize,

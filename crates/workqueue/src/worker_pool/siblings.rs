@@ -1,6 +1,7 @@
-//! What the pools of a system know of each other. What they do by that: `wake.rs`, `steal.rs`.
+//! What the pools of a system know of each other. What they do by that: `wake.rs`,
+//! `wake_sibling.rs`, `steal.rs`.
 
-use super::{Overloaded, PoolState, QueueDeferred, Sibling, Siblings, Told, WorkerPool};
+use super::{LastTold, Overloaded, PoolState, QueueDeferred, Sibling, Siblings, WorkerPool};
 use crate::pool_core::WorkerId;
 use crate::steal_policy::{Costs, Load, Pod, StealPolicy};
 use inflight_sync::Arc;
@@ -62,9 +63,11 @@ impl PoolState {
             && told.submitters == pool.hint.submitters()
     }
 
-    /// They have been told, and nobody is wanted at present.
+    /// They have been told. With fewer entries than `help_from` none of them is wanted; 0: they are
+    /// to be told of each.
     pub(super) fn set_told(&mut self, load: &Load, help_from: usize) {
-        self.told = Told {
+        self.told = LastTold {
+            waiting: load.waiting,
             running: load.awake,
             service: load.service,
             submitters: load.submitters,

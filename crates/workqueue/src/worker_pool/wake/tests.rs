@@ -80,6 +80,56 @@ fn an_invite_brings_nobody_beyond_the_target() {
     held.into_iter().for_each(end);
 }
 
+/// Siblings are told that something waits, and of more only when so much does that one of them
+/// could help.
+#[test]
+fn siblings_are_told_when_they_could_help() {
+    let (_sys, wq) = pods("core:2");
+    let held = [0, 1].map(|cpu| hold(&wq, cpu));
+    let own = pool(&wq, 0);
+    let help_from = {
+        let mut state = own.lock();
+        state.watched = true;
+        state.core.note_service(20_000);
+        let siblings = state.siblings.clone().unwrap();
+        let load = state.load(&own);
+        own.unlock(state, false);
+        siblings.policy.needs_help_from(siblings.me, &load)
+    };
+    assert!((3..100).contains(&help_from), "{help_from}");
+    let told = || (own.hint.load().waiting, own.lock().overloaded);
+    let push = || wq.spawn_on(0, || ());
+    let mut items: Vec<_> = (1..help_from).map(|_| push()).collect();
+    assert_eq!(told(), (1, false));
+    items.push(push());
+    assert_eq!(told(), (help_from, true));
+    held.into_iter().for_each(end);
+    items.into_iter().for_each(|item| item.wait().unwrap());
+}
+
+/// Nor is a change of what they know left out.
+#[test]
+fn siblings_are_told_when_something_else_has_changed() {
+    type Change = fn(&mut PoolState, &WorkerPool);
+    let changes: [Change; 2] = [
+        |state, _| state.core.note_service(1 << 40),
+        |_, pool| pool.hint.set_submitters(1),
+    ];
+    for change in changes {
+        let (_sys, wq) = pods("core:2");
+        let held = [0, 1].map(|cpu| hold(&wq, cpu));
+        let own = pool(&wq, 0);
+        own.lock().watched = true;
+        let mut items: Vec<_> = (0..3).map(|_| wq.spawn_on(0, || ())).collect();
+        assert!(!own.lock().overloaded);
+        change(&mut own.lock(), &own);
+        items.push(wq.spawn_on(0, || ()));
+        assert!(own.lock().overloaded);
+        held.into_iter().for_each(end);
+        items.into_iter().for_each(|item| item.wait().unwrap());
+    }
+}
+
 /// A pod's own items come first, however much another one has.
 #[test]
 fn a_worker_with_something_at_home_does_not_steal() {
