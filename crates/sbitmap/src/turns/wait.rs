@@ -135,14 +135,19 @@ impl<'a, S: Store> Wait<'a, S> {
             queue.waits += 1;
             return None;
         }
+        // While somebody waits a drained store stays so: then one look at the words is enough. Else
+        // ids may come into the words after the look, without anybody who is told of them.
+        let one_look = queue.announced && turns.store.is_drained();
         turns.serve(&mut queue, Some(key), &mut chosen); // G5
         let waits = !queue.list.is_served(key);
         queue.waits += u64::from(waits);
         // Also one that has its first part stays, and counts on puts that pass the list.
-        if queue.list.is_waiting(key) && !turns.store.is_drained() {
-            drop(queue);
-            turns.store.drain_percpu(); // G4
-            queue = turns.wait_queue.lock();
+        if queue.list.is_waiting(key) && !one_look {
+            if !turns.store.is_drained() {
+                drop(queue);
+                turns.store.drain_percpu(); // G4
+                queue = turns.wait_queue.lock();
+            }
             turns.serve(&mut queue, Some(key), &mut chosen); // G5
         }
         if !queue.list.is_served(key) {
