@@ -13,6 +13,7 @@
 //! | G4, a task does not drain | `h4_joint_task_opens` |
 //! | G5, no service after `drain_percpu` | `d25_joint_two_collectors` |
 //! | G5, a newcomer does not serve | all but `h20_*` |
+//! | G5, not where the store is drained after the first look | `h4_joint_opens_beside_a_drain` |
 //! | the id of a dropped future not put | `h6_joint_dropped_future` |
 //! | shrink refuses nobody | `h20_joint_shrink` |
 //!
@@ -28,7 +29,7 @@ use inflight_sbitmap::{Fairness, SbitmapQueue};
 use inflight_sync::model::{Bound, check};
 use inflight_sync::percpu::Backend;
 use inflight_sync::time::Clock;
-use inflight_sync::{Arc, thread};
+use inflight_sync::{Arc, block_on, cpu, thread};
 
 const ONE: Bound = Bound {
     quick: Some(1),
@@ -113,5 +114,28 @@ fn h4_joint_first_part_at_once() {
         putter.join().expect("it does not panic");
         ids.sort_unstable();
         assert_eq!(ids, [0, 1, 2]);
+    });
+}
+
+/// G3 to G5 of one that has not looked before, while a get of another CPU takes the id out of the
+/// stack of a third one.
+#[test]
+fn h4_joint_opens_beside_a_drain() {
+    check("h4_joint_opens_beside_a_drain", TWO, || {
+        let on = |cpu| cpu::set_current_for_thread(Some(cpu));
+        on(1);
+        let queue = Arc::new(local(1, 1, Fairness::fair(), Clock::manual()));
+        let id = queue.try_get().expect("it is free");
+        queue.put(id).expect("it was held"); // into the stack of CPU 1
+        let other = queue.clone();
+        let waiter = thread::spawn(move || {
+            on(0);
+            block_on(other.get_many(1)).unwrap()
+        });
+        on(2);
+        if let Some(id) = queue.try_get() {
+            queue.put(id).expect("it was held");
+        }
+        assert_eq!(waiter.join().expect("it does not panic"), [id]);
     });
 }
