@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 PATTERNS = ["randread", "randwrite", "randrw", "read", "write"]
-DEPTHS = [1, 16, 64]
+DEPTHS = [int(depth) for depth in os.environ.get("DEPTHS", "1 16 64").split()]
 
 
 def iops(command):
