@@ -52,7 +52,8 @@ pub struct Sbitmap {
 }
 
 impl Sbitmap {
-    /// A bitmap of `depth` bits, all free. A depth of 0 is legal: nothing can be had from it.
+    /// A bitmap of `depth` bits, all free. A depth of 0 is an error of
+    /// [`build`](SbitmapBuilder::build).
     pub fn builder(depth: usize) -> SbitmapBuilder {
         SbitmapBuilder::new(depth)
     }
