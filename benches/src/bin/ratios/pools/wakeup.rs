@@ -11,17 +11,18 @@ const MESSAGES: usize = 1_000;
 /// From the message to the worker that runs, and the time of a message when they are many.
 const MEASURES: [Measure; 2] = [("p99", "us"), ("a message", "us")];
 
-/// The queues of ours that a user would choose from.
-const OURS: [&str; 3] = ["unbound", "bound", "bound, placed"];
+/// The queues of ours that a user would choose from, and for how many of the measures. Wake rules
+/// are to shorten the wait.
+const OURS: [(&str, usize); 3] = [("unbound", 2), ("bound", 2), ("bound, placed", 1)];
 
 pub(crate) fn wakeup(plan: &Plan) -> (Vec<Cell>, Vec<Row>) {
     let messages = MESSAGES / plan.divisor as usize;
     let (mut out, mut rows) = (Vec::new(), Vec::new());
     for load in LOADS {
         let name = format!("wakeup, {load}");
-        let specs = OURS.into_iter().flat_map(|ours| {
-            let goals = [Goal::AtMost(1.0), Goal::None];
-            goals.into_iter().enumerate().map({
+        let specs = OURS.into_iter().flat_map(|(ours, measures)| {
+            let goals = [Goal::AtMost(1.0), Goal::None].into_iter();
+            goals.enumerate().take(measures).map({
                 let name = &name;
                 move |(measure, goal)| {
                     let what = format!("{name}, {}, {ours}", MEASURES[measure].0);
