@@ -4,9 +4,9 @@ use crate::builder::SbitmapBuilder;
 use crate::cpu_hint::{Hint, Hints};
 use crate::double_free::Check;
 use crate::error::PutError;
-use crate::layout::{Layout, low_mask};
+use crate::layout::{Layout, low_mask, offsets};
 pub(crate) use crate::mask::BitMask;
-use crate::word::{Search, Word, offsets};
+use crate::word::{Search, Word};
 use inflight_sync::Mutex;
 use inflight_sync::atomic::{AtomicUsize, Ordering};
 

@@ -1,4 +1,13 @@
-//! How a double free is found: a byte for each bit says whether somebody holds it.
+//! When a double free is noticed: a byte for each bit says whether somebody holds it, and a put of
+//! a bit that nobody holds is refused (`clear_owned`).
+//!
+//! The shared bitmap keeps the bytes by word, the local engine all of them in one table.
+
+mod by_id;
+mod by_word;
+
+pub(crate) use by_id::IdStates;
+pub(crate) use by_word::WordStates;
 
 use inflight_sync::atomic::{AtomicU8, Ordering};
 
@@ -19,7 +28,7 @@ const HELD: u8 = 1;
 /// Whether a bit is held. Written by its owner alone: ownership moves with the bit, so all accesses
 /// are Relaxed.
 #[derive(Debug)]
-pub(crate) struct BitState(AtomicU8);
+struct BitState(AtomicU8);
 
 impl BitState {
     pub(crate) fn free() -> Self {

@@ -102,6 +102,15 @@ pub(crate) const fn low_mask(n: u32) -> u64 {
     }
 }
 
+/// The positions of the set bits, lowest first.
+pub(crate) fn offsets(mut mask: u64) -> impl Iterator<Item = u32> {
+    std::iter::from_fn(move || {
+        let offset = mask.trailing_zeros();
+        mask &= mask.wrapping_sub(1);
+        (offset < u64::BITS).then_some(offset)
+    })
+}
+
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;

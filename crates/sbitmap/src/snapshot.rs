@@ -64,7 +64,7 @@ impl Snapshot {
             shift: self.bits_per_word.trailing_zeros(),
         };
         let in_use = self.words.iter().enumerate().flat_map(|(i, &word)| {
-            crate::word::offsets(word).map(move |offset| layout.bit(i, offset))
+            crate::layout::offsets(word).map(move |offset| layout.bit(i, offset))
         });
         let mut bytes = vec![0_u8; self.depth.div_ceil(8)];
         for bit in in_use {

@@ -11,37 +11,18 @@
 
 mod deferred_clear;
 
-use crate::double_free::{BitState, Check};
+use crate::double_free::{Check, WordStates};
 use crate::layout::low_mask;
 use deferred_clear::{ClearedBits, Refill};
 use inflight_sync::atomic::{AtomicU64, Ordering};
 use inflight_sync::{CachePadded, Mutex};
-use std::ops::Range;
 
 #[derive(Debug)]
 pub(crate) struct Word {
     /// 1 = in use or parked. Getters set bits; movers and batch puts clear them.
     word: CachePadded<AtomicU64>,
     freed: CachePadded<ClearedBits>,
-    /// One for each bit; `None` when trusted. A word's bits are mostly used by one CPU, so its
-    /// states share lines only among themselves.
-    states: Option<Box<BitStates>>,
-}
-
-#[cfg(not(loom))]
-type BitStates = CachePadded<[BitState; 64]>;
-/// Each atomic costs a model time, so there are no more than needed.
-#[cfg(loom)]
-type BitStates = Vec<BitState>;
-
-fn states(bits: usize) -> Box<BitStates> {
-    #[cfg(not(loom))]
-    {
-        debug_assert!(bits <= 64);
-        Box::new(CachePadded::new([(); 64].map(|()| BitState::free())))
-    }
-    #[cfg(loom)]
-    Box::new((0..bits).map(|_| BitState::free()).collect())
+    states: WordStates,
 }
 
 /// Which bits of a word a getter may take: those below `depth`, and where it begins.
@@ -74,7 +55,7 @@ impl Word {
                 moves: AtomicU64::new(0),
                 swap_lock: Mutex::new(()),
             }),
-            states: (check != Check::Trusted).then(|| states(bits)),
+            states: WordStates::new(bits, check),
         }
     }
 
@@ -91,7 +72,7 @@ impl Word {
                 .map_or_else(|| self.refill(searched), Refill::Took);
             match taken {
                 Refill::Took(offset) => {
-                    self.set_owned_mask(1 << offset, true);
+                    self.states.set_owned_mask(1 << offset, true);
                     return Some(offset);
                 }
                 Refill::Again => {}
@@ -148,7 +129,7 @@ impl Word {
             match taken {
                 Ok(_) => {
                     let gained = range & !word;
-                    self.set_owned_mask(gained, true);
+                    self.states.set_owned_mask(gained, true);
                     return Some((first, gained >> first));
                 }
                 Err(now) => word = now,
@@ -159,7 +140,7 @@ impl Word {
     /// Parks a bit. `false`: nobody held it.
     #[inline]
     pub(crate) fn put(&self, offset: u32, check: Check) -> bool {
-        if !self.clear_owned(offset, check) {
+        if !self.states.clear_owned(offset, check) {
             return false;
         }
         // Ordering: Release pairs with the Acquire of M1 in `move_parked`: the owner's writes come
@@ -171,7 +152,7 @@ impl Word {
     /// Says whether a bit that was taken has an owner: until it has, a put of it is an error.
     #[inline]
     pub(crate) fn set_owned(&self, offset: u32, owned: bool) {
-        self.set_owned_mask(1 << offset, owned);
+        self.states.set_owned_mask(1 << offset, owned);
     }
 
     /// Gives several bits back in one step, directly: none of them is parked, so `cleared` needs no
@@ -179,12 +160,7 @@ impl Word {
     ///
     /// Bits that are not allocated are left out. Returns the others.
     pub(crate) fn put_mask(&self, mask: u64, check: Check) -> u64 {
-        let held = if self.clear_owned_run(mask, check) {
-            mask
-        } else {
-            let held = offsets(mask).filter(|&offset| self.clear_owned(offset, check));
-            held.fold(0, |held, offset| held | 1 << offset)
-        };
+        let held = self.states.clear_owned_mask(mask, check);
         if held != 0 {
             // Ordering: Release pairs with the Acquire in `take_zero` and `take_range`.
             self.word.fetch_and(!held, Ordering::Release);
@@ -219,76 +195,11 @@ impl Word {
         // Ordering: Acquire pairs with the Release in `set`; Release pairs with the Acquire there.
         self.word.fetch_and(!bit, Ordering::AcqRel) & bit != 0
     }
-
-    #[inline]
-    fn set_owned_mask(&self, mask: u64, held: bool) {
-        let Some(states) = &self.states else { return };
-        if let Some(run) = run(mask) {
-            return states[run].iter().for_each(|state| state.set_owned(held));
-        }
-        for offset in offsets(mask) {
-            states[offset as usize].set_owned(held);
-        }
-    }
-
-    /// As `clear_owned` of all bits of a mask without holes. `false`: nothing has happened.
-    fn clear_owned_run(&self, mask: u64, check: Check) -> bool {
-        let Some(states) = &self.states else {
-            return true;
-        };
-        let Some(run) = run(mask).filter(|_| check != Check::Racing) else {
-            return false;
-        };
-        let states = &states[run];
-        let held = states.iter().all(BitState::is_owned);
-        if held {
-            states.iter().for_each(|state| state.set_owned(false));
-        }
-        held
-    }
-
-    /// Ends the ownership of a bit. `false` if nobody owned it.
-    #[inline]
-    fn clear_owned(&self, offset: u32, check: Check) -> bool {
-        let states = self.states.as_ref();
-        states.is_none_or(|states| states[offset as usize].clear_owned(check))
-    }
-}
-
-/// The positions of the set bits if there are several, and no hole between them.
-fn run(mask: u64) -> Option<Range<usize>> {
-    let first = mask.trailing_zeros();
-    let bits = mask.checked_shr(first)?;
-    let whole = bits > 1 && bits & bits.wrapping_add(1) == 0;
-    whole.then(|| first as usize..(first + bits.trailing_ones()) as usize)
-}
-
-/// The positions of the set bits, lowest first.
-pub(crate) fn offsets(mut mask: u64) -> impl Iterator<Item = u32> {
-    std::iter::from_fn(move || {
-        let offset = mask.trailing_zeros();
-        mask &= mask.wrapping_sub(1);
-        (offset < u64::BITS).then_some(offset)
-    })
 }
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_run_is_several_bits_without_a_hole() {
-        for first in 0..64 {
-            for n in 0..=64 - first {
-                let mask = low_mask(n).checked_shl(first).unwrap_or(0);
-                let whole = first as usize..(first + n) as usize;
-                assert_eq!(run(mask), (n > 1).then_some(whole), "{mask:b}");
-                if n > 2 {
-                    assert_eq!(run(mask & !(2 << first)), None, "{mask:b} with a hole");
-                }
-            }
-        }
-    }
 
     /// Of a mask in which one bit is not held the others are given back, with holes and without.
     #[test]

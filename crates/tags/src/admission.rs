@@ -1,7 +1,7 @@
 //! Who gets a tag when there are too few: the policies, as data.
 //!
-//! Who must wait is decided in the bitmap below, by [`NewcomerPolicy`]: there in `newcomer_gate`,
-//! with the hysteresis for newcomers.
+//! Which newcomer has to wait is decided in the bitmap below, by [`NewcomerPolicy`]: there in
+//! `newcomer_policy`.
 
 use inflight_sbitmap::WakePolicy;
 use inflight_sbitmap::tenancy::{Force, NewcomerPolicy};

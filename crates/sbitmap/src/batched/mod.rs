@@ -100,11 +100,11 @@ impl Batched {
         self.waits.gate.admits(|| self.waits.active())
     }
 
-    /// E2: the same for a newcomer that is in a list by now. Only those who sleep count, and
-    /// unless as many bits are in use as make a batch, nobody might come to wake it.
+    /// E2: the same for a newcomer that is in a list by now.
     fn admits_waiter(&self) -> bool {
-        let others = || self.waits.sleepers().saturating_sub(1);
-        self.waits.gate.admits(others) || self.map.weight() < self.waits.batch() as usize
+        let (sleepers, in_use) = (|| self.waits.sleepers(), || self.map.weight());
+        let batch = self.waits.batch();
+        self.waits.gate.admits_waiter(sleepers, in_use, batch)
     }
 
     /// Hands on a wake that was worth `n` bits.

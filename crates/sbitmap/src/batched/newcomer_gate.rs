@@ -1,18 +1,18 @@
-//! Whether newcomers may try past those who wait, and what a wake is worth: the rules of a crate
-//! above. By default everybody may, and a wake is worth one bit.
+//! The rules of a crate above in use: whether its [`NewcomerPolicy`] admits newcomers now, and what
+//! a wake is worth. By default everybody is admitted, and a wake is worth one bit.
 
-use crate::newcomer_policy::{Force, NewcomerPolicy};
+use crate::newcomer_policy::NewcomerPolicy;
 use crate::request::Request;
 use crate::share_limiter::{ShareLimiter, TenantIndex};
 use inflight_sync::atomic::{AtomicBool, Ordering};
 
-/// The rules, and whether newcomers are let past at the moment.
+/// The rules, and whether tags are plenty at the moment.
 #[derive(Debug)]
 pub(super) struct NewcomerGate {
     newcomers: Option<NewcomerPolicy>,
     pub(super) shares: Option<Box<dyn ShareLimiter>>,
     /// Bits were plenty at the last batch.
-    forced: AtomicBool,
+    plenty: AtomicBool,
 }
 
 impl NewcomerGate {
@@ -23,19 +23,32 @@ impl NewcomerGate {
         Self {
             newcomers,
             shares,
-            // At first all bits are free.
-            forced: AtomicBool::new(newcomers.is_some_and(|n| n.force != Force::Never)),
+            plenty: AtomicBool::new(newcomers.is_some_and(|n| n.is_plenty_at_first())),
         }
     }
 
-    /// E1: whether a newcomer may try, who sees so many wait.
+    /// E1.
     #[inline]
     pub(super) fn admits(&self, waiters: impl FnOnce() -> usize) -> bool {
-        let Some(newcomers) = &self.newcomers else {
-            return true;
-        };
+        let policy = self.newcomers.as_ref();
+        policy.is_none_or(|policy| policy.admits(self.is_plenty(), waiters))
+    }
+
+    /// E2.
+    pub(super) fn admits_waiter(
+        &self,
+        sleepers: impl FnOnce() -> usize,
+        in_use: impl FnOnce() -> usize,
+        batch: u32,
+    ) -> bool {
+        let policy = self.newcomers.as_ref();
+        policy.is_none_or(|it| it.admits_waiter(self.is_plenty(), sleepers, in_use, batch))
+    }
+
+    #[inline]
+    fn is_plenty(&self) -> bool {
         // Relaxed: a hint; a newcomer that is turned away looks again when it is in a list.
-        self.forced.load(Ordering::Relaxed) || waiters() <= newcomers.threshold
+        self.plenty.load(Ordering::Relaxed)
     }
 
     /// Whether who was woken and found nothing waits where it waited. Kernels send it to the next
@@ -49,21 +62,11 @@ impl NewcomerGate {
         let Some(newcomers) = &self.newcomers else {
             return;
         };
-        let batch = batch as usize;
-        let was = self.forced.load(Ordering::Relaxed);
-        let is = match newcomers.force {
-            Force::Never => false,
-            // Waiters are woken one by one.
-            _ if batch == 1 => false,
-            Force::AsPosted => free() >= 2 * batch,
-            Force::Hysteresis => {
-                let free = free();
-                free > 2 * batch || (was && free > batch)
-            }
-        };
+        let was = self.is_plenty();
+        let is = newcomers.is_plenty(was, batch, free);
         if is != was {
             // Relaxed: of racing batches one has the last word, which was true a moment ago.
-            self.forced.store(is, Ordering::Relaxed);
+            self.plenty.store(is, Ordering::Relaxed);
         }
     }
 

@@ -5,8 +5,8 @@
 use super::Sbitmap;
 use crate::cpu_hint::Hint;
 use crate::layout::low_mask;
+use crate::layout::offsets;
 use crate::snapshot::Snapshot;
-use crate::word::offsets;
 
 impl Sbitmap {
     /// How many bits are in use. A snapshot; exact when nobody gets or puts.

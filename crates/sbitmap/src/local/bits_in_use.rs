@@ -2,8 +2,8 @@
 
 use super::PerCpuStore;
 use crate::layout::low_mask;
+use crate::layout::offsets;
 use crate::snapshot::Snapshot;
-use crate::word::offsets;
 use inflight_sync::atomic::Ordering;
 
 impl PerCpuStore {

@@ -3,18 +3,64 @@
 //!
 //! | when | by |
 //! |---|---|
-//! | a get finds an id neither in its CPU's stack nor in the words | `get_slow`, `try_get_shallow` |
-//! | somebody is about to sleep for an id (G4), or the queue is closed | `Store::drain_percpu` |
+//! | a get found an id neither in its CPU's stack nor in the words | `drain_if_undrained` |
+//! | somebody is about to sleep for an id (G4), or the queue is closed | `drain_percpu` |
 //! | all ids are to be looked at, or the depth or the stacks' limits change | `frozen` |
-//! | stacks have been locked for so many ids that sections are to do again (`thaw`) | `let_sections_in` |
+//! | stacks have been locked for so many ids that sections are to do again | `count_locked` |
 
 use super::batch::WordMasks;
+use super::mode_word::Mode;
 use super::{MOST_CPUS, NextLimits, PerCpuStore};
-use crate::word::offsets;
+use crate::layout::offsets;
 use inflight_sync::MutexGuard;
 use inflight_sync::atomic::{Ordering, fence};
 
+/// After so many ids that came into the locked stack of a CPU, without a freeze, sections are let
+/// in.
+///
+/// It is what a barrier costs: so many without a lock have made up for it.
+pub(super) const UNLOCK_AFTER: u32 = 2_048;
+
 impl PerCpuStore {
+    /// A get found none where it looked, in this mode: an id in a stack is out of its reach. Whether
+    /// it is to look again, since the store was not drained.
+    pub(super) fn drain_if_undrained(&self, seen: Mode) -> bool {
+        let undrained = !seen.is_drained();
+        if undrained {
+            self.freeze(); // or waits for the one under way
+        }
+        undrained
+    }
+
+    /// So many more ids came into this CPU's locked stack: they may be plenty by now.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn count_locked(&self, n: u32) {
+        let (Some(here), Some(unlock_after)) = (self.stacks.here(), self.unlock_after) else {
+            return;
+        };
+        let moved = self.stacks.count(here);
+        // Relaxed: steers only, so that one which gets lost does no harm.
+        let now = moved.load(Ordering::Relaxed).wrapping_add(n);
+        moved.store(now, Ordering::Relaxed);
+        if now >= unlock_after {
+            self.let_sections_in();
+        }
+    }
+
+    /// Closes and empties the locked stacks, and thaws for sections at once.
+    #[cold]
+    fn let_sections_in(&self) {
+        let Some(mode_lock) = self.slow.mode_lock.try_lock() else {
+            return; // somebody freezes
+        };
+        let seen = self.mode.load_relaxed();
+        if seen.is_warm() && seen.is_locked() {
+            self.drain_all(&mode_lock, false);
+            self.thaw_by(&mode_lock);
+        }
+    }
+
     /// Brings every id into the words and keeps the stacks closed.
     ///
     /// On return the store is drained, or has been thawed since; while somebody waits it cannot
@@ -42,7 +88,7 @@ impl PerCpuStore {
     }
 
     /// F1 to Z.
-    pub(super) fn drain_all(&self, mode_lock: &NextLimits, locked_next: bool) {
+    fn drain_all(&self, mode_lock: &NextLimits, locked_next: bool) {
         let locked = self.mode.load_relaxed().is_locked();
         // Relaxed: see `fast_depth`.
         self.fast_depth.store(0, Ordering::Relaxed);

@@ -3,6 +3,7 @@
 
 use super::PerCpuStore;
 use super::words::{WordDepths, WordMask};
+use crate::newcomer_policy::must_wait;
 use inflight_sync::atomic::Ordering;
 use inflight_sync::rseq::Rseq;
 
@@ -54,7 +55,7 @@ impl PerCpuStore {
         }
         loop {
             let seen = self.mode.load(); // A0
-            if seen.waiters() != 0 {
+            if must_wait(seen.waiters()) {
                 return None;
             }
             if seen.is_warm() {
@@ -64,10 +65,8 @@ impl PerCpuStore {
                 {
                     return Some(id);
                 }
-                self.freeze();
-            } else if !seen.is_drained() {
-                self.freeze(); // waits for the one under way
-            } else {
+            }
+            if !self.drain_if_undrained(seen) {
                 let depths = self.depths();
                 match self.words.take(&depths, self.hint(), 1) {
                     Ok(ids) => {

@@ -9,7 +9,6 @@
 
 mod batch;
 mod bits_in_use;
-mod double_free;
 mod drain_percpu;
 mod get;
 mod mode_word;
@@ -27,10 +26,10 @@ mod words;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 
-use crate::double_free::Check;
+use crate::double_free::{Check, IdStates};
 use crate::layout::Layout;
 use crate::rules::Users;
-use double_free::DoubleFreeCheck;
+use drain_percpu::UNLOCK_AFTER;
 use inflight_sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use inflight_sync::percpu::{Backend, Stacks};
 use inflight_sync::rseq::Rseq;
@@ -38,7 +37,7 @@ use inflight_sync::{CachePadded, Mutex};
 use mode_word::ModeWord;
 pub(crate) use put::FastPut;
 pub(crate) use stack_limits::StackLimits;
-use thaw::{THAW_AFTER, UNLOCK_AFTER};
+use thaw::THAW_AFTER;
 pub(crate) use words::SummaryThresholds;
 use words::{WordDepths, Words};
 
@@ -94,7 +93,7 @@ impl StoreConfig {
 #[derive(Debug)]
 pub(crate) struct PerCpuStore {
     stacks: Stacks,
-    states: DoubleFreeCheck,
+    states: IdStates,
     words: Words,
     /// The words at the largest depth.
     full: Layout,
@@ -163,7 +162,7 @@ impl PerCpuStore {
             stacks.hint(i).store(first as u32, Ordering::Relaxed);
         }
         Self {
-            states: DoubleFreeCheck::new(full.depth, check),
+            states: IdStates::new(full.depth, check),
             words,
             full,
             depth: AtomicUsize::new(depth),

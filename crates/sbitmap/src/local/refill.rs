@@ -2,7 +2,7 @@
 
 use super::PerCpuStore;
 use super::words::{self, WordMask};
-use crate::word::offsets;
+use crate::layout::offsets;
 use inflight_sync::MutexGuard;
 use inflight_sync::atomic::Ordering;
 

@@ -4,9 +4,10 @@ use super::PerCpuStore;
 use super::batch::WordMasks;
 use super::words::{self, WordDepths, WordMask};
 use crate::error::{PutError, ResizeError};
+use crate::layout::offsets;
 use crate::mask::BitMask;
+use crate::newcomer_policy::must_wait;
 use crate::store::Store;
-use crate::word::offsets;
 
 impl Store for PerCpuStore {
     #[inline]
@@ -27,7 +28,7 @@ impl Store for PerCpuStore {
     /// if there is none.
     fn try_get_mask(&self, n: usize) -> BitMask {
         let n = n.min(1 << words::SHIFT_MAX) as u32;
-        if n == 0 || self.mode.load_relaxed().waiters() != 0 {
+        if n == 0 || must_wait(self.mode.load_relaxed().waiters()) {
             return BitMask::EMPTY;
         }
         if let Ok(WordMask { word, mask }) = self.words.take(&self.depths(), self.hint(), n) {
@@ -49,7 +50,7 @@ impl Store for PerCpuStore {
     fn try_get_shallow(&self, limit: usize) -> Option<usize> {
         loop {
             let seen = self.mode.load();
-            if seen.waiters() != 0 {
+            if must_wait(seen.waiters()) {
                 return None;
             }
             let depths = WordDepths::shallow(self.layout(), limit);
@@ -59,14 +60,14 @@ impl Store for PerCpuStore {
                     self.states.set_owned(id);
                     return Some(id);
                 }
-                Err(scan) if seen.is_drained() => {
+                // Some may be in stacks.
+                Err(_) if self.drain_if_undrained(seen) => {}
+                Err(scan) => {
                     if self.words.are_still_empty(&depths, scan) && self.mode.is_still(seen) {
                         self.note_none();
                         return None;
                     }
                 }
-                // Some may be in stacks.
-                Err(_) => self.freeze(),
             }
         }
     }

@@ -14,44 +14,9 @@ pub(super) const THAW_AFTER: u32 = 4;
 /// the first is enough where there were fewer.
 const STACKS_A_TICK: u32 = 16;
 
-/// After so many ids that came into the locked stack of a CPU, without a freeze, sections are let
-/// in.
-///
-/// It is what a barrier costs: so many without a lock have made up for it.
-pub(super) const UNLOCK_AFTER: u32 = 2_048;
-
 impl PerCpuStore {
-    /// So many more ids came into this CPU's locked stack: they may be plenty by now.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn count_locked(&self, n: u32) {
-        let (Some(here), Some(unlock_after)) = (self.stacks.here(), self.unlock_after) else {
-            return;
-        };
-        let moved = self.stacks.count(here);
-        // Relaxed: steers only, so that one which gets lost does no harm.
-        let now = moved.load(Ordering::Relaxed).wrapping_add(n);
-        moved.store(now, Ordering::Relaxed);
-        if now >= unlock_after {
-            self.let_sections_in();
-        }
-    }
-
-    /// Closes and empties the locked stacks, and thaws for sections at once.
-    #[cold]
-    fn let_sections_in(&self) {
-        let Some(mode_lock) = self.slow.mode_lock.try_lock() else {
-            return; // somebody freezes
-        };
-        let seen = self.mode.load_relaxed();
-        if seen.is_warm() && seen.is_locked() {
-            self.drain_all(&mode_lock, false);
-            self.thaw_by(&mode_lock);
-        }
-    }
-
     /// T. The caller holds E.
-    fn thaw_by(&self, _: &NextLimits) {
+    pub(super) fn thaw_by(&self, _: &NextLimits) {
         if self.mode.thaw() && !self.mode.load_relaxed().is_locked() {
             // Relaxed, both: see `fast_depth`.
             let depth = self.depth.load(Ordering::Relaxed);

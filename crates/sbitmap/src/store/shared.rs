@@ -4,6 +4,7 @@ use super::Store;
 use crate::bitmap::Sbitmap;
 use crate::error::{PutError, ResizeError};
 use crate::mask::BitMask;
+use crate::newcomer_policy::must_wait;
 use inflight_sync::CachePadded;
 use inflight_sync::atomic::{AtomicUsize, Ordering, fence};
 
@@ -38,35 +39,31 @@ impl SharedStore {
 impl Store for SharedStore {
     #[inline]
     fn try_get(&self) -> Option<usize> {
-        if self.waiters() == 0 {
-            self.map.try_get()
-        } else {
-            None
+        if must_wait(self.waiters()) {
+            return None;
         }
+        self.map.try_get()
     }
 
     fn try_get_batch(&self, n: usize, ids: &mut Vec<usize>) -> usize {
-        if self.waiters() == 0 {
-            self.map.try_get_batch(n, ids)
-        } else {
-            0
+        if must_wait(self.waiters()) {
+            return 0;
         }
+        self.map.try_get_batch(n, ids)
     }
 
     fn try_get_mask(&self, n: usize) -> BitMask {
-        if self.waiters() == 0 {
-            self.map.take_mask(n)
-        } else {
-            BitMask::EMPTY
+        if must_wait(self.waiters()) {
+            return BitMask::EMPTY;
         }
+        self.map.take_mask(n)
     }
 
     fn try_get_shallow(&self, limit: usize) -> Option<usize> {
-        if self.waiters() == 0 {
-            self.map.try_get_shallow(limit)
-        } else {
-            None
+        if must_wait(self.waiters()) {
+            return None;
         }
+        self.map.try_get_shallow(limit)
     }
 
     #[inline]

@@ -1,8 +1,12 @@
 //! Which tag map an allocation takes from: that of the hardware queue which was named, or which
 //! serves the calling CPU; the reserved tags of it or the normal ones.
+//!
+//! The fast path asks `only_tag_map` and `mapped_tag_map`, all others `choose_tag_map`. A waiter
+//! that was woken asks again: see `after_wake`.
 
 use crate::alloc::AllocOptions;
 use crate::error::AllocError;
+use crate::queue_kind::QueueKind;
 use crate::tag_layout::{TagMap, TagMapId};
 use crate::tenant::Tenant;
 use inflight_sync::cpu;
@@ -32,14 +36,8 @@ impl<T: Send + 'static> Tenant<T> {
     pub(crate) fn choose_tag_map(&self, options: AllocOptions) -> TagMapId {
         let hw_queue = match options.named() {
             Some(n) => n,
-            None if self.bitmaps().layout.hw_queues == 1 => 0,
-            None => {
-                let mapped = self
-                    .shared
-                    .cpu_map
-                    .hw_queue_of(options.kind, cpu::current());
-                self.bitmaps().stand_in(mapped)
-            }
+            None if self.only_tag_map().is_some() => 0,
+            None => self.bitmaps().stand_in(self.mapped_here(options.kind)),
         };
         let kind = if options.reserved {
             TagMap::Reserved
@@ -47,5 +45,26 @@ impl<T: Send + 'static> Tenant<T> {
             TagMap::Normal
         };
         TagMapId { hw_queue, kind }
+    }
+
+    /// That of the normal tags, where the set has one hardware queue.
+    #[inline(always)]
+    pub(super) fn only_tag_map(&self) -> Option<TagMapId> {
+        (self.bitmaps().layout.hw_queues == 1).then(|| TagMapId::normal(0))
+    }
+
+    /// That of the normal tags for the calling CPU, where no hardware queue is inactive.
+    #[inline]
+    pub(super) fn mapped_tag_map(&self, kind: QueueKind) -> TagMapId {
+        TagMapId::normal(self.mapped_here(kind))
+    }
+
+    /// The hardware queue that serves the calling CPU if it is active.
+    #[inline]
+    fn mapped_here(&self, kind: QueueKind) -> usize {
+        match self.bitmaps().layout.hw_queues {
+            1 => 0,
+            _ => self.shared.cpu_map.hw_queue_of(kind, cpu::current()),
+        }
     }
 }

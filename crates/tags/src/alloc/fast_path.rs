@@ -5,9 +5,7 @@
 
 use crate::queue_kind::QueueKind;
 use crate::tag::Tag;
-use crate::tag_layout::TagMapId;
 use crate::tenant::Tenant;
-use inflight_sync::cpu;
 
 impl<T: Send + 'static> Tenant<T> {
     /// A tag of a kind of hardware queue, if there is one and nothing is in the way.
@@ -15,28 +13,24 @@ impl<T: Send + 'static> Tenant<T> {
     pub(super) fn alloc_fast(&self, kind: QueueKind) -> Option<Tag<T>> {
         let bitmaps = &*self.shared.bitmaps;
         // A look beforehand, so that a frozen set's bitmaps are left alone.
-        if !bitmaps.gate.state().is_plain() || bitmaps.layout.hw_queues > 1 {
+        let plain = bitmaps.gate.state().is_plain();
+        let Some(tag_map) = self.only_tag_map().filter(|_| plain) else {
             return self.alloc_fast_mapped(kind);
-        }
+        };
         // A1.
         let bitmap = bitmaps.first();
         let bit = bitmap.try_get()?;
-        self.make_tag_of_bit::<true>(bitmap, TagMapId::normal(0), bit)
+        self.make_tag_of_bit::<true>(bitmap, tag_map, bit)
     }
 
     /// As `alloc_fast`, for several hardware queues and several tenants.
     #[inline(never)]
     fn alloc_fast_mapped(&self, kind: QueueKind) -> Option<Tag<T>> {
-        let shared = &*self.shared;
-        let bitmaps = &*shared.bitmaps;
+        let bitmaps = &*self.shared.bitmaps;
         if !bitmaps.gate.state().is_open() {
             return None;
         }
-        let hw_queue = match bitmaps.layout.hw_queues {
-            1 => 0,
-            _ => shared.cpu_map.hw_queue_of(kind, cpu::current()),
-        };
-        let tag_map = TagMapId::normal(hw_queue);
+        let tag_map = self.mapped_tag_map(kind);
         let tenant = self.tenant_index();
         if bitmaps.accounts_if_shared(tag_map, tenant).is_some() {
             return None;

@@ -68,7 +68,7 @@ impl<T: Send + 'static> Tenant<T> {
     /// ```
     #[inline]
     pub fn try_alloc_with(&self, options: AllocOptions) -> Result<Tag<T>, AllocError> {
-        if !options.reserved && options.named().is_none() {
+        if options.is_normal_here() {
             if let Some(tag) = self.alloc_fast(options.kind) {
                 return Ok(tag);
             }

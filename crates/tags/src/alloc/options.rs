@@ -158,6 +158,12 @@ impl AllocOptions {
         self
     }
 
+    /// Whether a normal tag of the hardware queue that serves the CPU will do.
+    #[inline]
+    pub(crate) const fn is_normal_here(self) -> bool {
+        !self.reserved && self.named().is_none()
+    }
+
     /// The hardware queue that was named.
     #[inline]
     pub(crate) const fn named(self) -> Option<usize> {

@@ -1,12 +1,10 @@
-//! When a newcomer gets an id: while anybody waits it gets none, although one may be free, but in
-//! its turn.
-//!
-//! The store asks who waits (G1, `Store::try_get`). A tenant that passes those who cannot be served
-//! is the one other exception.
+//! Who takes an id past those who wait: a thread in its turn, and a tenant where nobody who waits
+//! can be served. Whoever else comes has to wait (`newcomer_policy.rs`).
 
 use super::next_waiter::RequestSize;
 use super::{Turns, turn};
 use crate::mask::BitMask;
+use crate::newcomer_policy::must_wait;
 use crate::share_limiter::{ShareLimiter as _, TenantIndex};
 use crate::store::Store;
 
@@ -15,7 +13,7 @@ impl<S: Store> Turns<S> {
     #[inline]
     pub(crate) fn try_get(&self) -> Option<usize> {
         let id = self.store.try_get();
-        if id.is_some() || self.store.waiters() == 0 {
+        if id.is_some() || !must_wait(self.store.waiters()) {
             return id;
         }
         self.take_in_turn()
@@ -48,7 +46,7 @@ impl<S: Store> Turns<S> {
 
     pub(crate) fn try_get_batch(&self, n: usize, ids: &mut Vec<usize>) -> usize {
         let got = self.store.try_get_batch(n, ids);
-        if got > 0 || self.store.waiters() == 0 {
+        if got > 0 || !must_wait(self.store.waiters()) {
             return got;
         }
         let before = ids.len();

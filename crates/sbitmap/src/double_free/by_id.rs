@@ -1,8 +1,8 @@
-//! Where the local engine keeps what finds double frees, which the words cannot see.
+//! The states of all ids in one table: for the local engine, whose ids are mostly in stacks.
 
-use crate::double_free::{BitState, Check};
+use super::{BitState, Check};
+use crate::layout::offsets;
 use crate::mask::BitMask;
-use crate::word::offsets;
 use inflight_sync::prefetch_to_write;
 
 const SMALL: usize = 64;
@@ -23,15 +23,15 @@ const fn stride(ids: usize) -> usize {
 }
 
 #[derive(Debug)]
-pub(super) struct DoubleFreeCheck {
+pub(crate) struct IdStates {
     /// None at all if trusted.
     states: Box<[BitState]>,
     stride: usize,
     check: Check,
 }
 
-impl DoubleFreeCheck {
-    pub(super) fn new(ids: usize, check: Check) -> Self {
+impl IdStates {
+    pub(crate) fn new(ids: usize, check: Check) -> Self {
         let stride = stride(ids);
         let bytes = match check {
             Check::Trusted => 0,
@@ -45,7 +45,7 @@ impl DoubleFreeCheck {
     }
 
     /// Whether `clear_owned` takes an exchange.
-    pub(super) fn swaps(&self) -> bool {
+    pub(crate) fn swaps(&self) -> bool {
         self.check == Check::Racing
     }
 
@@ -59,7 +59,7 @@ impl DoubleFreeCheck {
 
     /// The caller will soon change the state of `id`, or somebody else on this CPU will.
     #[inline]
-    pub(super) fn prefetch(&self, id: usize) {
+    pub(crate) fn prefetch(&self, id: usize) {
         if let Some(state) = self.state(id) {
             prefetch_to_write(state);
         }
@@ -67,7 +67,7 @@ impl DoubleFreeCheck {
 
     /// The caller has just become the owner of `id`.
     #[inline]
-    pub(super) fn set_owned(&self, id: usize) {
+    pub(crate) fn set_owned(&self, id: usize) {
         if let Some(state) = self.state(id) {
             state.set_owned(true);
         }
@@ -75,19 +75,19 @@ impl DoubleFreeCheck {
 
     /// The caller gives `id`, which is in the map, up. `false` if nobody owned it.
     #[inline]
-    pub(super) fn clear_owned(&self, id: usize) -> bool {
+    pub(crate) fn clear_owned(&self, id: usize) -> bool {
         self.state(id)
             .is_none_or(|state| state.clear_owned(self.check))
     }
 
     /// As `clear_owned`, but of two racing calls both may find it held.
     #[inline]
-    pub(super) fn clear_owned_alone(&self, id: usize) -> bool {
+    pub(crate) fn clear_owned_alone(&self, id: usize) -> bool {
         self.state(id).is_none_or(BitState::clear_owned_alone)
     }
 
     /// `clear_owned` for several: the bits of those that were held.
-    pub(super) fn clear_owned_mask(&self, ids: BitMask) -> u64 {
+    pub(crate) fn clear_owned_mask(&self, ids: BitMask) -> u64 {
         let held =
             offsets(ids.mask).filter(|&offset| self.clear_owned(ids.first + offset as usize));
         held.fold(0, |held, offset| held | 1 << offset)
