@@ -45,7 +45,7 @@ pub struct NewcomerPolicy {
 }
 
 impl NewcomerPolicy {
-    /// E1: whether a newcomer may try, who sees so many wait. `plenty`: tags were at the last batch.
+    /// E1: whether a newcomer may try, who sees so many wait. `plenty`: as `is_plenty` said.
     #[inline]
     pub(crate) fn admits(&self, plenty: bool, waiters: impl FnOnce() -> usize) -> bool {
         plenty || waiters() <= self.threshold

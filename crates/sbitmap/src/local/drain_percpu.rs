@@ -15,15 +15,9 @@ use crate::layout::offsets;
 use inflight_sync::MutexGuard;
 use inflight_sync::atomic::{Ordering, fence};
 
-/// After so many ids that came into the locked stack of a CPU, without a freeze, sections are let
-/// in.
-///
-/// It is what a barrier costs: so many without a lock have made up for it.
-pub(super) const UNLOCK_AFTER: u32 = 2_048;
-
 impl PerCpuStore {
-    /// A get found none where it looked, in this mode: an id in a stack is out of its reach. Whether
-    /// it is to look again, since the store was not drained.
+    /// A get found none where it looked, in this mode: an id in a stack is out of its reach.
+    /// Whether it is to look again, since the store was not drained.
     pub(super) fn drain_if_undrained(&self, seen: Mode) -> bool {
         let undrained = !seen.is_drained();
         if undrained {

@@ -29,7 +29,6 @@ mod tests;
 use crate::double_free::{Check, IdStates};
 use crate::layout::Layout;
 use crate::rules::Users;
-use drain_percpu::UNLOCK_AFTER;
 use inflight_sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use inflight_sync::percpu::{Backend, Stacks};
 use inflight_sync::rseq::Rseq;
@@ -37,7 +36,7 @@ use inflight_sync::{CachePadded, Mutex};
 use mode_word::ModeWord;
 pub(crate) use put::FastPut;
 pub(crate) use stack_limits::StackLimits;
-use thaw::THAW_AFTER;
+use thaw::{THAW_AFTER, UNLOCK_AFTER};
 pub(crate) use words::SummaryThresholds;
 use words::{WordDepths, Words};
 

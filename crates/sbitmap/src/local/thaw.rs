@@ -14,6 +14,12 @@ pub(super) const THAW_AFTER: u32 = 4;
 /// the first is enough where there were fewer.
 const STACKS_A_TICK: u32 = 16;
 
+/// After so many ids that came into the locked stack of a CPU, without a freeze, sections are let
+/// in.
+///
+/// It is what a barrier costs: so many without a lock have made up for it.
+pub(super) const UNLOCK_AFTER: u32 = 2_048;
+
 impl PerCpuStore {
     /// T. The caller holds E.
     pub(super) fn thaw_by(&self, _: &NextLimits) {
