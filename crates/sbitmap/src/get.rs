@@ -1,5 +1,6 @@
 //! Getting an id, with waiting: as a future, sleeping, with a timeout, as a guard; one or several.
 
+use crate::close;
 use crate::error::{GetError, GetManyError};
 use crate::id_guard::{IdGuard, OwnedIdGuard};
 use crate::queue::{Inner, SbitmapQueue};
@@ -173,11 +174,8 @@ impl SbitmapQueue {
         }
         // An error: a user has put one of them a second time. What is back is back.
         let _ = self.put_batch(&bits);
-        Err(if self.is_closed() {
-            GetManyError::Closed
-        } else {
-            GetManyError::Exhausted { n }
-        })
+        close::check(self.is_closed())?;
+        Err(GetManyError::Exhausted { n })
     }
 
     /// Takes `n` bits, in no particular order; the task waits until it has them all.

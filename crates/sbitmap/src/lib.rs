@@ -80,6 +80,7 @@
 mod batched;
 mod bitmap;
 mod builder;
+mod close;
 mod cpu_hint;
 mod double_free;
 mod engine;

@@ -1,7 +1,35 @@
 //! Closing a set: nobody gets a tag any more, and everybody who waits is told.
+//!
+//! | after `close` | answer |
+//! |---|---|
+//! | who allocates, or asks a split for a tag, also behind a freeze | `Closed`: `GateState::refuses` |
+//! | who waits | `Closed`: `answer_of_wait`; one for a split looks again, and meets the gate |
+//! | a try beside `close` that finds no tag | `Closed`: `answer_of_try` |
+//! | `try_alloc_batch` | no tags |
+//! | `add_tenant` | `TenantError::Closed` |
+//! | tokens, `freeze`, `quiesce`, `resize`, hotplug | as ever |
 
+use crate::error::AllocError;
+use crate::freeze::FreezeGate;
 use crate::panics::call_for_each;
 use crate::set::TagSet;
+use inflight_sbitmap::GetError;
+
+/// What a try says that failed for this reason: it may have found its bitmap closed.
+pub(crate) fn answer_of_try(why: AllocError, gate: &FreezeGate) -> AllocError {
+    if why == AllocError::Exhausted && gate.is_set_closed_by_now() {
+        return AllocError::Closed;
+    }
+    why
+}
+
+/// What a wait says that ended without a bit. A bitmap is closed with its set only.
+pub(crate) const fn answer_of_wait(ended: GetError) -> AllocError {
+    match ended {
+        GetError::TimedOut => AllocError::TimedOut,
+        _ => AllocError::Closed,
+    }
+}
 
 impl<T: Send + 'static> TagSet<T> {
     /// Closes the set, for good: no tag is given out any more, and none is waited for. Who waits

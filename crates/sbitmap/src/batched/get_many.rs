@@ -3,6 +3,7 @@
 
 use super::Batched;
 use super::wait::BatchedWaiter;
+use crate::close;
 use crate::error::{GetManyError, ResizeError};
 use crate::request::Request;
 use inflight_sync::atomic::{AtomicBool, Ordering};
@@ -105,9 +106,7 @@ impl Batched {
     /// Whether somebody can have so many, sooner or later.
     fn can_have(&self, n: usize) -> Result<(), GetManyError> {
         let depth = self.map.depth();
-        if self.is_closed() {
-            return Err(GetManyError::Closed);
-        }
+        close::check(self.is_closed())?;
         (n <= depth)
             .then_some(())
             .ok_or(GetManyError::TooMany { n, depth })

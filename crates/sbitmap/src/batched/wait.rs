@@ -2,6 +2,7 @@
 
 use super::Batched;
 use super::wait_queues::WaiterPos;
+use crate::close;
 use crate::error::GetManyError;
 use crate::request::{Ids, Outcome, Request};
 use crate::share_limiter::ShareLimiter as _;
@@ -91,8 +92,8 @@ impl WaitGuard<'_> {
             self.waiter.woken = Some(place.queue);
             waits.leave(place);
         }
-        if self.queue.is_closed() {
-            return Some(Err(GetManyError::Closed));
+        if let Err(closed) = close::check(self.queue.is_closed()) {
+            return Some(Err(closed));
         }
         if self.is_privileged() || self.queue.admits() {
             if let Some(bit) = self.try_get() {
@@ -109,10 +110,10 @@ impl WaitGuard<'_> {
         let keeps = waits.gate.loser_keeps_queue();
         let kept = self.waiter.woken.filter(|_| keeps);
         self.waiter.place = Some(waits.register(notify, wake_info, kept));
-        if self.queue.is_closed() {
-            // Seen with the list's lock, if whoever closes has told all of that list before.
+        // Seen with the list's lock, if whoever closes has told all of that list before.
+        if let Err(closed) = close::check(self.queue.is_closed()) {
             self.leave_list();
-            return Some(Err(GetManyError::Closed));
+            return Some(Err(closed));
         }
         // S3: a bit that was freed before the registration was seen is seen here.
         if !self.is_privileged() && !self.queue.admits_waiter() {

@@ -6,6 +6,7 @@ use super::stall_watchdog::{WATCH, WATCH_LONGEST};
 use super::wait_queue::WaitQueue;
 use super::wake::WakeSet;
 use super::{Turns, turn};
+use crate::close;
 use crate::error::GetManyError;
 use crate::request::{Ids, Outcome, Request};
 use crate::share_limiter::ShareLimiter as _;
@@ -111,8 +112,8 @@ impl<'a, S: Store> Wait<'a, S> {
         };
         let mut chosen = WakeSet::default();
         let mut queue = turns.wait_queue.lock();
-        if queue.closed {
-            return Some(Err(GetManyError::Closed));
+        if let Err(closed) = close::check(queue.closed) {
+            return Some(Err(closed));
         }
         if let Some(refused) = check() {
             return Some(refused);
@@ -198,11 +199,11 @@ impl<'a, S: Store> Wait<'a, S> {
                 self.waiter.request.want -= ids.as_slice().len();
                 Ok(ids)
             }
-            WaiterState::Waiting | WaiterState::Refused if closed => Err(GetManyError::Closed),
-            WaiterState::Waiting | WaiterState::Refused => Err(GetManyError::TooMany {
-                n: node.want,
-                depth: turns.store.depth(),
-            }),
+            WaiterState::Waiting | WaiterState::Refused => {
+                close::check(closed)?;
+                let (n, depth) = (node.want, turns.store.depth());
+                Err(GetManyError::TooMany { n, depth })
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 //! The futures of a tag.
 
 use crate::alloc::{AllocOptions, AllocStep, WaitRecord};
+use crate::close;
 use crate::error::AllocError;
 use crate::tag::Tag;
 use crate::tag_wait::TagWait;
@@ -95,7 +96,7 @@ impl Waiting {
                     self.leave(tenant);
                     match bit {
                         Ok(bit) => tenant.tag_after_wake(self.options, bit).map(Ok),
-                        Err(_) => Some(Err(AllocError::Closed)),
+                        Err(ended) => Some(Err(close::answer_of_wait(ended))),
                     }
                 }
             };

@@ -1,12 +1,12 @@
 //! An allocation that found no tag at once: it looks closer, and waits.
 
 use crate::alloc::{AllocOptions, WaitRecord};
+use crate::close;
 use crate::error::AllocError;
 use crate::stats::Stripe;
 use crate::tag::Tag;
 use crate::tag_layout::TagMapId;
 use crate::tenant::Tenant;
-use inflight_sbitmap::GetError;
 use inflight_sbitmap::tenancy::{Request, Tenancy as _};
 use inflight_sync::atomic::AtomicU64;
 use inflight_sync::time::Instant;
@@ -94,8 +94,7 @@ impl<T: Send + 'static> Tenant<T> {
                             Some(tag) => return Ok(tag),
                             None => true,
                         },
-                        Err(GetError::TimedOut) => false,
-                        Err(_) => return Err(AllocError::Closed),
+                        Err(ended) => return Err(self.refuse(close::answer_of_wait(ended))),
                     }
                 }
             };
@@ -107,9 +106,7 @@ impl<T: Send + 'static> Tenant<T> {
 
     /// Counts a refusal by its reason, if that is one that passes.
     pub(crate) fn refuse(&self, why: AllocError) -> AllocError {
-        if why == AllocError::Exhausted && self.bitmaps().gate.is_set_closed_by_now() {
-            return AllocError::Closed;
-        }
+        let why = close::answer_of_try(why, &self.bitmaps().gate);
         let counter: fn(&Stripe) -> &AtomicU64 = match why {
             AllocError::Exhausted => |stripe| &stripe.exhausted,
             AllocError::Frozen | AllocError::Quiesced => |stripe| &stripe.frozen,
