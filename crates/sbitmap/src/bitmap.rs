@@ -127,12 +127,6 @@ impl Sbitmap {
     }
 
     /// Takes a bit, beginning at a hint of the caller's, which is moved on.
-    ///
-    /// ```
-    /// use inflight_sbitmap::{Hint, Sbitmap};
-    /// let map = Sbitmap::builder(8).build().unwrap();
-    /// assert_eq!(map.try_get_with(&mut Hint::at(6)), Some(6));
-    /// ```
     #[must_use = "a bit that is dropped is never given back"]
     pub fn try_get_with(&self, hint: &mut Hint) -> Option<usize> {
         self.search(hint, |layout, word, from| Search {
@@ -296,13 +290,6 @@ impl Sbitmap {
     /// returned may have holes where bits were taken. `None` if no word has room for such a
     /// range after its first free bit, although single bits may be free; in round-robin mode
     /// always `None`.
-    ///
-    /// ```
-    /// let map = inflight_sbitmap::Sbitmap::builder(64).build().unwrap();
-    /// let range = map.try_get_mask(8).unwrap();
-    /// assert_eq!(range.count(), 8);
-    /// map.put_mask(range).unwrap();
-    /// ```
     #[must_use = "bits that are dropped are never given back"]
     #[inline]
     pub fn try_get_mask(&self, n: usize) -> Option<BitMask> {

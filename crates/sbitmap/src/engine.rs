@@ -46,12 +46,6 @@ pub enum Engine {
 /// What keeps the ids of a queue, as found by [`SbitmapQueue::back_end`].
 ///
 /// [`SbitmapQueue::back_end`]: crate::SbitmapQueue::back_end
-///
-/// ```
-/// use inflight_sbitmap::{BackEnd, Fairness, SbitmapQueue};
-/// let queue = SbitmapQueue::builder(64).fairness(Fairness::batched()).build().unwrap();
-/// assert_eq!(queue.back_end(), BackEnd::Shared);
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]

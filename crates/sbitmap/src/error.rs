@@ -115,12 +115,6 @@ impl fmt::Display for PutError {
 impl Error for PutError {}
 
 /// Why a map keeps its depth.
-///
-/// ```
-/// use inflight_sbitmap::{ResizeError, Sbitmap};
-/// let map = Sbitmap::builder(8).build().unwrap();
-/// assert_eq!(map.resize(0), Err(ResizeError::Depth { depth: 0, most: 8 }));
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ResizeError {
@@ -152,13 +146,6 @@ impl fmt::Display for ResizeError {
 impl Error for ResizeError {}
 
 /// Why a wait for an id ended without one.
-///
-/// ```
-/// use inflight_sbitmap::{GetError, SbitmapQueue};
-/// let queue = SbitmapQueue::builder(1).build().unwrap();
-/// queue.close();
-/// assert_eq!(queue.get_blocking(), Err(GetError::Closed));
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GetError {

@@ -135,15 +135,6 @@ impl SbitmapQueue {
 
     /// As [`id`](SbitmapQueue::id), of a queue in an `Arc`: the future and its guards are
     /// `'static`, and it can be [polled by hand](GetOwned::poll_get) for one id after the other.
-    ///
-    /// ```
-    /// # use inflight_sbitmap::{SbitmapQueue, block_on};
-    /// # use std::sync::Arc;
-    /// let queue = Arc::new(SbitmapQueue::builder(1).build()?);
-    /// let id = block_on(queue.id_owned())?;
-    /// std::thread::spawn(move || drop(id)).join().unwrap();
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn id_owned(self: &Arc<Self>) -> GetOwned {
         GetOwned(QueuedWait::new(self.clone(), Request::one(0)))
     }

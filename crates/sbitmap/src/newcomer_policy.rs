@@ -15,11 +15,6 @@ pub(crate) const fn must_wait(waiters: usize) -> bool {
 ///
 /// Looked at with each batch of wakes, by the number of free tags and the size `B` of the batch.
 /// With a batch of one, newcomers are never let past.
-///
-/// ```
-/// # use inflight_sbitmap::tenancy::Force;
-/// assert_eq!(Force::default(), Force::Hysteresis);
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Force {

@@ -208,12 +208,6 @@ impl SbitmapQueue {
     ///
     /// Once the queue is [closed](SbitmapQueue::close) it is always `None`, and so are the other
     /// forms that take what is there: [`is_closed`](SbitmapQueue::is_closed) tells the two apart.
-    ///
-    /// ```
-    /// let queue = inflight_sbitmap::SbitmapQueue::builder(1).build().unwrap();
-    /// assert_eq!(queue.try_get(), Some(0));
-    /// assert_eq!(queue.try_get(), None);
-    /// ```
     #[inline]
     #[must_use = "a bit that is dropped is never given back"]
     pub fn try_get(&self) -> Option<usize> {
@@ -259,26 +253,12 @@ impl SbitmapQueue {
 
     /// Takes up to `n` bits without waiting, pushes them to `bits` and returns how many: 0 once the
     /// queue is closed.
-    ///
-    /// ```
-    /// let queue = inflight_sbitmap::SbitmapQueue::builder(8).build().unwrap();
-    /// let mut bits = Vec::new();
-    /// assert_eq!(queue.try_get_batch(5, &mut bits), 5);
-    /// queue.put_batch(&bits).unwrap();
-    /// ```
     pub fn try_get_batch(&self, n: usize, bits: &mut Vec<usize>) -> usize {
         on!(self, queue => queue.try_get_batch(n, bits))
     }
 
     /// Takes up to `n` neighbouring bits of one word without waiting; see
     /// [`Sbitmap::try_get_mask`](crate::Sbitmap::try_get_mask). `None` once the queue is closed.
-    ///
-    /// ```
-    /// let queue = inflight_sbitmap::SbitmapQueue::builder(64).build().unwrap();
-    /// let range = queue.try_get_mask(8).unwrap();
-    /// assert_eq!(range.count(), 8);
-    /// queue.put_mask(range).unwrap();
-    /// ```
     #[must_use = "bits that are dropped are never given back"]
     #[inline]
     pub fn try_get_mask(&self, n: usize) -> Option<BitMask> {
@@ -374,13 +354,6 @@ impl SbitmapQueue {
     /// # Panics
     ///
     /// With the first panic of a waker. The bit is back by then, and all chosen waiters are told.
-    ///
-    /// ```
-    /// let queue = inflight_sbitmap::SbitmapQueue::builder(1).build().unwrap();
-    /// let bit = queue.get_blocking().unwrap();
-    /// queue.put(bit).unwrap();
-    /// assert!(queue.put(bit).is_err());
-    /// ```
     #[inline]
     pub fn put(&self, bit: usize) -> Result<(), PutError> {
         // As in `try_get`.

@@ -201,11 +201,6 @@ impl fmt::Display for QueueSnapshot {
 }
 
 /// Counts since a [`SbitmapQueue`](crate::SbitmapQueue) was made.
-///
-/// ```
-/// let stats = inflight_sbitmap::SbitmapQueue::builder(4).build().unwrap().stats();
-/// assert_eq!((stats.waits, stats.wakeups), (0, 0));
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]

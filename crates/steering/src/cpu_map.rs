@@ -198,7 +198,7 @@ impl<I: Item> CpuMaps<I> {
         let mut sum = SteeringStats::default();
         for known in &self.shards.lock().known {
             let shard = &known.list.shard;
-            sum.add(&tenant.map_or_else(|| shard.stats(), |tenant| shard.stats_of(tenant)));
+            sum.add(tenant.map_or_else(|| shard.stats(), |tenant| shard.stats_of(tenant)));
         }
         if tenant.is_none() {
             sum.panicked = self.core.panicked();

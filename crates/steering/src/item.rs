@@ -45,10 +45,6 @@ impl TenantId {
 /// What a request in a done list points to: the next older one.
 ///
 /// Only the owner of the request uses it, and M2 hands it over, so all accesses are Relaxed.
-///
-/// ```
-/// let _link = inflight_steering::Link::new();
-/// ```
 #[derive(Debug)]
 pub struct Link(pub(crate) AtomicPtr<()>);
 

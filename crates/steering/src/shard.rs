@@ -190,7 +190,7 @@ impl<I: Item> Shard<I> {
         let mut sum = self.former.read();
         self.tenants
             .iter()
-            .for_each(|tenant| sum.add(&tenant.read()));
+            .for_each(|tenant| sum.add(tenant.read()));
         self.batches.read(&mut sum);
         sum
     }

@@ -6,6 +6,9 @@ use inflight_sync::atomic::{AtomicU64, Ordering};
 use inflight_topology::CpuSet;
 use inflight_topology::steering::InlineReason;
 
+/// So many numbers of [`SteeringStats`] are sums over tenants and shards.
+const SUMS: usize = 15;
+
 /// How completions were run. See [`Router::stats`](crate::Router::stats).
 ///
 /// Once nothing is under way, [`completed`](Self::completed) counts each completion once,
@@ -60,11 +63,6 @@ pub struct SteeringStats {
 
 impl SteeringStats {
     /// How many ran without going through a done list.
-    ///
-    /// ```
-    /// # use inflight_steering::SteeringStats;
-    /// assert_eq!(SteeringStats::default().inlined(), 0);
-    /// ```
     #[must_use]
     pub const fn inlined(&self) -> u64 {
         self.inline_same_cpu
@@ -79,65 +77,44 @@ impl SteeringStats {
     }
 
     /// How many requests were completed: those that ran and those in a done list.
-    ///
-    /// ```
-    /// # use inflight_steering::SteeringStats;
-    /// let stats = SteeringStats::default();
-    /// assert_eq!(stats.completed(), stats.inlined() + stats.redirected);
-    /// ```
     #[must_use]
     pub const fn completed(&self) -> u64 {
         self.inlined() + self.redirected
     }
 
     /// How many wait in done lists. Exact only while nobody completes and no worker runs.
-    ///
-    /// ```
-    /// # use inflight_steering::SteeringStats;
-    /// assert_eq!(SteeringStats::default().waiting(), 0);
-    /// ```
     #[must_use]
     pub const fn waiting(&self) -> u64 {
         self.redirected.saturating_sub(self.batched)
     }
 
-    pub(crate) fn add(&mut self, other: &Self) {
-        let Self {
-            inline_same_cpu,
-            inline_same_cache,
-            inline_policy,
-            inline_one_shard,
-            inline_polled,
-            inline_closed,
-            inline_unknown_cpu,
-            inline_asleep,
-            inline_depth,
-            redirected,
-            redirect_wakeups,
-            refused_wakeups,
-            batches,
-            batched,
-            max_batch,
-            submitter_moved,
-            panicked,
-        } = other;
-        self.inline_same_cpu += inline_same_cpu;
-        self.inline_same_cache += inline_same_cache;
-        self.inline_policy += inline_policy;
-        self.inline_one_shard += inline_one_shard;
-        self.inline_polled += inline_polled;
-        self.inline_closed += inline_closed;
-        self.inline_unknown_cpu += inline_unknown_cpu;
-        self.inline_asleep += inline_asleep;
-        self.inline_depth += inline_depth;
-        self.redirected += redirected;
-        self.redirect_wakeups += redirect_wakeups;
-        self.refused_wakeups += refused_wakeups;
-        self.batches += batches;
-        self.batched += batched;
-        self.max_batch = self.max_batch.max(*max_batch);
-        self.submitter_moved += submitter_moved;
-        self.panicked += panicked;
+    /// All that are sums.
+    fn sums(&mut self) -> [&mut u64; SUMS] {
+        [
+            &mut self.inline_same_cpu,
+            &mut self.inline_same_cache,
+            &mut self.inline_policy,
+            &mut self.inline_one_shard,
+            &mut self.inline_polled,
+            &mut self.inline_closed,
+            &mut self.inline_unknown_cpu,
+            &mut self.inline_asleep,
+            &mut self.inline_depth,
+            &mut self.submitter_moved,
+            &mut self.redirected,
+            &mut self.redirect_wakeups,
+            &mut self.refused_wakeups,
+            &mut self.batches,
+            &mut self.batched,
+        ]
+    }
+
+    pub(crate) fn add(&mut self, mut other: Self) {
+        for (sum, other) in self.sums().into_iter().zip(other.sums()) {
+            *sum += *other;
+        }
+        self.max_batch = self.max_batch.max(other.max_batch);
+        self.panicked += other.panicked;
     }
 }
 
@@ -298,6 +275,28 @@ impl Counters {
         self.taken.took(batch);
     }
 
+    /// All that are sums.
+    fn sums(&self) -> [&AtomicU64; SUMS] {
+        let (seen, sent, taken) = (&self.seen, &self.sent, &self.taken);
+        [
+            &seen.same_cpu,
+            &seen.same_cache,
+            &seen.policy,
+            &seen.one_shard,
+            &seen.polled,
+            &seen.closed,
+            &seen.unknown_cpu,
+            &seen.asleep,
+            &seen.depth,
+            &seen.moved,
+            &sent.pushes,
+            &sent.wakeups,
+            &sent.refused,
+            &taken.batches,
+            &taken.batched,
+        ]
+    }
+
     pub(crate) fn read(&self) -> SteeringStats {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let mut stats = SteeringStats {
@@ -322,27 +321,7 @@ impl Counters {
 
     /// Empties these into others.
     pub(crate) fn move_to(&self, to: &Self) {
-        fn sums(counters: &Counters) -> [&AtomicU64; 15] {
-            let (seen, sent, taken) = (&counters.seen, &counters.sent, &counters.taken);
-            [
-                &seen.same_cpu,
-                &seen.same_cache,
-                &seen.policy,
-                &seen.one_shard,
-                &seen.polled,
-                &seen.closed,
-                &seen.unknown_cpu,
-                &seen.asleep,
-                &seen.depth,
-                &seen.moved,
-                &sent.pushes,
-                &sent.wakeups,
-                &sent.refused,
-                &taken.batches,
-                &taken.batched,
-            ]
-        }
-        for (from, to) in sums(self).into_iter().zip(sums(to)) {
+        for (from, to) in self.sums().into_iter().zip(to.sums()) {
             to.fetch_add(from.swap(0, Ordering::Relaxed), Ordering::Relaxed);
         }
         let largest = self.taken.max_batch.swap(0, Ordering::Relaxed);
@@ -382,7 +361,7 @@ mod tests {
         from.took(3);
         to.took(2);
         let mut sum = from.read();
-        sum.add(&to.read());
+        sum.add(to.read());
         from.move_to(&to);
         assert_eq!((from.read(), to.read()), (SteeringStats::default(), sum));
     }

@@ -25,10 +25,6 @@ pub use native::ThreadId;
 pub use std::thread::scope;
 
 /// Lets another thread run; under a model checker, the way a spin loop makes progress.
-///
-/// ```
-/// inflight_sync::thread::yield_now();
-/// ```
 pub use native::yield_now;
 
 /// The calling thread's id.

@@ -186,14 +186,6 @@ impl Clock {
     }
 
     /// The same clock by the system's tick: a third of the price, or less.
-    ///
-    /// ```
-    /// use inflight_sync::time::Clock;
-    /// let clock = Clock::system();
-    /// let ticks = clock.ticks();
-    /// let (by_tick, now) = (ticks.now(), clock.now());
-    /// assert!(by_tick <= now + ticks.resolution());
-    /// ```
     #[must_use]
     pub fn ticks(&self) -> Ticks {
         Ticks::of(self)

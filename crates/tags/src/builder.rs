@@ -100,14 +100,6 @@ impl<T> TagSetBuilder<T> {
     /// The hardware queues: a number of them, 1 to 65,536, by default 1, each with tags of its own;
     /// or [options](HwQueueOptions) for what they are for, how many they may become, and whether
     /// they share their tags.
-    ///
-    /// ```
-    /// # use inflight_tags::{HwQueueOptions, TagSet};
-    /// assert_eq!(TagSet::builder().hw_queues(3).build(|_, _| ())?.hw_queues().len(), 3);
-    /// let rings = HwQueueOptions::new(3).poll(1);
-    /// assert_eq!(TagSet::builder().hw_queues(rings).build(|_, _| ())?.hw_queues().len(), 3);
-    /// # Ok::<(), inflight_tags::BuildError>(())
-    /// ```
     pub fn hw_queues(mut self, hw_queues: impl Into<HwQueueOptions>) -> Self {
         self.hw_queues = hw_queues.into();
         self
@@ -129,13 +121,6 @@ impl<T> TagSetBuilder<T> {
 
     /// How deep the set may [become](TagSet::resize), from the depth to 10,240; by default the
     /// depth. Memory is laid out for it at once; the payloads are made when the set grows.
-    ///
-    /// ```
-    /// # use inflight_tags::TagSet;
-    /// let set = TagSet::builder().depth(32).max_depth(256).build(|_, _| ())?;
-    /// set.resize(256)?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn max_depth(mut self, depth: usize) -> Self {
         self.max_depth = Some(depth);
         self
@@ -236,15 +221,6 @@ impl<T> TagSetBuilder<T> {
     }
 
     /// Who gets a tag when there are too few: by default [`Admission::WholeIo`].
-    ///
-    /// ```
-    /// use inflight_tags::{Admission, TagSet};
-    /// let policy = Admission::elastic_overcommit(56);
-    /// let set = TagSet::builder().depth(8).admission(policy).build(|_, _| ())?;
-    /// assert_eq!(set.depth(), 8);
-    /// assert_eq!(set.capacity(), 64, "the slots beyond the depth are made too");
-    /// # Ok::<(), inflight_tags::BuildError>(())
-    /// ```
     pub fn admission(mut self, policy: Admission) -> Self {
         self.layout.extra = match policy {
             Admission::ElasticOvercommit { max_extra, .. } => max_extra,

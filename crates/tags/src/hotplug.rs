@@ -20,15 +20,6 @@ use std::fmt;
 use std::panic::resume_unwind;
 
 /// The CPUs of a set; from [`TagSet::cpus`].
-///
-/// ```
-/// # use inflight_tags::TagSet;
-/// let topo = inflight_topology::Topology::synthetic("core:2")?;
-/// let set = TagSet::builder().hw_queues(2).topology(&topo).build(|_, _| ())?;
-/// assert_eq!(set.cpus().offline(1), [1], "its hardware queue is inactive");
-/// assert_eq!(set.cpus().online(1), [1]);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 #[derive(Clone, Copy)]
 pub struct Cpus<'a, T: Send + 'static> {
     set: &'a TagSet<T>,

@@ -64,20 +64,6 @@ impl InFlight<'_> {
     /// submitted: 1 to 10 ms on Linux, [by how often the kernel's timer
     /// ticks](inflight_sync::time::Ticks), nothing elsewhere. Zero in a set built with
     /// [`ages(false)`](crate::TagSetBuilder::ages).
-    ///
-    /// ```
-    /// # use inflight_tags::{AllocOptions, TagSet};
-    /// use inflight_tags::Clock;
-    /// use std::time::Duration;
-    /// let clock = Clock::manual();
-    /// let set = TagSet::builder().depth(1).clock(clock.clone()).build(|_, _| ())?;
-    /// let dev = set.add_tenant("nvme0n1")?;
-    /// let token = dev.try_alloc()?.into_token();
-    /// clock.advance(Duration::from_secs(3));
-    /// set.for_each_in_flight(|t| assert_eq!(t.age(), Duration::from_secs(3)));
-    /// # set.redeem(token)?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn age(&self) -> Duration {
         self.now.map_or(Duration::ZERO, |now| {

@@ -52,17 +52,6 @@ impl QuiesceGuard {
     /// # Errors
     ///
     /// [`FreezeError::InUse`] if there is one.
-    ///
-    /// ```
-    /// # use inflight_tags::{FreezeError, TagSet};
-    /// let set = TagSet::builder().build(|_, _| ())?;
-    /// let held = set.add_tenant("nvme0n1")?.try_alloc()?;
-    /// let quiesced = set.quiesce();
-    /// assert_eq!(quiesced.try_drain(), Err(FreezeError::InUse));
-    /// drop(held);
-    /// assert_eq!(quiesced.try_drain(), Ok(()));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn try_drain(&self) -> Result<(), FreezeError> {
         is_unused(&self.bitmaps)
     }
@@ -85,17 +74,6 @@ impl QuiesceGuard {
     /// # Errors
     ///
     /// [`FreezeError::TimedOut`].
-    ///
-    /// ```
-    /// # use inflight_tags::{FreezeError, TagSet};
-    /// # use std::time::Duration;
-    /// let set = TagSet::builder().build(|_, _| ())?;
-    /// let _held = set.add_tenant("nvme0n1")?.try_alloc()?;
-    /// let quiesced = set.quiesce();
-    /// assert_eq!(quiesced.drain_timeout(Duration::from_millis(1)), Err(FreezeError::TimedOut));
-    /// assert!(set.is_quiesced(), "still");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn drain_timeout(&self, timeout: Duration) -> Result<(), FreezeError> {
         let deadline = self.bitmaps.clock.now() + timeout;
         wait_until_unused(&self.bitmaps, Some(deadline))
@@ -121,16 +99,6 @@ impl<T: Send + 'static> TagSet<T> {
     /// # Panics
     ///
     /// If the system refuses its part of the fence; the set is then as it was.
-    ///
-    /// ```
-    /// # use inflight_tags::TagSet;
-    /// let set = TagSet::builder().build(|_, _| ())?;
-    /// let quiesced = set.quiesce();
-    /// assert!(set.is_quiesced() && !set.is_frozen());
-    /// drop(quiesced);
-    /// assert!(!set.is_quiesced());
-    /// # Ok::<(), inflight_tags::BuildError>(())
-    /// ```
     pub fn quiesce(&self) -> QuiesceGuard {
         QuiesceGuard::close(&self.shared().bitmaps)
     }

@@ -65,15 +65,6 @@ impl<T: Send + 'static> TagSet<T> {
     ///
     /// [`TenantError::NameTaken`] if another tenant of the set has the name,
     /// [`TenantError::Closed`].
-    ///
-    /// ```
-    /// # use inflight_tags::TagSet;
-    /// let set = TagSet::builder().build(|_, _| ())?;
-    /// let (a, b) = (set.add_tenant("nvme0n1")?, set.add_tenant("nvme0n2")?);
-    /// assert!(set.add_tenant("nvme0n1").is_err());
-    /// # let _ = (a, b);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn add_tenant(&self, name: impl Into<String>) -> Result<Tenant<T>, TenantError> {
         let name = name.into();
         if self.is_closed() {
@@ -265,12 +256,6 @@ impl<T: Send + 'static> TagSet<T> {
     }
 
     /// The number of tags of all hardware queues.
-    ///
-    /// ```
-    /// # use inflight_tags::TagSet;
-    /// assert_eq!(TagSet::builder().hw_queues(2).depth(8).build(|_, _| ())?.capacity(), 16);
-    /// # Ok::<(), inflight_tags::BuildError>(())
-    /// ```
     #[must_use]
     pub fn capacity(&self) -> usize {
         let (layout, size) = (self.shared.bitmaps.layout, &self.shared.bitmaps.size);

@@ -135,16 +135,6 @@ impl<T> Tag<T> {
     ///
     /// The set notes the time here for [`InFlight::age`](crate::InFlight::age), unless it was built
     /// without [`ages`](crate::TagSetBuilder::ages).
-    ///
-    /// ```
-    /// # use inflight_tags::{AllocOptions, TagSet};
-    /// let set = TagSet::builder().depth(2).build(|_, _| ())?;
-    /// let dev = set.add_tenant("nvme0n1")?;
-    /// let token = dev.try_alloc()?.into_token();
-    /// assert_eq!((set.in_flight(), set.in_use()), (1, 1));
-    /// drop(set.redeem(token)?); // completed, and free again
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use = "only the token brings the tag back"]
     #[inline]
     pub fn into_token(self) -> u64 {

@@ -63,10 +63,6 @@ pub mod cell {
 pub mod hint {
     /// Tells the processor (or, under a model checker, the scheduler) that this is a spin
     /// loop.
-    ///
-    /// ```
-    /// inflight_sync::hint::spin_loop();
-    /// ```
     pub use std::hint::spin_loop;
 }
 

@@ -28,10 +28,6 @@ use std::ptr::NonNull;
 
 /// So many bytes of free blocks of each of the four sizes the depot keeps at most; 0 where nothing
 /// is kept.
-///
-/// ```
-/// assert!(4 * inflight_sync::blocks::CACHED <= 4 << 20, "in all");
-/// ```
 pub const CACHED: usize = if cfg!(inflight_magazines) { 1 << 20 } else { 0 };
 
 /// Memory of that layout. Layouts of more than four lines come from the allocator each time.
@@ -74,15 +70,6 @@ pub fn allocate(layout: Layout) -> NonNull<u8> {
 ///
 /// The memory is from [`allocate`] with the same layout, by a pointer that may be used for the
 /// whole of it, and is not used any more.
-///
-/// ```
-/// use inflight_sync::blocks;
-/// use std::alloc::Layout;
-///
-/// let layout = Layout::new::<u64>();
-/// // SAFETY: it has just been allocated, and nobody knows it.
-/// unsafe { blocks::free(blocks::allocate(layout), layout) };
-/// ```
 #[inline]
 pub unsafe fn free(block: NonNull<u8>, layout: Layout) {
     #[cfg(inflight_magazines)]

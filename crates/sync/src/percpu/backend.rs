@@ -23,11 +23,6 @@ pub enum Backend {
 
 impl Backend {
     /// The fastest that works here: asks the system once.
-    ///
-    /// ```
-    /// use inflight_sync::percpu::Backend;
-    /// assert!(matches!(Backend::best(), Backend::Rseq | Backend::TryLock));
-    /// ```
     #[must_use]
     pub fn best() -> Self {
         #[cfg(loom)]

@@ -7,10 +7,6 @@ use crate::atomic::{AtomicU32, Ordering};
 use crate::{Mutex, thread};
 
 /// The largest limit of a stack: with what else belongs to it its ids have 256 bytes.
-///
-/// ```
-/// assert!(inflight_sync::percpu::CAPACITY >= 4);
-/// ```
 pub const CAPACITY: usize = if cfg!(loom) { 4 } else { 58 };
 
 /// Of a limit: it is for users with a lock.

@@ -1,31 +1,17 @@
 //! No restartable sequences on this target or under this tool.
 
 /// Proof that restartable sequences can be used; here it cannot be had.
-///
-/// ```
-/// assert!(inflight_sync::rseq::Rseq::probe().is_none() || cfg!(target_os = "linux"));
-/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Rseq(std::convert::Infallible);
 
 impl Rseq {
     /// Asks the system for help: never granted here.
-    ///
-    /// ```
-    /// assert!(inflight_sync::rseq::Rseq::probe().is_none() || cfg!(target_os = "linux"));
-    /// ```
     #[must_use]
     pub const fn probe() -> Option<Self> {
         None
     }
 
     /// Restarts every running sequence of the process.
-    ///
-    /// ```
-    /// if let Some(rseq) = inflight_sync::rseq::Rseq::probe() {
-    ///     rseq.barrier();
-    /// }
-    /// ```
     pub const fn barrier(self) {
         match self.0 {}
     }

@@ -33,11 +33,6 @@ pub enum Notify {
 
 impl Notify {
     /// Wakes the waiter. Call it without holding a lock: a waker may run anything.
-    ///
-    /// ```
-    /// # use inflight_sync::{Parker, wait::Notify};
-    /// Notify::Thread(Parker::current().unparker()).notify();
-    /// ```
     pub fn notify(self) {
         match self {
             Self::Thread(unparker) => unparker.unpark(),

@@ -65,7 +65,7 @@ impl<T: Send + 'static> Tenant<T> {
     /// The short way, tag by tag: with one hardware queue the batch is of that one.
     fn batch_fast(&self, options: AllocOptions, n: usize) -> Vec<Tag<T>> {
         let mut tags = Vec::new();
-        if self.only_tag_map().is_some() && options.is_normal_here() {
+        if self.bitmaps().only_tag_map().is_some() && options.is_normal_here() {
             tags.reserve(n.min(PUT_AT_ONCE));
             let fast = || self.alloc_fast(options.kind);
             tags.extend(std::iter::from_fn(fast).take(n));

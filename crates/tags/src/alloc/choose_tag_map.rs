@@ -8,8 +8,17 @@ use crate::alloc::AllocOptions;
 use crate::error::AllocError;
 use crate::queue_kind::QueueKind;
 use crate::tag_layout::{TagMap, TagMapId};
+use crate::tag_maps::TagMaps;
 use crate::tenant::Tenant;
 use inflight_sync::cpu;
+
+impl TagMaps {
+    /// That of the normal tags, where the set has one hardware queue.
+    #[inline(always)]
+    pub(super) fn only_tag_map(&self) -> Option<TagMapId> {
+        (self.layout.hw_queues == 1).then(|| TagMapId::normal(0))
+    }
+}
 
 impl<T: Send + 'static> Tenant<T> {
     /// Whether the set has what the options ask for.
@@ -36,7 +45,7 @@ impl<T: Send + 'static> Tenant<T> {
     pub(crate) fn choose_tag_map(&self, options: AllocOptions) -> TagMapId {
         let hw_queue = match options.named() {
             Some(n) => n,
-            None if self.only_tag_map().is_some() => 0,
+            None if self.bitmaps().only_tag_map().is_some() => 0,
             None => self.bitmaps().stand_in(self.mapped_here(options.kind)),
         };
         let kind = if options.reserved {
@@ -45,12 +54,6 @@ impl<T: Send + 'static> Tenant<T> {
             TagMap::Normal
         };
         TagMapId { hw_queue, kind }
-    }
-
-    /// That of the normal tags, where the set has one hardware queue.
-    #[inline(always)]
-    pub(super) fn only_tag_map(&self) -> Option<TagMapId> {
-        (self.bitmaps().layout.hw_queues == 1).then(|| TagMapId::normal(0))
     }
 
     /// That of the normal tags for the calling CPU, where no hardware queue is inactive.

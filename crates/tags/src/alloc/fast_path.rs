@@ -13,8 +13,10 @@ impl<T: Send + 'static> Tenant<T> {
     pub(super) fn alloc_fast(&self, kind: QueueKind) -> Option<Tag<T>> {
         let bitmaps = &*self.shared.bitmaps;
         // A look beforehand, so that a frozen set's bitmaps are left alone.
-        let plain = bitmaps.gate.state().is_plain();
-        let Some(tag_map) = self.only_tag_map().filter(|_| plain) else {
+        if !bitmaps.gate.state().is_plain() {
+            return self.alloc_fast_mapped(kind);
+        }
+        let Some(tag_map) = bitmaps.only_tag_map() else {
             return self.alloc_fast_mapped(kind);
         };
         // A1.

@@ -141,14 +141,6 @@ impl<T: Send + 'static> Tenant<T> {
     /// # Errors
     ///
     /// [`Closed`](AllocError::Closed).
-    ///
-    /// ```
-    /// # use inflight_tags::TagSet;
-    /// let set = TagSet::builder().build(|_, _| 0u32)?;
-    /// let mut tag = set.add_tenant("nvme0n1")?.alloc_blocking()?;
-    /// *tag += 1;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn alloc_blocking(&self) -> Result<Tag<T>, AllocError> {
         self.alloc_blocking_with(AllocOptions::new())
     }

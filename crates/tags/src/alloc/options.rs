@@ -44,11 +44,6 @@ impl Default for AllocOptions {
 
 impl AllocOptions {
     /// A normal tag, near the caller.
-    ///
-    /// ```
-    /// use inflight_tags::AllocOptions;
-    /// assert_eq!(AllocOptions::new(), AllocOptions::default());
-    /// ```
     pub const fn new() -> Self {
         Self {
             reserved: false,
@@ -78,16 +73,6 @@ impl AllocOptions {
 
     /// Asks for a tag of hardware queue `n`, wherever the caller runs. For engines in which a
     /// thread owns a ring and the ring owns a hardware queue.
-    ///
-    /// ```
-    /// use inflight_tags::{AllocError, AllocOptions, TagSet};
-    /// let set = TagSet::builder().hw_queues(2).depth(4).build(|_, _| ())?;
-    /// let dev = set.add_tenant("nvme0n1")?;
-    /// assert_eq!(dev.try_alloc_with(AllocOptions::new().hw_queue(1))?.hw_queue(), 1);
-    /// let refused = dev.try_alloc_with(AllocOptions::new().hw_queue(2)).unwrap_err();
-    /// assert_eq!(refused, AllocError::NoSuchHwQueue { hw_queue: 2 });
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub const fn hw_queue(mut self, n: usize) -> Self {
         self.hw_queue = shortened(n);
         self.mapped = false;
@@ -143,16 +128,6 @@ impl AllocOptions {
     /// [hardware queue for polling](crate::HwQueueOptions::poll) near the caller, or of a
     /// default one if the set has none; then it is a request like any other. Beside
     /// [`hw_queue`](Self::hw_queue) it means nothing.
-    ///
-    /// ```
-    /// use inflight_tags::{AllocOptions, HwQueueOptions, QueueKind, TagSet};
-    /// let set = TagSet::builder().hw_queues(HwQueueOptions::new(2).poll(1));
-    /// let set = set.depth(4).build(|_, _| ())?;
-    /// let dev = set.add_tenant("nvme0n1")?;
-    /// let tag = dev.try_alloc_with(AllocOptions::new().polled())?;
-    /// assert_eq!(set.hw_queues().kind(tag.hw_queue()), Some(QueueKind::Poll));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub const fn polled(mut self) -> Self {
         self.kind = QueueKind::Poll;
         self

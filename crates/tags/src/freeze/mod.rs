@@ -173,17 +173,6 @@ impl<T: Send + 'static> TagSet<T> {
     /// A thread that holds a tag itself, or is the one that redeems, waits for itself here, for
     /// ever: it looks like a slow device. Who is not sure takes
     /// [`freeze_timeout`](TagSet::freeze_timeout), or [`try_freeze`](TagSet::try_freeze).
-    ///
-    /// ```
-    /// # use inflight_tags::{AllocError, TagSet};
-    /// let set = TagSet::builder().depth(4).build(|_, _| ())?;
-    /// let dev = set.add_tenant("nvme0n1")?;
-    /// let frozen = set.freeze_blocking();
-    /// assert_eq!(dev.try_alloc().unwrap_err(), AllocError::Frozen);
-    /// drop(frozen);
-    /// assert!(dev.try_alloc().is_ok());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn freeze_blocking(&self) -> FrozenGuard {
         let frozen = FrozenGuard::begin(&self.shared.bitmaps);
         let _always = wait_until_unused(&frozen.bitmaps, None);

@@ -312,14 +312,6 @@ impl<T: Send + 'static> Split<T> {
     /// # Errors
     ///
     /// As [`Tenant::alloc_blocking_with`].
-    ///
-    /// ```
-    /// # use inflight_tags::TagSet;
-    /// let set = TagSet::builder().build(|_, _| ())?;
-    /// let mut none = set.add_tenant("sda")?.split(0);
-    /// assert!(none.next_blocking()?.is_none());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn next_blocking(&mut self) -> Result<Option<Tag<T>>, AllocError> {
         self.next_sleeping(None)
     }

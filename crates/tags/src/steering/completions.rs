@@ -68,23 +68,6 @@ impl<T: Send + 'static> Completions<T> {
     ///
     /// With the panic of `fill`, and the tag is freed; or with that of a callback that ran here, or
     /// of [`Runner::wake`](super::Runner::wake), which counts as a refusal.
-    ///
-    /// ```
-    /// # use inflight_tags::steering::{Decision, InlineReason};
-    /// # use inflight_tags::{RedeemError, Tag, TagSet};
-    /// # use inflight_topology::Topology;
-    /// # let set = TagSet::builder().depth(1).build(|_, _| 0)?;
-    /// # let dev = set.add_tenant("nvme0n1")?;
-    /// let completions = set.completions(&Topology::synthetic("core:1")?).build(|req: Tag<i32>| {
-    ///     assert_eq!(*req, 4096);
-    /// });
-    /// let token = dev.alloc_blocking()?.into_token();
-    /// completions.complete(token, |req| *req = 4096)?;
-    /// // A token is good for one completion.
-    /// let twice = completions.complete(token, |_| ());
-    /// assert_eq!(twice, Err(RedeemError::Stale { token: token.into() }));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn complete(&self, token: u64, fill: impl FnOnce(&mut T)) -> Result<Decision, RedeemError> {
         let mut tag = self.inner.set.redeem(token)?;
         fill(&mut tag);
@@ -259,23 +242,12 @@ impl<T: Send + 'static> Completions<T> {
     /// # Panics
     ///
     /// As [`close`](Self::close).
-    ///
-    /// ```
-    /// # use inflight_tags::{Tag, TagSet};
-    /// # use inflight_topology::Topology;
-    /// # let set = TagSet::builder().depth(1).build(|_, _| 0)?;
-    /// let completions = set.completions(&Topology::synthetic("core:2")?).build(drop::<Tag<i32>>);
-    /// completions.close_cpu(1); // offline
-    /// completions.open_cpu(1); // back
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn close_cpu(&self, cpu: usize) {
         self.inner.router.close_cpu(cpu);
     }
 
     /// Opens the done list of `cpu`'s shard again. Nothing happens if it is open, if there is no
-    /// such shard, or if the sink has no worker for it. [`close_cpu`](Self::close_cpu) has an
-    /// example.
+    /// such shard, or if the sink has no worker for it.
     pub fn open_cpu(&self, cpu: usize) {
         self.inner.router.open_cpu(cpu);
     }

@@ -23,21 +23,12 @@ impl<T: Send + 'static> TagSet<T> {
     /// Changes where completions run, of all tenants that have no
     /// [policy of their own](Tenant::set_steering). Requests submitted from now on take the new
     /// policy with them; those in flight keep theirs.
-    ///
-    /// ```
-    /// use inflight_tags::{Steering, TagSet};
-    /// let set = TagSet::builder().build(|_, _| ())?;
-    /// assert_eq!(set.steering().steering(), Steering::SameCache);
-    /// set.set_steering(Steering::Inline);
-    /// assert_eq!(set.steering().steering(), Steering::Inline);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn set_steering(&self, policy: impl Into<SteeringPolicy>) {
         self.shared.bitmaps.policies.set(policy.into());
     }
 
     /// Where completions of requests submitted now would run, unless their tenant has its own
-    /// policy. [`set_steering`](Self::set_steering) has an example.
+    /// policy. The [tenant's](Tenant::set_steering) has an example.
     #[must_use]
     pub fn steering(&self) -> SteeringPolicy {
         self.shared.bitmaps.policies.get()
@@ -151,15 +142,6 @@ impl<T> Tag<T> {
     /// [`TagSetBuilder::steering`](crate::TagSetBuilder::steering),
     /// [`Tenant::set_steering`](crate::Tenant::set_steering) or
     /// [`TagSet::completions`](crate::TagSet::completions).
-    ///
-    /// ```
-    /// # use inflight_tags::{Steering, TagSet};
-    /// let set = TagSet::builder().depth(1).steering(Steering::SameCpu).build(|_, _| ())?;
-    /// let token = set.add_tenant("nvme0n1")?.alloc_blocking()?.into_token();
-    /// let cpu = set.redeem(token)?.submitted_on();
-    /// println!("submitted on {cpu:?}");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn submitted_on(&self) -> Option<usize> {
         self.info().read()?.cpu
