@@ -275,11 +275,6 @@ impl SbitmapQueue {
     ///
     /// There is no waiting for a shallow bit. A user that finds its share taken waits for an event
     /// of its own, most simply one of its own puts, and tries again.
-    ///
-    /// ```
-    /// let queue = inflight_sbitmap::SbitmapQueue::builder(64).build().unwrap();
-    /// assert_eq!(std::iter::from_fn(|| queue.try_get_shallow(4)).count(), 4);
-    /// ```
     #[must_use = "a bit that is dropped is never given back"]
     pub fn try_get_shallow(&self, limit: usize) -> Option<usize> {
         on!(self, queue => queue.try_get_shallow(limit))
@@ -442,13 +437,6 @@ impl SbitmapQueue {
     /// # Panics
     ///
     /// As [`put`](SbitmapQueue::put).
-    ///
-    /// ```
-    /// let queue = inflight_sbitmap::SbitmapQueue::builder(64).build().unwrap();
-    /// let range = queue.try_get_mask(3).unwrap();
-    /// queue.put_mask(range).unwrap();
-    /// assert!(queue.put_mask(range).is_err());
-    /// ```
     pub fn put_mask(&self, bits: BitMask) -> Result<(), PutError> {
         on!(self, queue => queue.put_mask(bits))
     }

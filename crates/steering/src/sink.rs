@@ -130,14 +130,6 @@ impl fmt::Debug for DoneListHandle {
 }
 
 /// Has no workers: every completion runs where it is seen, whatever the policy.
-///
-/// ```
-/// use inflight_steering::{CompletionSink, InlineSink, DoneListHandle};
-/// fn nobody(list: DoneListHandle) -> bool {
-///     InlineSink.runner(&"0-3".parse().unwrap(), list).is_none()
-/// }
-/// # let _ = nobody;
-/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct InlineSink;
 

@@ -85,19 +85,6 @@ impl InFlight<'_> {
     ///
     /// The request's buffers may still be in use by the device. Whoever takes the tag makes sure
     /// that they are not (by cancelling the request there) before it frees the tag.
-    ///
-    /// ```
-    /// # use inflight_tags::{AllocOptions, RedeemError, TagSet};
-    /// # let set = TagSet::builder().depth(1).build(|_, _| ())?;
-    /// # let dev = set.add_tenant("nvme0n1")?;
-    /// let token = dev.try_alloc()?.into_token();
-    /// let mut late = Vec::new();
-    /// set.for_each_in_flight(|t| if t.mark_timed_out() { late.push(t.token()); });
-    /// assert!(matches!(set.redeem(token), Err(RedeemError::TimedOut { .. })));
-    /// let tag = set.redeem_timed_out(late[0])?;
-    /// # drop(tag);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     // Why: it acts, and who only wants that may ignore who was first.
     #[allow(clippy::must_use_candidate)]
     pub fn mark_timed_out(&self) -> bool {

@@ -154,14 +154,6 @@ impl<T: Send + 'static> TagSet<T> {
 impl<T: Send + 'static> Tenant<T> {
     /// Hands the tenant's counters to the recorder of the `metrics` crate, as they are now, under
     /// the labels `set` and `tenant`, its [name](Tenant::name).
-    ///
-    /// ```
-    /// # use inflight_tags::TagSet;
-    /// let set = TagSet::builder().depth(32).build(|_, _| ())?;
-    /// let dev = set.add_tenant("nvme0n1")?;
-    /// dev.record_metrics("nvme0");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn record_metrics(&self, set: &str) {
         let stats = self.stats();
         let labels = [("set", set.to_owned()), ("tenant", self.name().to_owned())];
@@ -204,10 +196,6 @@ impl<T: Send + 'static> Completions<T> {
 /// Tells the recorder of the `metrics` crate what the figures of tag sets and their
 /// completions are and their units.
 /// Once, after the recorder has been installed.
-///
-/// ```
-/// inflight_tags::describe_metrics();
-/// ```
 pub fn describe_metrics() {
     let set = SET.map(|(name, what, _)| (name, what));
     let tenant = TENANT.map(|(name, what, _)| (name, what));

@@ -3,12 +3,6 @@
 use std::ops::{Deref, DerefMut};
 
 /// Atomic types and fences of the back end.
-///
-/// ```
-/// use inflight_sync::atomic::{AtomicUsize, Ordering};
-/// let n = AtomicUsize::new(1);
-/// assert_eq!(n.fetch_add(1, Ordering::Relaxed), 1);
-/// ```
 pub mod atomic {
     pub use std::sync::atomic::{
         AtomicBool, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering,

@@ -14,15 +14,6 @@ use std::task::{Context, Poll, ready};
 /// # Cancel safety
 ///
 /// May be dropped at any time: what is late is given to the next who asks.
-///
-/// ```
-/// use inflight_tags::{NextExpired, TagSet};
-/// let set = TagSet::builder().build(|_, _| ())?;
-/// let next: NextExpired<'_, ()> = set.expired();
-/// set.close();
-/// assert!(inflight_sync::block_on(next).is_none());
-/// # Ok::<(), inflight_tags::BuildError>(())
-/// ```
 #[must_use = "futures do nothing unless polled"]
 pub struct NextExpired<'a, T: Send + 'static> {
     set: &'a TagSet<T>,

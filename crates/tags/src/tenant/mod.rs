@@ -130,15 +130,6 @@ impl<T: Send + 'static> Tenant<T> {
 
     /// How many tags of a hardware queue the tenant may have at once. `None`: as many as there are,
     /// for it is the only active tenant, or not active, or the set has no shares.
-    ///
-    /// ```
-    /// # use inflight_tags::TagSet;
-    /// let set = TagSet::builder().depth(8).build(|_, _| ())?;
-    /// let dev = set.add_tenant("nvme0n1")?;
-    /// let _tag = dev.alloc_blocking().expect("all are free");
-    /// assert_eq!(dev.share(0), None, "no other tenant is active");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn share(&self, hw_queue: usize) -> Option<usize> {
         let there = hw_queue < self.bitmaps().layout.hw_queues;
