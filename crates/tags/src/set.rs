@@ -4,6 +4,7 @@ use crate::error::{RedeemError, TenantError};
 use crate::in_flight::InFlight;
 use crate::last_handle::Handle;
 use crate::shared::Shared;
+use crate::slot::Slot;
 use crate::stats::SetStats;
 use crate::tag::Tag;
 use crate::tenant::Tenant;
@@ -182,9 +183,7 @@ impl<T: Send + 'static> TagSet<T> {
     /// ```
     #[must_use]
     pub fn in_flight(&self) -> usize {
-        let mut count = 0;
-        self.shared.for_each_in_flight(|_| count += 1);
-        count
+        self.slots_in_flight().count()
     }
 
     /// Whether a tag is in flight, marked ones included. Looks no further than the first.
@@ -192,14 +191,20 @@ impl<T: Send + 'static> TagSet<T> {
     /// The idea is the in-flight test of blk-mq.
     #[must_use]
     pub fn any_in_flight(&self) -> bool {
-        let mut slots = self.shared.slots();
-        slots.any(|slot| slot.record.observe().phase.is_in_flight())
+        self.slots_in_flight().next().is_some()
     }
 
-    /// How many tags are held: in use, but not in flight. Walks all slots, twice.
+    fn slots_in_flight(&self) -> impl Iterator<Item = &Slot<T>> {
+        let slots = self.shared.slots();
+        slots.filter(|slot| slot.record.observe().phase.is_in_flight())
+    }
+
+    /// How many tags are held: in use, but not in flight. Walks all slots.
     #[must_use]
     pub fn held(&self) -> usize {
-        self.in_use().saturating_sub(self.in_flight())
+        let is_in_flight = |slot: &Slot<T>| slot.record.observe().phase.is_in_flight();
+        let tags = self.shared.slots().filter(|slot| slot.record.is_tag());
+        tags.filter(|slot| !is_in_flight(slot)).count()
     }
 
     /// The counters. Walks all slots; for tools, not for the fast path.
@@ -215,7 +220,7 @@ impl<T: Send + 'static> TagSet<T> {
         SetStats {
             allocs,
             frees,
-            in_use: self.in_use(),
+            in_use: (allocs - frees) as usize,
             in_flight: self.in_flight(),
             waits,
             wakeups,

@@ -29,7 +29,7 @@ pub struct SetStats {
     pub allocs: u64,
     /// Tags freed.
     pub frees: u64,
-    /// Tags held or in flight now.
+    /// Tags held or in flight now: `allocs - frees`.
     pub in_use: usize,
     /// Tags in flight now.
     pub in_flight: usize,

@@ -1,6 +1,8 @@
 //! How many tags each tenant got, whoever comes and goes.
 #![cfg(not(any(loom, shuttle)))]
 
+use inflight_sync::atomic::{AtomicBool, Ordering};
+use inflight_sync::{Arc, thread};
 use inflight_tags::{TagSet, Tenant};
 
 fn alloc(queue: &Tenant<()>, n: usize) {
@@ -49,4 +51,29 @@ fn one_after_another_they_do_not_inherit() {
     alloc(&second, 2);
     drop(held);
     assert_eq!(second.stats().allocs, 2);
+}
+
+/// What was given out and not given back is in use, in one answer, whatever happens meanwhile.
+#[test]
+fn the_numbers_of_one_answer_agree() {
+    let set = TagSet::builder().depth(64).build(|_, _| ()).unwrap();
+    let dev = set.add_tenant("nvme0n1").unwrap();
+    let run = Arc::new(AtomicBool::new(true));
+    let user = thread::spawn({
+        let run = run.clone();
+        move || {
+            while run.load(Ordering::Relaxed) {
+                drop(dev.try_alloc_batch(64));
+            }
+        }
+    });
+    while set.stats().allocs == 0 {
+        thread::yield_now();
+    }
+    for _ in 0..if cfg!(miri) { 20 } else { 20_000 } {
+        let stats = set.stats();
+        assert_eq!(stats.allocs - stats.frees, stats.in_use as u64);
+    }
+    run.store(false, Ordering::Relaxed);
+    user.join().unwrap();
 }
