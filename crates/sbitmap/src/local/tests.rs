@@ -20,6 +20,14 @@ impl PerCpuStore {
     fn freezes(&self) -> u32 {
         self.slow.freezes.load(Ordering::Relaxed)
     }
+
+    /// Gets and puts so many ids, one at a time.
+    fn pairs(&self, n: u32) {
+        for _ in 0..n {
+            let id = self.get().unwrap();
+            self.put_id(id).unwrap();
+        }
+    }
 }
 
 fn store_with(depth: usize, max_depth: usize, check: Check, config: StoreConfig) -> PerCpuStore {
@@ -33,13 +41,13 @@ fn store_with(depth: usize, max_depth: usize, check: Check, config: StoreConfig)
     )
 }
 
+fn store_of(depth: usize, max_depth: usize, check: Check) -> PerCpuStore {
+    let config = StoreConfig::of(depth, Users::all());
+    store_with(depth, max_depth, check, config)
+}
+
 fn store(depth: usize) -> PerCpuStore {
-    store_with(
-        depth,
-        depth,
-        Check::Sequential,
-        StoreConfig::of(depth, Users::all()),
-    )
+    store_of(depth, depth, Check::Sequential)
 }
 
 /// Both ways to keep users of a stack apart, one that changes between them all the time, and depths
@@ -109,16 +117,11 @@ fn a_second_put_is_an_error_wherever_the_id_is() {
 
 #[test]
 fn trusted_keeps_no_state_and_racing_tells_one_of_two() {
-    let trusted = store_with(64, 64, Check::Trusted, StoreConfig::of(64, Users::all()));
+    let trusted = store_of(64, 64, Check::Trusted);
     let id = trusted.get().unwrap();
     assert_eq!(trusted.put_id(id), Ok(false));
 
-    let checked = Arc::new(store_with(
-        64,
-        64,
-        Check::Racing,
-        StoreConfig::of(64, Users::all()),
-    ));
+    let checked = Arc::new(store_of(64, 64, Check::Racing));
     for _ in 0..if cfg!(miri) { 10 } else { 500 } {
         let id = checked.get().unwrap();
         let other = thread::spawn({
@@ -198,26 +201,11 @@ fn shallow_users_reach_their_share_only() {
 
 #[test]
 fn resize_moves_the_end_of_what_is_handed_out() {
-    let store = store_with(
-        100,
-        200,
-        Check::Sequential,
-        StoreConfig::of(100, Users::all()),
-    );
-    assert_eq!(
-        store.resize(0),
-        Err(ResizeError::Depth {
-            depth: 0,
-            most: 200
-        })
-    );
-    assert_eq!(
-        store.resize(201),
-        Err(ResizeError::Depth {
-            depth: 201,
-            most: 200
-        })
-    );
+    let store = store_of(100, 200, Check::Sequential);
+    for depth in [0, 201] {
+        let error = ResizeError::Depth { depth, most: 200 };
+        assert_eq!(store.resize(depth), Err(error));
+    }
     let all: Vec<usize> = std::iter::from_fn(|| store.get()).collect();
     assert_eq!(all.len(), 100);
     store.resize(10).unwrap();
@@ -253,24 +241,18 @@ fn stacks_follow_the_depth_and_the_users() {
     assert_eq!(of(4_096, 64).cap(), 32);
     let store = of(1, 64);
     assert!(store.is_drained(), "no stack for one id");
-    let pairs = |n: u32| {
-        for _ in 0..n {
-            let id = store.get().unwrap();
-            store.put_id(id).unwrap();
-        }
-    };
-    pairs(1_000);
+    store.pairs(1_000);
     assert!(store.is_drained(), "still");
     let start = store.freezes();
     store.resize(4_096).unwrap();
     store.set_users(4);
     assert_eq!(store.cap(), LARGEST_CAP as u32);
-    pairs(1_000);
+    store.pairs(1_000);
     assert!(!store.is_drained(), "it has stacks by now");
     store.set_users(4_096);
     assert_eq!(store.cap(), 2);
     store.resize(1).unwrap();
-    pairs(1_000);
+    store.pairs(1_000);
     assert!(store.is_drained(), "none again");
     assert!(store.freezes() <= start + 3, "and nobody freezes it anew");
 }
@@ -285,8 +267,7 @@ fn a_freeze_takes_the_stacks_that_were_used() {
         store.thaw();
         for &cpu in cpus {
             cpu::set_current_for_thread(Some(cpu));
-            let id = store.get().unwrap();
-            store.put_id(id).unwrap();
+            store.pairs(1);
         }
         let open: Vec<usize> = (0..64).filter(|&i| store.stacks.is_open(i)).collect();
         assert_eq!(open, cpus);
@@ -327,10 +308,7 @@ fn plenty_thaws_and_the_stacks_come_back() {
     let store = store(64);
     let start = store.freezes();
     store.freeze();
-    for _ in 0..1_000 {
-        let id = store.get().unwrap();
-        store.put_id(id).unwrap();
-    }
+    store.pairs(1_000);
     assert!(!store.is_drained(), "thawed by 1000 puts");
     assert_eq!(store.freezes(), start + 1);
 }
@@ -340,23 +318,17 @@ fn plenty_thaws_and_the_stacks_come_back() {
 #[test]
 fn stacks_are_locked_while_ids_may_be_short() {
     let store = store(64);
-    let pairs = |n: u32| {
-        for _ in 0..n {
-            let id = store.get().unwrap();
-            store.put_id(id).unwrap();
-        }
-    };
     assert_eq!(store.weight(), 0);
     assert!(!store.is_locked());
     if store.backend() == Backend::TryLock {
         return; // locks are all there is
     }
     let start = store.freezes();
-    pairs(10 * 32);
+    store.pairs(10 * 32);
     assert!(!store.is_drained() && !store.is_locked());
     store.freeze();
     assert!(store.is_drained() && store.is_locked());
-    pairs(2 * 32);
+    store.pairs(2 * 32);
     assert!(
         !store.is_drained() && store.is_locked(),
         "one tick is enough"
@@ -366,7 +338,7 @@ fn stacks_are_locked_while_ids_may_be_short() {
     // Each CPU counts for itself, and the thread may move.
     let moves = 10 * cpu::possible() as u32;
     for _ in 0..moves {
-        pairs(super::UNLOCK_AFTER);
+        store.pairs(super::UNLOCK_AFTER);
         if !store.is_locked() {
             break;
         }
@@ -376,7 +348,7 @@ fn stacks_are_locked_while_ids_may_be_short() {
         "sections are let in"
     );
     assert_eq!(store.freezes(), start + 3);
-    pairs(10);
+    store.pairs(10);
     assert_eq!(store.weight(), 0, "nothing was left behind");
 }
 
