@@ -4,8 +4,7 @@
 
 use super::Sbitmap;
 use crate::cpu_hint::Hint;
-use crate::layout::low_mask;
-use crate::layout::offsets;
+use crate::layout::{low_mask, offsets};
 use crate::snapshot::Snapshot;
 
 impl Sbitmap {

@@ -1,8 +1,7 @@
 //! Looking at the ids in use: exact, because the stacks are closed for the look.
 
 use super::PerCpuStore;
-use crate::layout::low_mask;
-use crate::layout::offsets;
+use crate::layout::{low_mask, offsets};
 use crate::snapshot::Snapshot;
 use inflight_sync::atomic::Ordering;
 
