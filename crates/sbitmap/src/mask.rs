@@ -1,8 +1,7 @@
 //! Several bits of one word.
 
 use crate::error::PutError;
-use crate::layout::offsets;
-use crate::layout::{Layout, low_mask};
+use crate::layout::{Layout, low_mask, offsets};
 
 /// Bits of one word, taken in one atomic step: `first + i` for each set bit `i` of `mask`.
 ///
