@@ -215,7 +215,11 @@ impl Dump<'_> {
             } else {
                 self.settings.effective(&queue.attrs()).to_mask_string()
             };
-            let thread = rescuer.thread().map_or("-".to_owned(), |id| id.to_string());
+            let thread = rescuer
+                .inbox
+                .thread
+                .number()
+                .map_or("-".to_owned(), |id| id.to_string());
             let cpus = self.settings.unbound_cpus().to_mask_string();
             writeln!(out, "{:NAME$} {unbound:w$} {thread:>6} {cpus}", queue.name)?;
         }

@@ -87,10 +87,10 @@ impl SystemInner {
         drop(settings);
         drop(deferred);
         if machine_changed || cpus_changed {
-            self.shared.timers.poke();
-            self.shared.reporter.poke();
+            self.shared.timers.thread.wake();
+            self.shared.reporter.inbox.thread.wake();
             let rescuers = queues.iter().filter_map(|queue| queue.rescuer.as_ref());
-            rescuers.for_each(|rescuer| rescuer.poke());
+            rescuers.for_each(|rescuer| rescuer.inbox.thread.wake());
         }
         Ok(())
     }

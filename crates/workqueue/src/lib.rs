@@ -109,6 +109,7 @@ mod current;
 mod fifo;
 mod flush;
 mod flush_colour;
+mod inbox;
 mod item;
 mod load_hint;
 mod mayday_list;

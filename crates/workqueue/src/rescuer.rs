@@ -8,14 +8,13 @@ use crate::attrs::HIGHPRI;
 use crate::current::Context;
 use crate::mayday_list::MaydayList;
 use crate::pool_core::WorkerId;
-use crate::proc;
 use crate::submitters;
 use crate::system_shared::SystemShared;
 use crate::threads::{self, End};
 use crate::worker;
 use crate::worker_pool::{Settlement, WorkerPool, WorkerShared};
 use crate::workqueue_inner::Count;
-use inflight_sync::{Arc, Parker};
+use inflight_sync::Arc;
 use std::io;
 
 /// So many items it runs for one pool before it looks after the next.
@@ -34,17 +33,10 @@ impl Rescuer {
 
     fn run(self: &Arc<Self>, shared: &Arc<SystemShared>) -> End {
         submitters::is_a_worker();
-        let parker = Parker::current();
-        self.arrive(parker.unparker(), proc::this_thread());
         let mut settled = None;
-        loop {
-            shared.settle_housekeeper(HIGHPRI, &mut settled);
-            match self.next() {
-                (Some(pool), _) => self.rescue(&pool),
-                (None, true) => return End::Early,
-                (None, false) => parker.park(),
-            }
-        }
+        let settle = || shared.settle_housekeeper(HIGHPRI, &mut settled);
+        self.inbox.serve(settle, |pool| self.rescue(&pool));
+        End::Early
     }
 
     /// *rescue*: helps one pool. If it has not done with it, the pool's turn comes again.

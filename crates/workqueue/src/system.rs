@@ -11,6 +11,7 @@ use crate::system_inner::SystemInner;
 use crate::trace::RecordedTrace;
 use crate::workqueue::Workqueue;
 use crate::wq_builder::WorkqueueDraft;
+use inflight_sync::atomic::Ordering;
 use inflight_sync::{Arc, block_on, poll_until};
 use inflight_topology::{CpuSet, Scope, Topology};
 use std::fmt;
@@ -429,7 +430,7 @@ impl WorkqueueSystem {
     /// want of a thread.
     #[must_use]
     pub fn reports_dropped(&self) -> u64 {
-        self.inner.shared.reporter.dropped()
+        self.inner.shared.reporter.dropped.load(Ordering::Relaxed)
     }
 }
 

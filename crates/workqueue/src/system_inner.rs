@@ -320,7 +320,7 @@ impl QueueHost for SystemInner {
         };
         pools.iter().for_each(|pool| pool.stop());
         self.shared.timers.stop();
-        self.shared.reporter.stop();
+        self.shared.reporter.inbox.stop();
         self.stopped.done();
     }
 

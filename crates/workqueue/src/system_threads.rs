@@ -2,15 +2,17 @@
 //! it, the timer's and the reporter's.
 
 use crate::panics::{contained, dispose, notify_all};
-use crate::reporter::WAITING_MAX;
+use crate::reporter::{Report, WAITING_MAX};
 use crate::system_shared::SystemShared;
 use crate::threads::{self, End, nice};
 use crate::timer_queue::{Due, Job, NotSet, TimerKey};
 use crate::trace::{TraceEvent, TraceStep, emit};
+use inflight_sync::atomic::Ordering;
 use inflight_sync::thread::{Builder, JoinHandle};
 use inflight_sync::time::Instant;
-use inflight_sync::{Arc, Parker, cpu};
+use inflight_sync::{Arc, cpu};
 use inflight_topology::CpuSet;
+use std::collections::VecDeque;
 use std::io;
 
 impl SystemShared {
@@ -78,7 +80,7 @@ impl SystemShared {
 impl SystemShared {
     /// Starts its thread, unless it is there. In a model there is none: nothing happens by itself.
     pub(crate) fn start_timer(self: &Arc<Self>) -> io::Result<()> {
-        self.timers.start(|| self.start_timer_thread())
+        self.timers.thread.start(|| self.start_timer_thread())
     }
 
     fn start_timer_thread(self: &Arc<Self>) -> io::Result<()> {
@@ -102,8 +104,7 @@ impl SystemShared {
 }
 
 fn run_timer(shared: &Arc<SystemShared>) -> End {
-    let parker = Parker::current();
-    shared.timers.arrive(parker.unparker());
+    let parker = shared.timers.arrive();
     let mut settled = None;
     while let Some(due) = shared.timers.due(shared.clock.now()) {
         shared.settle_housekeeper(0, &mut settled);
@@ -125,15 +126,9 @@ fn run_timer(shared: &Arc<SystemShared>) -> End {
 impl SystemShared {
     /// The report is given soon, after those before it.
     pub(crate) fn report(self: &Arc<Self>, report: impl FnOnce() + Send + 'static) {
-        let start = || self.start_reporter();
-        if self.reporter.push(WAITING_MAX, report, start).is_err() {
-            self.reporter.drop_one();
+        if self.push_report(Box::new(report), WAITING_MAX).is_err() {
+            self.reporter.dropped.fetch_add(1, Ordering::Relaxed);
         }
-    }
-
-    fn start_reporter(self: &Arc<Self>) -> io::Result<()> {
-        let me = self.clone();
-        self.start_thread("inflight/report".to_owned(), move || run_reporter(&me))
     }
 
     /// Does what may run destructors of users: as a report if this is the timer's thread, which may
@@ -142,9 +137,18 @@ impl SystemShared {
         if !self.timers.is_own_thread() {
             return f();
         }
-        if let Err(f) = self.reporter.push(usize::MAX, f, || self.start_reporter()) {
+        if let Err(f) = self.push_report(Box::new(f), usize::MAX) {
             f();
         }
+    }
+
+    fn push_report(self: &Arc<Self>, report: Report, most: usize) -> Result<(), Report> {
+        let start = || {
+            let me = self.clone();
+            self.start_thread("inflight/report".to_owned(), move || run_reporter(&me))
+        };
+        let may = |waiting: &VecDeque<Report>| waiting.len() < most;
+        self.reporter.inbox.push(report, may, start)
     }
 
     /// Tells of a step that is taken on this CPU. No lock may be held: who is told is foreign.
@@ -188,14 +192,11 @@ impl SystemShared {
 }
 
 fn run_reporter(shared: &Arc<SystemShared>) -> End {
-    let parker = Parker::current();
     let mut settled = None;
-    loop {
-        shared.settle_housekeeper(0, &mut settled);
-        match shared.reporter.next(|| parker.unparker()) {
-            (Some(report), _) => drop(contained(report)),
-            (None, true) => return End::WithSystem,
-            (None, false) => parker.park(),
-        }
-    }
+    let settle = || shared.settle_housekeeper(0, &mut settled);
+    let tell = |report: Report| {
+        contained(report);
+    };
+    shared.reporter.inbox.serve(settle, tell);
+    End::WithSystem
 }

@@ -6,9 +6,10 @@
 //! [reporter](crate::reporter), and a function that goes with its last handle goes there, unless
 //! the system ends.
 
+use crate::inbox::Sleeper;
 use crate::panics::contained;
 use inflight_sync::time::Instant;
-use inflight_sync::{Mutex, Unparker};
+use inflight_sync::{Mutex, Parker};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io;
@@ -46,15 +47,13 @@ pub(crate) struct TimerKey {
 #[derive(Default)]
 pub(crate) struct TimerQueue {
     state: Mutex<State>,
+    pub(crate) thread: Sleeper,
 }
 
 #[derive(Default)]
 struct State {
     jobs: BTreeMap<TimerKey, Job>,
     next_id: u64,
-    started: bool,
-    /// Where the thread sleeps, once it has arrived.
-    thread: Option<Unparker>,
     /// Nothing is queued later any more.
     closed: bool,
     /// The thread leaves.
@@ -69,11 +68,6 @@ pub(crate) enum NotSet {
 }
 
 impl TimerQueue {
-    /// Starts the thread by `start`, unless it is there.
-    pub(crate) fn start(&self, start: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
-        self.state.lock().start(start)
-    }
-
     /// Sets a job. The thread is started by `start` if it is not there.
     pub(crate) fn set(
         &self,
@@ -85,18 +79,16 @@ impl TimerQueue {
         if state.stopped || (state.closed && matches!(job, Job::Delayed(_))) {
             return Err(NotSet::Closed);
         }
-        let started = state.start(start);
+        let started = self.thread.start(start);
         started.map_err(|e| NotSet::NoThread(e.kind()))?;
         let id = state.next_id;
         let key = TimerKey { at, id };
         state.next_id += 1;
         let first = state.jobs.first_key_value().is_none_or(|(k, _)| key < *k);
         state.jobs.insert(key, job);
-        // A thread that has not arrived yet looks when it does.
-        let sleeper = state.thread.clone().filter(|_| first);
         drop(state);
-        if let Some(sleeper) = sleeper {
-            sleeper.unpark();
+        if first {
+            self.thread.wake();
         }
         Ok(key)
     }
@@ -107,22 +99,14 @@ impl TimerQueue {
     }
 
     /// The calling thread is that of the timer queue, and sleeps there.
-    pub(crate) fn arrive(&self, thread: Unparker) {
+    pub(crate) fn arrive(&self) -> Parker {
         IS_TIMER.with(|is_timer| is_timer.set(true));
-        self.state.lock().thread = Some(thread);
+        self.thread.arrive()
     }
 
     /// Whether the calling thread is that of the timer queue.
     pub(crate) fn is_own_thread(&self) -> bool {
         IS_TIMER.with(Cell::get)
-    }
-
-    /// The thread looks again: where it is to run has changed.
-    pub(crate) fn poke(&self) {
-        let thread = self.state.lock().thread.clone();
-        if let Some(thread) = thread {
-            thread.unpark();
-        }
     }
 
     /// Nothing is queued later any more. What waits for its time is given up.
@@ -147,15 +131,13 @@ impl TimerQueue {
 
     /// Sends the thread home.
     pub(crate) fn stop(&self) {
-        let (thread, jobs) = {
+        let jobs = {
             let mut state = self.state.lock();
             state.stopped = true;
-            (state.thread.clone(), std::mem::take(&mut state.jobs))
+            std::mem::take(&mut state.jobs)
         };
         drop(jobs);
-        if let Some(thread) = thread {
-            thread.unpark();
-        }
+        self.thread.wake();
     }
 
     /// Takes what is due; else says until when to sleep. `None` if the thread is to leave.
@@ -169,16 +151,6 @@ impl TimerQueue {
             Some(first) if first.key().at > now => Some(Due::At(first.key().at)),
             Some(first) => Some(Due::Now(first.remove())),
         }
-    }
-}
-
-impl State {
-    fn start(&mut self, start: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
-        if !self.started {
-            start()?;
-            self.started = true;
-        }
-        Ok(())
     }
 }
 

@@ -196,7 +196,7 @@ impl WorkqueueInner {
 
     pub(crate) fn dismiss_rescuer(&self) {
         if let Some(rescuer) = &self.rescuer {
-            rescuer.stop();
+            rescuer.inbox.stop();
         }
     }
 
