@@ -7,17 +7,15 @@
 //! A waker holds the task, and the task holds its item. The item holds the task only from a wake
 //! until the poll that follows, so a future that nobody can wake any more goes.
 
-use crate::cancel;
 use crate::error::{JoinError, PanicPayload, QueueError};
-use crate::item::{Name, ReusableRef, Run};
-use crate::join_handle::{FutureOutcome, JoinHandle};
+use crate::item::{Name, Promise, ReusableRef, Run};
+use crate::join_handle::{FutureHandle, JoinHandle};
 use crate::panics::{caught, contained};
 use crate::unfinished::Ends;
 use crate::workqueue::Workqueue;
 use crate::workqueue_inner::{Count, Origin};
 use inflight_sync::atomic::{AtomicUsize, Ordering};
-use inflight_sync::wait::Notify;
-use inflight_sync::{Arc, Mutex, Weak, cpu};
+use inflight_sync::{Arc, Mutex, cpu};
 use std::any::type_name;
 use std::future::Future;
 use std::mem;
@@ -35,16 +33,11 @@ struct Task<F: Future> {
     item: ReusableRef,
     queue: Workqueue,
     woken: Arc<Woken<F>>,
+    /// Until it has ended; before the future, whose destructor may take long.
+    promise: Mutex<Option<Promise<F::Output>>>,
     state: Mutex<State<F>>,
-    outcome: Arc<Outcome<F::Output>>,
     /// The CPU on which it was polled last; none before. Relaxed: a hint.
     polled_on: AtomicUsize,
-}
-
-struct Joint<F: Future> {
-    item: ReusableRef,
-    outcome: Arc<Outcome<F::Output>>,
-    task: Weak<Task<F>>,
 }
 
 enum State<F> {
@@ -128,7 +121,7 @@ where
         *self.state.lock() = State::Over;
         // Foreign destructors and wakers, and their panics, are not the poll's.
         contained(|| drop(future));
-        self.outcome.complete(result);
+        self.complete(result);
         match panicked {
             None => Ok(()),
             Some(message) => Err(message.map_or_else(
@@ -138,29 +131,12 @@ where
         }
     }
 
-    /// Ends the future, after the poll if it is being polled. `false`: it has ended.
-    fn end(&self, why: JoinError) -> bool {
-        let mut state = self.state.lock();
-        match &mut *state {
-            State::Over => return false,
-            State::Polled(first) => {
-                first.get_or_insert(why);
-                return true;
-            }
-            State::Waiting(_) => {}
+    /// The first end counts. Never panics.
+    fn complete(&self, result: Result<F::Output, JoinError>) {
+        let promise = self.promise.lock().take();
+        if let Some(promise) = promise {
+            promise.complete(result);
         }
-        let future = mem::replace(&mut *state, State::Over);
-        drop(state);
-        contained(|| drop(future));
-        self.outcome.complete(Err(why));
-        true
-    }
-
-    /// No poll follows: the item lets the task go.
-    fn forget_wake(&self) {
-        let woken = self.woken.lock().take();
-        // The same task: it is only counted down.
-        drop(woken);
     }
 
     fn submit(self: Arc<Self>, origin: Origin) -> Result<(), QueueError> {
@@ -197,40 +173,6 @@ where
     }
 }
 
-impl<F> FutureOutcome<F::Output> for Joint<F>
-where
-    F: Future + Send + 'static,
-    F::Output: Send,
-{
-    fn take_or_wait(
-        &self,
-        notify: &mut dyn FnMut() -> Notify,
-    ) -> Option<Result<F::Output, JoinError>> {
-        self.outcome.take_or_wait(notify)
-    }
-
-    fn is_finished(&self) -> bool {
-        self.outcome.is_set()
-    }
-
-    fn try_cancel(&self) -> bool {
-        // If nobody has it, it has ended.
-        let Some(task) = self.task.upgrade() else {
-            return false;
-        };
-        // First: once the item is taken back a closed queue may be idle, and end what is left.
-        let ends = task.end(JoinError::Cancelled);
-        cancel::cancel(&self.item);
-        // The poll that was taken back does not come to do it.
-        task.forget_wake();
-        ends
-    }
-
-    fn item(&self) -> &ReusableRef {
-        &self.item
-    }
-}
-
 impl<F> Wake for Task<F>
 where
     F: Future + Send + 'static,
@@ -241,19 +183,32 @@ where
     }
 }
 
-impl<F: Future> Drop for Task<F> {
-    fn drop(&mut self) {
-        self.outcome.complete(Err(JoinError::Cancelled));
-    }
-}
-
 impl<F> Ends for Task<F>
 where
     F: Future + Send + 'static,
     F::Output: Send,
 {
-    fn end(&self, why: QueueError) {
-        Task::end(self, JoinError::Rejected(why));
+    fn end(&self, why: JoinError) -> bool {
+        let mut state = self.state.lock();
+        match &mut *state {
+            State::Over => return false,
+            State::Polled(first) => {
+                first.get_or_insert(why);
+                return true;
+            }
+            State::Waiting(_) => {}
+        }
+        let future = mem::replace(&mut *state, State::Over);
+        drop(state);
+        contained(|| drop(future));
+        self.complete(Err(why));
+        true
+    }
+
+    fn forget_wake(&self) {
+        let woken = self.woken.lock().take();
+        // The same task: it is only counted down.
+        drop(woken);
     }
 }
 
@@ -273,13 +228,13 @@ where
         name,
         woken: woken.clone(),
     });
-    let outcome = Arc::new(Outcome::default());
+    let (promise, result) = Promise::new();
     let task = Arc::new(Task {
         item: item.clone(),
         queue: queue.clone(),
         woken,
         state: Mutex::new(State::Waiting(Box::pin(future))),
-        outcome: outcome.clone(),
+        promise: Mutex::new(Some(promise)),
         polled_on: AtomicUsize::new(NOWHERE),
     });
     let weak = Arc::downgrade(&task);
@@ -287,85 +242,13 @@ where
     let refusal = task.submit_or_end(Origin::Anybody);
     if let (Some(task), Some(why)) = (weak.upgrade(), queue.inner().unfinished.over()) {
         // It came while the others were ended.
-        Ends::end(&*task, why);
+        task.end(JoinError::Rejected(why));
     }
-    let joint = Arc::new(Joint {
+    let future = FutureHandle {
+        result,
         item,
-        outcome,
         task: weak,
-    });
+    };
     let clock = queue.inner().shared.clock.clone();
-    (JoinHandle::of_future(joint, clock), refusal)
-}
-
-/// How a future has ended, and who waits for that.
-struct Outcome<T>(Mutex<OutcomeState<T>>);
-
-enum OutcomeState<T> {
-    Open(Option<Notify>),
-    Done(Result<T, JoinError>),
-    Taken,
-}
-
-impl<T> Default for Outcome<T> {
-    fn default() -> Self {
-        Self(Mutex::new(OutcomeState::Open(None)))
-    }
-}
-
-impl<T> Outcome<T> {
-    /// The first end counts. Never panics.
-    fn complete(&self, result: Result<T, JoinError>) {
-        let mut state = self.0.lock();
-        let OutcomeState::Open(waiter) = &mut *state else {
-            return;
-        };
-        let waiter = waiter.take();
-        *state = OutcomeState::Done(result);
-        drop(state);
-        if let Some(waiter) = waiter {
-            contained(|| waiter.notify());
-        }
-    }
-
-    fn take_or_wait(&self, notify: &mut dyn FnMut() -> Notify) -> Option<Result<T, JoinError>> {
-        if let Some(result) = self.0.lock().take() {
-            return Some(result);
-        }
-        // A waker may run anything when it is cloned or dropped, so neither is under the lock.
-        let mut notify = Some(notify());
-        let mut state = self.0.lock();
-        let result = state.take();
-        if let OutcomeState::Open(waiter) = &mut *state {
-            mem::swap(waiter, &mut notify);
-        }
-        drop(state);
-        drop(notify);
-        result
-    }
-
-    fn is_set(&self) -> bool {
-        !matches!(*self.0.lock(), OutcomeState::Open(_))
-    }
-}
-
-impl<T> Drop for Outcome<T> {
-    /// What nobody has taken is dropped by whoever comes last, a handle perhaps: as with functions,
-    /// a panic of its destructor is nobody's.
-    fn drop(&mut self) {
-        let state = mem::replace(self.0.get_mut(), OutcomeState::Taken);
-        contained(|| drop(state));
-    }
-}
-
-impl<T> OutcomeState<T> {
-    fn take(&mut self) -> Option<Result<T, JoinError>> {
-        if let Self::Open(_) = self {
-            return None;
-        }
-        match mem::replace(self, Self::Taken) {
-            Self::Done(result) => Some(result),
-            _ => Some(Err(JoinError::Taken)),
-        }
-    }
+    (JoinHandle::of_future(future, clock), refusal)
 }

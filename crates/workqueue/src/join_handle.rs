@@ -5,9 +5,10 @@ use crate::current;
 use crate::error::JoinError;
 use crate::flush;
 use crate::item::{ReusableRef, TaskHandle};
+use crate::unfinished::Ends;
 use inflight_sync::time::{Clock, Instant};
 use inflight_sync::wait::Notify;
-use inflight_sync::{Arc, Parker, hint};
+use inflight_sync::{Parker, Weak, hint};
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -44,22 +45,16 @@ pub struct JoinHandle<T> {
 
 enum Joined<T> {
     Task(TaskHandle<T>),
-    Future(Arc<dyn FutureOutcome<T>>),
+    Future(Box<FutureHandle<T>>),
 }
 
-/// The end of a future.
-pub(crate) trait FutureOutcome<T>: Send + Sync {
-    /// The result if it is there, else `notify` is told when it comes.
-    fn take_or_wait(&self, notify: &mut dyn FnMut() -> Notify) -> Option<Result<T, JoinError>>;
-
-    /// Whether the result is there, or has been taken.
-    fn is_finished(&self) -> bool;
-
-    /// See [`JoinHandle::try_cancel`].
-    fn try_cancel(&self) -> bool;
-
-    /// The item that polls it.
-    fn item(&self) -> &ReusableRef;
+/// A future, for who waits for its end.
+pub(crate) struct FutureHandle<T> {
+    pub(crate) result: TaskHandle<T>,
+    /// What polls it.
+    pub(crate) item: ReusableRef,
+    /// If nobody has it, it has ended.
+    pub(crate) task: Weak<dyn Ends>,
 }
 
 impl<T> JoinHandle<T> {
@@ -69,15 +64,15 @@ impl<T> JoinHandle<T> {
         Self { task, clock }
     }
 
-    pub(crate) fn of_future(future: Arc<dyn FutureOutcome<T>>, clock: Clock) -> Self {
-        let task = Joined::Future(future);
+    pub(crate) fn of_future(future: FutureHandle<T>, clock: Clock) -> Self {
+        let task = Joined::Future(Box::new(future));
         Self { task, clock }
     }
 
     fn is_own(&self) -> bool {
         match &self.task {
             Joined::Task(task) => current::runs_item(task.ptr()),
-            Joined::Future(future) => current::runs_item(future.item().ptr()),
+            Joined::Future(future) => current::runs_item(future.item.ptr()),
         }
     }
 
@@ -88,26 +83,21 @@ impl<T> JoinHandle<T> {
         }
         let behind = || match &self.task {
             Joined::Task(task) => flush::is_behind_caller(task.header()),
-            Joined::Future(future) => flush::is_behind_caller(future.item().header()),
+            Joined::Future(future) => flush::is_behind_caller(future.item.header()),
         };
         self.is_own() || (!self.is_finished() && (current::may_not_sleep() || behind()))
     }
 
-    fn try_take(&mut self) -> Option<Result<T, JoinError>> {
+    fn result(&mut self) -> &mut TaskHandle<T> {
         match &mut self.task {
-            Joined::Task(task) => task.try_take(),
-            Joined::Future(_) => None,
+            Joined::Task(task) => task,
+            Joined::Future(future) => &mut future.result,
         }
     }
 
-    fn take_or_wait(&mut self, notify: &mut dyn FnMut() -> Notify) -> Option<Result<T, JoinError>> {
-        match &mut self.task {
-            Joined::Task(task) => match task.try_take() {
-                Some(result) => Some(result),
-                None => task.take_or_wait(notify()),
-            },
-            Joined::Future(future) => future.take_or_wait(notify),
-        }
+    fn take_or_wait(&mut self, notify: impl FnOnce() -> Notify) -> Option<Result<T, JoinError>> {
+        let task = self.result();
+        task.try_take().or_else(|| task.take_or_wait(notify()))
     }
 
     /// Waits for the result. On a worker the wait counts as blocking.
@@ -134,7 +124,7 @@ impl<T> JoinHandle<T> {
         }
         if cfg!(not(any(loom, shuttle))) {
             for _ in 0..LOOKS {
-                if let Some(result) = self.try_take() {
+                if let Some(result) = self.result().try_take() {
                     return result;
                 }
                 hint::spin_loop();
@@ -142,7 +132,7 @@ impl<T> JoinHandle<T> {
         }
         let parker = Parker::current();
         loop {
-            let me = &mut || Notify::Thread(parker.unparker());
+            let me = || Notify::Thread(parker.unparker());
             if let Some(result) = self.take_or_wait(me) {
                 return result;
             }
@@ -187,7 +177,7 @@ impl<T> JoinHandle<T> {
         let parker = Parker::current();
         let mut in_time = true;
         loop {
-            let me = &mut || Notify::Thread(parker.unparker());
+            let me = || Notify::Thread(parker.unparker());
             match self.take_or_wait(me) {
                 Some(result) => return result,
                 None if !in_time => return Err(JoinError::TimedOut),
@@ -231,7 +221,7 @@ impl<T> JoinHandle<T> {
     pub fn is_finished(&self) -> bool {
         match &self.task {
             Joined::Task(task) => task.is_finished(),
-            Joined::Future(future) => future.is_finished(),
+            Joined::Future(future) => future.result.is_finished(),
         }
     }
 
@@ -242,6 +232,20 @@ impl<T> JoinHandle<T> {
     }
 }
 
+impl<T> FutureHandle<T> {
+    fn try_cancel(&self) -> bool {
+        let Some(task) = self.task.upgrade() else {
+            return false;
+        };
+        // First: once the item is taken back a closed queue may be idle, and end what is left.
+        let ends = task.end(JoinError::Cancelled);
+        cancel::cancel(&self.item);
+        // The poll that was taken back does not come to do it.
+        task.forget_wake();
+        ends
+    }
+}
+
 impl<T> Future for JoinHandle<T> {
     type Output = Result<T, JoinError>;
 
@@ -249,7 +253,7 @@ impl<T> Future for JoinHandle<T> {
         if self.is_own() {
             return Poll::Ready(Err(JoinError::WouldDeadlock));
         }
-        let me = &mut || Notify::Task(cx.waker().clone());
+        let me = || Notify::Task(cx.waker().clone());
         match self.take_or_wait(me) {
             Some(result) => Poll::Ready(result),
             None => Poll::Pending,

@@ -1,12 +1,16 @@
 //! Futures of a queue that have not ended: they end with it.
 
-use crate::error::QueueError;
+use crate::error::{JoinError, QueueError};
 use crate::panics::contained;
 use inflight_sync::{Mutex, Weak};
 
 /// A future that has not ended.
 pub(crate) trait Ends: Send + Sync {
-    fn end(&self, why: QueueError);
+    /// Ends it, after the poll if it is being polled. `false`: it has ended.
+    fn end(&self, why: JoinError) -> bool;
+
+    /// No poll follows: the item lets it go.
+    fn forget_wake(&self);
 }
 
 /// The futures of a queue that have not ended: they end with it.
@@ -40,7 +44,7 @@ impl Unfinished {
         };
         for task in tasks {
             if let Some(task) = task.upgrade() {
-                task.end(why);
+                task.end(JoinError::Rejected(why));
                 contained(|| drop(task));
             }
         }

@@ -17,7 +17,7 @@ pub(crate) mod word;
 
 pub(crate) use non_reentrant::{Claim, Parked};
 pub(crate) use reusable::{ReusableRef, Run};
-pub(crate) use task::{Job, Named, NewTask, TaskHandle};
+pub(crate) use task::{Job, Named, NewTask, Promise, TaskHandle};
 
 pub(crate) use crate::error::Name;
 

@@ -415,6 +415,61 @@ where
     }
 }
 
+/// Of a task that nobody queues: it runs until somebody brings its result.
+pub(crate) struct Promise<T> {
+    item: ItemPtr,
+    result: PhantomData<T>,
+}
+
+// SAFETY: the result is `Send`; the header is made of atomics.
+unsafe impl<T: Send> Send for Promise<T> {}
+
+/// The function of such a task.
+struct Promised;
+
+impl<T> Job<T> for Promised {
+    fn name(&self) -> &str {
+        unreachable!("it is in no queue")
+    }
+
+    fn function() -> &'static str {
+        unreachable!("it is in no queue")
+    }
+
+    fn run(self, _tell: impl FnOnce(&str)) -> Result<T, (Name, Payload)> {
+        unreachable!("it is in no queue")
+    }
+}
+
+impl<T: Send + 'static> Promise<T> {
+    /// With the handle on the result.
+    pub(crate) fn new() -> (Self, TaskHandle<T>) {
+        let handle = NewTask::<Promised, T>::new(Promised).into_handle();
+        // Relaxed: nobody else knows the task.
+        let word = &handle.header().word;
+        word.store(RUNNING | HANDLES, Ordering::Relaxed);
+        let (item, result) = (handle.item, PhantomData);
+        (Self { item, result }, handle)
+    }
+
+    /// Never panics.
+    pub(crate) fn complete(self, result: Result<T, JoinError>) {
+        let item = ManuallyDrop::new(self).item;
+        // SAFETY: RUNNING is this one's, and there was no function to take.
+        unsafe { Task::<Promised, T>::complete(item, result.map_err(Box::new)) };
+    }
+}
+
+impl<T> Drop for Promise<T> {
+    /// It is not kept.
+    fn drop(&mut self) {
+        // SAFETY: RUNNING, which is this one's, keeps it alive.
+        let discard = unsafe { self.item.header() }.vtable.discard;
+        // SAFETY: PENDING has been cleared, and RUNNING is set.
+        unsafe { discard(self.item, JoinError::Cancelled) };
+    }
+}
+
 impl<T> TaskHandle<T> {
     pub(crate) fn ptr(&self) -> ItemPtr {
         self.item
