@@ -8,7 +8,7 @@ use crate::attrs::HIGHPRI;
 use crate::current::{self, Context};
 use crate::error::PollerError;
 use crate::panics::contained;
-use crate::pool_attrs::{Cpus, PoolAttrs};
+use crate::pool_attrs::PoolAttrs;
 use crate::pool_core::{ASLEEP, WakeAction, WorkerId, WorkerPhase};
 use crate::system_inner::SystemInner;
 use crate::worker;
@@ -111,11 +111,7 @@ impl BhPoller {
             pools: Vec::new(),
         };
         for nice in [HIGHPRI, 0] {
-            let pool = system.pool(&PoolAttrs {
-                cpus: Cpus::One(cpu),
-                nice,
-                bh: true,
-            });
+            let pool = system.pool(&PoolAttrs::of_cpu(cpu, nice, true));
             let shared = WorkerShared::new(shared, None);
             // Who has the first has both.
             let me = pool.register_poller(notify.clone(), &shared);

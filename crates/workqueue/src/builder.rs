@@ -12,7 +12,7 @@ use crate::submitters::Submitters;
 use crate::system::WorkqueueSystem;
 use crate::system_inner::SystemInner;
 use crate::system_shared::SystemShared;
-use crate::threads::{Threads, nice};
+use crate::threads::Threads;
 use crate::timer_queue::TimerQueue;
 use crate::trace::{TraceEvent, Tracer, Tracing};
 use crate::watchdog::{OnStall, Stall, Watchdog};
@@ -298,7 +298,7 @@ impl SystemBuilder {
             tracing: Tracing::new(self.tracer),
             watchdog: Watchdog::new(self.watchdog),
             reporter: Reporter::default(),
-            base_nice: nice::of_process(),
+            base_nice: proc::nice_of_process(),
             nice_refused: Mutex::new(None),
             threads: Mutex::new(Threads::default()),
             thread_over: Event::new(),

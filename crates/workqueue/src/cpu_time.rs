@@ -113,8 +113,6 @@ pub(crate) struct Meter {
 struct Readings {
     workers: BTreeMap<usize, Reading>,
     period: Duration,
-    /// Room for those that are read.
-    metered: Vec<Metered>,
 }
 
 struct Reading {
@@ -186,20 +184,18 @@ impl Meter {
     ) -> Option<Duration> {
         self.disarm();
         let mut readings = self.readings.lock();
-        let mut workers = std::mem::take(&mut readings.metered);
+        let mut workers = Vec::new();
         let coming = look(&mut workers);
         let mut before = std::mem::take(&mut readings.workers);
         let mut sum = Duration::ZERO;
-        let mut charges = BTreeMap::<u64, Duration>::new();
         for worker in &workers {
             let before = before.remove(&worker.worker);
-            let Some(mut reading) = Reading::of(before, worker) else {
-                continue;
-            };
-            let used = reading.advance(worker);
-            readings.workers.insert(worker.worker, reading);
-            *charges.entry(worker.queue).or_default() += used;
-            sum += used;
+            if let Some(mut reading) = Reading::of(before, worker) {
+                let used = reading.advance(worker);
+                metering.charge(worker.queue, used);
+                readings.workers.insert(worker.worker, reading);
+                sum += used;
+            }
         }
         let nobody_computes = sum < readings.period / 100;
         readings.period = if nobody_computes {
@@ -207,16 +203,9 @@ impl Meter {
         } else {
             PERIOD
         };
-        let period = readings.period;
         // They may use CPU time before their pool hears of them again.
         let running = coming || workers.iter().any(|w| !w.idle && !w.blocked);
-        workers.clear();
-        readings.metered = workers;
-        drop(readings);
-        for (queue, used) in charges {
-            metering.charge(queue, used);
-        }
-        running.then_some(period)
+        running.then_some(readings.period)
     }
 }
 

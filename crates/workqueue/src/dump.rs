@@ -3,7 +3,7 @@
 
 use crate::attrs::{Kind, Mode};
 use crate::hog::Hog;
-use crate::pool_attrs::{Cpus, PoolAttrs, Settings};
+use crate::pool_attrs::{PoolAttrs, Settings};
 use crate::stats::WorkqueueStats;
 use crate::system_inner::SystemInner;
 use crate::watchdog::Stall;
@@ -149,20 +149,15 @@ impl Dump<'_> {
                 report.idle,
                 report.workers,
             )?;
-            match &pool.attrs.cpus {
-                Cpus::One(cpu) => {
-                    let bh = if pool.attrs.bh { " bh" } else { "" };
-                    writeln!(out, "cpu={cpu:3}{bh}")?;
-                }
-                Cpus::Pod {
-                    cpus,
-                    strict,
-                    allowed,
-                } => {
-                    let strict = if *strict { " strict" } else { "" };
-                    let (allowed, pod) = (allowed.to_mask_string(), cpus.to_mask_string());
-                    writeln!(out, "cpus={allowed} pod_cpus={pod}{strict}")?;
-                }
+            let attrs = &pool.attrs;
+            if let Some(cpu) = attrs.cpu {
+                let bh = if attrs.bh { " bh" } else { "" };
+                writeln!(out, "cpu={cpu:3}{bh}")?;
+            } else {
+                let strict = if attrs.strict { " strict" } else { "" };
+                let (allowed, pod) = (&attrs.allowed, &attrs.cpus);
+                let (allowed, pod) = (allowed.to_mask_string(), pod.to_mask_string());
+                writeln!(out, "cpus={allowed} pod_cpus={pod}{strict}")?;
             }
         }
         Ok(())
@@ -317,20 +312,18 @@ fn type_of(kind: &Kind) -> String {
 }
 
 fn describe_pool(out: &mut String, pool: &WorkerPool, r: &PoolReport) -> fmt::Result {
-    match &pool.attrs.cpus {
-        Cpus::One(cpu) => {
-            let bh = if pool.attrs.bh { " bh" } else { "" };
-            write!(out, "pool cpu {cpu}{bh}")?;
+    let attrs = &pool.attrs;
+    match attrs.cpu {
+        Some(_) => write!(out, "pool {}", attrs.name(pool.id))?,
+        None => {
+            let strict = if attrs.strict { " strict" } else { "" };
+            write!(out, "pool u{} cpus {}{strict}", pool.id, attrs.cpus)?;
+            match attrs.nice {
+                0 => {}
+                _ if attrs.is_high() => write!(out, " highpri")?,
+                nice => write!(out, " nice {nice}")?,
+            }
         }
-        Cpus::Pod { cpus, strict, .. } => {
-            let strict = if *strict { " strict" } else { "" };
-            write!(out, "pool u{} cpus {cpus}{strict}", pool.id)?;
-        }
-    }
-    match pool.attrs.nice {
-        0 => {}
-        _ if pool.attrs.is_high() => write!(out, " highpri")?,
-        nice => write!(out, " nice {nice}")?,
     }
     write!(
         out,

@@ -1,7 +1,8 @@
 //! Holding all freezable queues of a system, before a snapshot or a sleep of the machine.
 
 use crate::pool_attrs::Settings;
-use crate::pwq::{FROZEN, Pwq};
+use crate::pool_core::PwqState;
+use crate::pwq::FROZEN;
 use crate::system_inner::SystemInner;
 use crate::worker_pool::QueueDeferred;
 use crate::workqueue_inner::WorkqueueInner;
@@ -86,26 +87,16 @@ impl WorkqueueInner {
         let mut control = self.control.lock();
         control.frozen = frozen;
         for pwq in &control.pwqs {
-            pwq.set_frozen(frozen, deferred);
+            // A freeze takes back what workers have not begun.
+            pwq.change(frozen, deferred, |state| {
+                pwq.set_flag(FROZEN, frozen);
+                let set = |pwq: &mut PwqState<_>| pwq.frozen = frozen;
+                state.core.set_stopped(pwq.index, set);
+            });
         }
     }
 
     pub(crate) fn is_frozen(&self) -> bool {
         self.control.lock().frozen
-    }
-}
-
-impl Pwq {
-    /// *freeze* and *thaw*. A freeze takes back what workers have not begun.
-    pub(crate) fn set_frozen(&self, frozen: bool, deferred: &mut QueueDeferred) {
-        let mut state = self.lock();
-        self.set_flag(FROZEN, frozen);
-        state
-            .core
-            .set_stopped(self.index, |pwq| pwq.frozen = frozen);
-        if frozen {
-            state.recall_all(|pwq| std::ptr::eq(pwq, self));
-        }
-        self.pool.unlock_deferred(state, true, deferred);
     }
 }

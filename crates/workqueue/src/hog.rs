@@ -19,7 +19,7 @@ pub(crate) fn is_intensive(used: Duration, threshold: Duration) -> bool {
 /// Whether an item of such a pool that computes for long is a hog: it holds the one CPU of its
 /// pool. In an unbound pool it is where it should be.
 pub(crate) fn is_hog(pool: &PoolAttrs) -> bool {
-    pool.is_of_one_cpu()
+    pool.cpu.is_some()
 }
 
 /// A function that has been found to compute for longer than the

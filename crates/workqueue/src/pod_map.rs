@@ -1,7 +1,7 @@
 //! From attributes and the machine to pools: which pool an item goes to that is queued on a CPU.
 
 use crate::attrs::{Attrs, HIGHPRI, Mode};
-use crate::pool_attrs::{Cpus, PoolAttrs, Settings, non_empty};
+use crate::pool_attrs::{PoolAttrs, Settings, non_empty};
 use std::collections::HashMap;
 
 /// Where the items of a queue can go: for each CPU one of a few pools.
@@ -15,22 +15,21 @@ pub(crate) struct PodMap {
 impl PodMap {
     pub(crate) fn new(settings: &Settings, mode: Mode, attrs: &Attrs, high: bool) -> Self {
         let nice = if high { HIGHPRI } else { attrs.get_nice() };
-        let cpus_of: &dyn Fn(usize) -> Cpus = match mode {
-            Mode::Bound | Mode::Bh => &Cpus::One,
-            Mode::Unbound => &pods(settings, attrs),
-            Mode::Ordered => &|_| all_cpus(settings, attrs),
-        };
+        let pod_of = pods(settings, attrs, mode, nice);
         let topology = &settings.topology;
         // Also for those that may come later.
         let cpus = topology.cpus().union(topology.possible());
-        let bh = mode == Mode::Bh;
         let mut pools = Vec::new();
         let mut known = HashMap::new();
         let mut by_cpu = vec![None; cpus.last().map_or(0, |last| last + 1)];
         for cpu in &cpus {
-            let cpus = cpus_of(cpu);
-            let index = *known.entry(cpus.clone()).or_insert_with(|| {
-                pools.push(PoolAttrs { cpus, nice, bh });
+            let pool = if mode.is_bound() {
+                PoolAttrs::of_cpu(cpu, nice, mode == Mode::Bh)
+            } else {
+                pod_of(cpu)
+            };
+            let index = *known.entry(pool.clone()).or_insert_with(|| {
+                pools.push(pool);
                 pools.len() - 1
             });
             by_cpu[cpu] = u32::try_from(index).ok();
@@ -53,29 +52,25 @@ impl PodMap {
     }
 }
 
-/// All that may be used, for a queue with one pwq.
-fn all_cpus(settings: &Settings, attrs: &Attrs) -> Cpus {
-    let effective = settings.effective(attrs);
-    Cpus::Pod {
-        cpus: effective.clone(),
-        strict: attrs.is_strict(),
-        allowed: effective,
-    }
-}
-
-/// For each CPU what may be used of its pod, or all that may be used if that is nothing.
-fn pods(settings: &Settings, attrs: &Attrs) -> impl Fn(usize) -> Cpus {
+/// For each CPU what may be used of its pod, or all that may be used if that is nothing, or if the
+/// queue has one pwq.
+fn pods(settings: &Settings, attrs: &Attrs, mode: Mode, nice: i32) -> impl Fn(usize) -> PoolAttrs {
     let effective = settings.effective(attrs);
     let (scope, strict) = (settings.scope(attrs), attrs.is_strict());
     let topology = settings.topology.clone();
     move |cpu| {
-        let pod = topology.pod_of(scope, cpu);
+        let pod = topology
+            .pod_of(scope, cpu)
+            .filter(|_| mode != Mode::Ordered);
         let cpus = pod.and_then(|pod| non_empty(pod.cpus().intersection(&effective)));
         let cpus = cpus.unwrap_or_else(|| effective.clone());
-        Cpus::Pod {
+        PoolAttrs {
+            cpu: None,
             allowed: if strict { &cpus } else { &effective }.clone(),
             cpus,
             strict,
+            nice,
+            bh: false,
         }
     }
 }

@@ -59,96 +59,58 @@ pub(crate) fn non_empty(set: CpuSet) -> Option<CpuSet> {
 /// Which workers serve a pool. Queues whose pools are equal share the pool.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct PoolAttrs {
-    pub(crate) cpus: Cpus,
+    /// Of bound and BH queues: the CPU.
+    pub(crate) cpu: Option<usize>,
+    /// The CPUs that it serves.
+    pub(crate) cpus: CpuSet,
+    /// The CPUs that its workers may use.
+    pub(crate) allowed: CpuSet,
+    /// Of unbound queues: its workers are pinned to the group.
+    pub(crate) strict: bool,
     pub(crate) nice: i32,
     /// For BH items: one at a time, by a poller or a thread.
     pub(crate) bh: bool,
 }
 
-/// Where the workers of a pool run.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Cpus {
-    One(usize),
-    Pod {
-        cpus: CpuSet,
-        /// Pinned to the group.
-        strict: bool,
-        /// Where they may run at all: the group if `strict`.
-        allowed: CpuSet,
-    },
-}
-
 impl PoolAttrs {
-    /// How many workers may run at once.
-    pub(crate) fn target(&self) -> usize {
-        match &self.cpus {
-            Cpus::One(_) => 1,
-            Cpus::Pod { cpus, .. } => cpus.len(),
+    /// For bound queues, or BH ones.
+    pub(crate) fn of_cpu(cpu: usize, nice: i32, bh: bool) -> Self {
+        Self {
+            cpu: Some(cpu),
+            cpus: [cpu].into(),
+            allowed: [cpu].into(),
+            strict: false,
+            nice,
+            bh,
         }
     }
 
-    /// For bound and BH queues.
-    pub(crate) fn is_of_one_cpu(&self) -> bool {
-        matches!(self.cpus, Cpus::One(_))
+    /// How many workers may run at once.
+    pub(crate) fn target(&self) -> usize {
+        self.cpus.len()
     }
 
     /// Its workers and those of other pools may help each other: its CPUs are not all that its
     /// queues may use.
     pub(crate) fn may_have_siblings(&self) -> bool {
-        match &self.cpus {
-            Cpus::One(_) => false,
-            Cpus::Pod {
-                cpus,
-                strict,
-                allowed,
-            } => !strict && cpus != allowed,
-        }
+        self.cpu.is_none() && !self.strict && self.cpus != self.allowed
     }
 
     /// Another pool whose workers may take items from here, and the other way round: other CPUs
     /// for the same queues.
     pub(crate) fn is_sibling_of(&self, other: &Self) -> bool {
-        let same = self.nice == other.nice && self.may_have_siblings() && other.may_have_siblings();
-        match (&self.cpus, &other.cpus) {
-            (
-                Cpus::Pod { cpus, allowed, .. },
-                Cpus::Pod {
-                    cpus: theirs,
-                    allowed: others,
-                    ..
-                },
-            ) => same && allowed == others && cpus.intersection(theirs).is_empty(),
-            _ => false,
-        }
-    }
-
-    pub(crate) fn is_strict(&self) -> bool {
-        matches!(self.cpus, Cpus::Pod { strict: true, .. })
-    }
-
-    /// The CPUs that it serves.
-    pub(crate) fn cpus(&self) -> CpuSet {
-        match &self.cpus {
-            Cpus::One(cpu) => [*cpu].into(),
-            Cpus::Pod { cpus, .. } => cpus.clone(),
-        }
-    }
-
-    /// The CPUs that its workers may use.
-    pub(crate) fn allowed(&self) -> CpuSet {
-        match &self.cpus {
-            Cpus::One(cpu) => [*cpu].into(),
-            Cpus::Pod { allowed, .. } => allowed.clone(),
-        }
+        let both = self.may_have_siblings() && other.may_have_siblings();
+        let same = self.nice == other.nice && self.allowed == other.allowed;
+        both && same && self.cpus.is_disjoint(&other.cpus)
     }
 
     /// What people call it, given its number.
     pub(crate) fn name(&self, id: usize) -> String {
         let high = if self.is_high() { " highpri" } else { "" };
         let bh = if self.bh { " bh" } else { "" };
-        match &self.cpus {
-            Cpus::One(cpu) => format!("cpu {cpu}{bh}{high}"),
-            Cpus::Pod { .. } => format!("u{id}{high}"),
+        match self.cpu {
+            Some(cpu) => format!("cpu {cpu}{bh}{high}"),
+            None => format!("u{id}{high}"),
         }
     }
 

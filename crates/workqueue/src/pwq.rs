@@ -158,20 +158,19 @@ impl Pwq {
         self.flags() == 0
     }
 
-    /// The limit of its own changes.
-    pub(crate) fn set_max(&self, max: usize, lowered: bool, deferred: &mut QueueDeferred) {
+    /// Something changes under the pool's lock. If it `recalls`, what workers have not begun of the
+    /// pwq goes back.
+    pub(crate) fn change(
+        &self,
+        recalls: bool,
+        deferred: &mut QueueDeferred,
+        change: impl FnOnce(&mut PoolState),
+    ) {
         let mut state = self.lock();
-        state.core.set_max(self.index, max);
-        if lowered {
+        change(&mut state);
+        if recalls {
             state.recall_all(|pwq| std::ptr::eq(pwq, self));
         }
-        self.pool.unlock_deferred(state, true, deferred);
-    }
-
-    /// What workers have not begun of it goes back.
-    pub(crate) fn recall(&self, deferred: &mut QueueDeferred) {
-        let mut state = self.lock();
-        state.recall_all(|pwq| std::ptr::eq(pwq, self));
         self.pool.unlock_deferred(state, true, deferred);
     }
 

@@ -35,8 +35,8 @@ pub(crate) struct SystemInner {
 struct Pools {
     all: Vec<(PoolAttrs, Weak<WorkerPool>)>,
     made: usize,
-    /// Those that do not know their siblings yet.
-    newcomers: Vec<PoolAttrs>,
+    /// Some do not know their siblings yet.
+    newcomers: bool,
     overloaded: Arc<Overloaded>,
 }
 
@@ -265,25 +265,20 @@ impl QueueHost for SystemInner {
         pools.made += 1;
         pools.all.push((attrs.clone(), Arc::downgrade(&pool)));
         if attrs.may_have_siblings() {
-            self.shared.submitters.tell(attrs.cpus(), &pool.hint);
-            pools.newcomers.push(attrs.clone());
+            self.shared.submitters.tell(attrs.cpus.clone(), &pool.hint);
+            pools.newcomers = true;
         }
         pool
     }
 
     fn introduce_newcomers(&self, deferred: &mut QueueDeferred) {
         let mut pools = self.pools.lock();
-        let newcomers = std::mem::take(&mut pools.newcomers);
-        let is_one = |attrs: &PoolAttrs| {
-            let known = |new: &PoolAttrs| new == attrs || new.is_sibling_of(attrs);
-            newcomers.iter().any(known)
-        };
-        if newcomers.is_empty() {
+        if !std::mem::take(&mut pools.newcomers) {
             return;
         }
         let all: Vec<_> = pools.all.iter().filter_map(|(_, p)| p.upgrade()).collect();
         let machine = self.shared.machine();
-        for pool in all.iter().filter(|pool| is_one(&pool.attrs)) {
+        for pool in all.iter().filter(|pool| pool.attrs.may_have_siblings()) {
             let others = all.iter().filter(|p| p.attrs.is_sibling_of(&pool.attrs));
             let others: Vec<_> = others.cloned().collect();
             let siblings = Siblings::new(machine, pool, &others, &pools.overloaded);

@@ -46,10 +46,6 @@ pub(crate) struct SystemShared {
     pub(crate) watchdog: Watchdog,
     pub(crate) reporter: Reporter,
     /// The priority of the process.
-    #[cfg_attr(
-        any(loom, shuttle, miri),
-        allow(dead_code, reason = "models have no priorities")
-    )]
     pub(crate) base_nice: i32,
     /// Why a thread did not get the priority it should have.
     pub(crate) nice_refused: Mutex<Option<io::ErrorKind>>,

@@ -2,9 +2,10 @@
 //! it, the timer's and the reporter's.
 
 use crate::panics::{contained, dispose, notify_all};
+use crate::proc;
 use crate::reporter::{Report, WAITING_MAX};
 use crate::system_shared::SystemShared;
-use crate::threads::{self, End, nice};
+use crate::threads::{self, End};
 use crate::timer_queue::{Due, Job, NotSet, TimerKey};
 use crate::trace::{TraceEvent, TraceStep, emit};
 use inflight_sync::atomic::Ordering;
@@ -62,7 +63,9 @@ impl SystemShared {
     pub(crate) fn settle_thread(&self, cpus: &CpuSet, nice: i32) {
         // Where pinning is refused the thread runs elsewhere; what it queues stays with it.
         let _ = self.machine().pin_current_thread_for_good(cpus);
-        nice::set(nice, self.base_nice, &self.nice_refused);
+        if let Err(why) = proc::set_nice(nice, self.base_nice) {
+            *self.nice_refused.lock() = Some(why);
+        }
     }
 
     /// The same for threads that serve the whole system: they keep to the CPUs of unbound queues.

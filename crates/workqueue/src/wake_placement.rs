@@ -2,7 +2,6 @@
 //! are those of [`topology::wake`](inflight_topology::wake); this is what they ask for.
 
 use crate::current;
-use crate::pool_attrs::Cpus;
 use crate::worker_pool::WorkerPool;
 use crate::workqueue_inner::{Count, WorkqueueInner};
 use inflight_topology::wake::{ShardLoad, Wake, WakeSource};
@@ -57,9 +56,7 @@ impl current::Context {
     /// What the calling worker of one CPU has to do, the item that it runs included. `None` for any
     /// other thread, and for a guest of the pool.
     fn load(&self) -> Option<ShardLoad> {
-        if !matches!(self.pool.attrs.cpus, Cpus::One(_)) {
-            return None;
-        }
+        self.pool.attrs.cpu?;
         let told = self.pool.told();
         let batch = &self.shared.batch;
         let rest = batch.end().wrapping_sub(batch.next());

@@ -37,7 +37,7 @@ fn isolated_cpus_are_left_alone_unless_they_are_named() {
     let system = Attrs::new().scope(Scope::System);
     let cpus = |settings: &Settings, cpu| {
         let map = map(settings, Mode::Unbound, &system);
-        map.pools[map.index_of(cpu)].cpus().to_string()
+        map.pools[map.index_of(cpu)].cpus.to_string()
     };
     assert_eq!(
         (cpus(&settings, 0), cpus(&settings, 3)),
@@ -86,15 +86,15 @@ proptest! {
             let group = settings.topology.pod_of(scope, cpu).unwrap().cpus().clone();
             let pool = &map.pools[map.index_of(cpu)];
             let expected = or(group.intersection(&effective), &effective);
-            prop_assert_eq!(pool.cpus(), expected.clone());
-            prop_assert_eq!(pool.allowed(), if strict { expected } else { effective.clone() });
-            prop_assert_eq!(pool.target(), pool.cpus().len());
+            prop_assert_eq!(&pool.cpus, &expected);
+            prop_assert_eq!(&pool.allowed, if strict { &expected } else { &effective });
+            prop_assert_eq!(pool.target(), pool.cpus.len());
         }
         for (n, a) in map.pools.iter().enumerate() {
             for b in &map.pools[n + 1..] {
                 prop_assert_ne!(a, b, "each pool once");
-                let apart = a.cpus().intersection(&b.cpus()).is_empty();
-                prop_assert!(apart || a.cpus() == effective || b.cpus() == effective);
+                let apart = a.cpus.is_disjoint(&b.cpus);
+                prop_assert!(apart || a.cpus == effective || b.cpus == effective);
                 prop_assert_eq!(a.is_sibling_of(b), b.is_sibling_of(a));
             }
         }

@@ -1,12 +1,30 @@
 //! As `/proc` tells it.
 
 use std::fs::File;
+use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 /// The calling thread's number.
 pub(crate) fn this_thread() -> Option<u32> {
     u32::try_from(rustix::thread::gettid().as_raw_nonzero().get()).ok()
+}
+
+/// The priority of the process: that of its first thread.
+pub(crate) fn nice_of_process() -> i32 {
+    rustix::process::getpriority_process(Some(rustix::process::getpid())).unwrap_or(0)
+}
+
+/// Gives the calling thread that priority; 0 is that of the process. If the system refuses, the
+/// thread goes on without.
+pub(crate) fn set_nice(nice: i32, of_process: i32) -> Result<(), ErrorKind> {
+    let me = Some(rustix::thread::gettid());
+    let nice = if nice == 0 { of_process } else { nice };
+    if rustix::process::getpriority_process(me) == Ok(nice) {
+        return Ok(());
+    }
+    let set = rustix::process::setpriority_process(me, nice);
+    set.map_err(|e| std::io::Error::from(e).kind())
 }
 
 /// The CPU time the calling thread has used since it began.

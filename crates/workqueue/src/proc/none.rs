@@ -1,10 +1,23 @@
 //! Where nothing is told.
 
+use std::io::ErrorKind;
 use std::time::Duration;
 
 /// The calling thread's number: threads have none here.
 pub(crate) fn this_thread() -> Option<u32> {
     None
+}
+
+/// There are no priorities of single threads here.
+pub(crate) fn nice_of_process() -> i32 {
+    0
+}
+
+pub(crate) fn set_nice(nice: i32, _of_process: i32) -> Result<(), ErrorKind> {
+    match nice {
+        0 => Ok(()),
+        _ => Err(ErrorKind::Unsupported),
+    }
 }
 
 /// Nobody is found asleep here, so no function is known.

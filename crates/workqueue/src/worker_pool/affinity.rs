@@ -2,7 +2,6 @@
 
 use super::WorkerPool;
 use crate::current::Context;
-use crate::pool_attrs::Cpus;
 use inflight_sync::cpu;
 use inflight_topology::PinGuard;
 
@@ -10,20 +9,20 @@ impl WorkerPool {
     /// Where the calling worker runs, and with which priority.
     pub(crate) fn settle_worker(&self) {
         self.shared
-            .settle_thread(&self.attrs.allowed(), self.attrs.nice);
-        if let Cpus::One(cpu) = &self.attrs.cpus {
-            cpu::set_current_for_thread(Some(*cpu));
+            .settle_thread(&self.attrs.allowed, self.attrs.nice);
+        if let Some(cpu) = self.attrs.cpu {
+            cpu::set_current_for_thread(Some(cpu));
         }
     }
 
     /// The calling thread, a rescuer's, runs where the pool's workers do and queues as if it were
     /// one of them, until [`detach_rescuer`](WorkerPool::detach_rescuer).
     pub(crate) fn attach_rescuer(&self) -> Option<PinGuard> {
-        if let Cpus::One(cpu) = &self.attrs.cpus {
-            cpu::set_current_for_thread(Some(*cpu));
+        if let Some(cpu) = self.attrs.cpu {
+            cpu::set_current_for_thread(Some(cpu));
         }
         let topology = self.shared.machine();
-        topology.pin_current_thread(&self.attrs.allowed()).ok()
+        topology.pin_current_thread(&self.attrs.allowed).ok()
     }
 
     /// The end of [`attach_rescuer`](WorkerPool::attach_rescuer).
@@ -35,18 +34,15 @@ impl WorkerPool {
     /// The calling worker, which begins to work, goes back to its CPUs if it was woken on others.
     /// From then on it runs where the system wants it again.
     pub(crate) fn repatriate(&self, context: &Context) {
-        let cpus = self.attrs.cpus();
-        if self.shared.machine().pin_current_thread(&cpus).is_ok() {
+        let cpus = &self.attrs.cpus;
+        if self.shared.machine().pin_current_thread(cpus).is_ok() {
             context.repatriated.set(true);
         }
     }
 
     /// Whether the calling worker, which begins to work, was woken on CPUs of another pod.
     pub(crate) fn strays(&self) -> bool {
-        let Cpus::Pod { cpus, strict, .. } = &self.attrs.cpus else {
-            return false;
-        };
         let may_stray = self.attrs.may_have_siblings() && self.shared.topology.is_this_machine();
-        may_stray && !strict && !cpus.contains(cpu::current())
+        may_stray && !self.attrs.cpus.contains(cpu::current())
     }
 }

@@ -1,7 +1,6 @@
 //! How workers of a pool come: the first one, further ones, and guests.
 
 use super::{PoolState, WorkerPool, WorkerShared, WorkerThread};
-use crate::pool_attrs::Cpus;
 use crate::pool_core::WorkerId;
 use crate::proc;
 use crate::worker;
@@ -70,10 +69,10 @@ impl WorkerPool {
             state.started - 1
         };
         let high = if self.attrs.is_high() { "H" } else { "" };
-        let name = match &self.attrs.cpus {
-            Cpus::One(cpu) if self.attrs.bh => format!("inflight/bh:{cpu}{high}"),
-            Cpus::One(cpu) => format!("inflight/{cpu}:{number}{high}"),
-            Cpus::Pod { .. } => format!("inflight/u{}:{number}{high}", self.id),
+        let name = match self.attrs.cpu {
+            Some(cpu) if self.attrs.bh => format!("inflight/bh:{cpu}{high}"),
+            Some(cpu) => format!("inflight/{cpu}:{number}{high}"),
+            None => format!("inflight/u{}:{number}{high}", self.id),
         };
         let pool = self.arc();
         let started = self

@@ -17,8 +17,8 @@ impl Siblings {
         overloaded: &Arc<Overloaded>,
     ) -> Self {
         let mut all: Vec<_> = others.iter().chain([pool]).collect();
-        all.sort_by_key(|pool| pool.attrs.cpus().first());
-        let pods = all.iter().map(|p| Pod::new(topology, &p.attrs.cpus()));
+        all.sort_by_key(|pool| pool.attrs.cpus.first());
+        let pods = all.iter().map(|p| Pod::new(topology, &p.attrs.cpus));
         Self {
             policy: StealPolicy::of(pods.collect(), Costs::default()),
             me: all.iter().position(|p| Arc::ptr_eq(p, pool)).unwrap_or(0),

@@ -133,12 +133,11 @@ impl AttrsChange<'_> {
             if wq.mode == Mode::Ordered {
                 pwq.set_successor(&self.pwqs[0]);
             }
-            let mut state = pwq.lock();
-            pwq.set_flag(RETIRED, true);
-            state.core.pwq_mut(pwq.index).retired = true;
-            state.users -= 1;
-            state.recall_all(|other| std::ptr::eq(other, &**pwq));
-            pwq.pool.unlock_deferred(state, false, deferred);
+            pwq.change(true, deferred, |state| {
+                pwq.set_flag(RETIRED, true);
+                state.core.pwq_mut(pwq.index).retired = true;
+                state.users -= 1;
+            });
         }
         wq.split_anew(&mut self.control, &self.settings, deferred);
         deferred.retired.extend(old);

@@ -39,7 +39,7 @@ impl WorkqueueInner {
     /// A slot, unless a worker will come to an item queued now without being woken for it.
     fn slot_for_caller(&self, pwq: &Pwq) -> Result<Option<u8>, QueueError> {
         let attrs = &pwq.pool.attrs;
-        if attrs.nice != 0 || attrs.is_strict() {
+        if attrs.nice != 0 || attrs.strict {
             return Ok(None);
         }
         let mut state = pwq.lock();

@@ -5,7 +5,7 @@ use crate::attrs::Mode;
 use crate::error::MinActiveError;
 use crate::nr_active::{NrActive, default_min_active, node_shares};
 use crate::pool_attrs::Settings;
-use crate::worker_pool::{QueueDeferred, WorkerPool};
+use crate::worker_pool::{PoolState, QueueDeferred, WorkerPool};
 use inflight_sync::Arc;
 use inflight_topology::Topology;
 
@@ -59,10 +59,11 @@ impl WorkqueueInner {
     pub(super) fn apply(&self, control: &Control, lowered: bool, deferred: &mut QueueDeferred) {
         control.apply_limit();
         for pwq in &control.pwqs {
-            if pwq.nr_active.as_ref().is_none() {
-                pwq.set_max(control.limit.max_active, lowered, deferred);
-            } else if lowered {
-                pwq.recall(deferred);
+            let own = pwq.nr_active.is_none();
+            if own || lowered {
+                let max = control.limit.max_active;
+                let set_max = |state: &mut PoolState| state.core.set_max(pwq.index, max);
+                pwq.change(lowered, deferred, set_max);
             }
         }
         for nr_active in &control.nr_active {
@@ -139,7 +140,7 @@ impl Control {
 
 /// The node that has all CPUs of a pool.
 fn node_of(topology: &Topology, pool: &WorkerPool) -> Option<usize> {
-    let cpus = pool.attrs.cpus();
+    let cpus = &pool.attrs.cpus;
     let node = topology.node_of(cpus.first()?)?;
     let all = cpus.iter().all(|cpu| topology.node_of(cpu) == Some(node));
     all.then_some(node)
