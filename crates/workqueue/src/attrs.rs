@@ -14,8 +14,10 @@ use std::fmt;
 /// use inflight_workqueue::{Attrs, Concurrency};
 ///
 /// let attrs = Attrs::new().scope(Scope::Numa).strict(true).cpumask(CpuSet::from([0, 1]));
-/// assert_ne!(attrs, Attrs::new());
 /// assert_eq!(attrs.to_string(), "numa strict cpus 0-1");
+/// assert_eq!(attrs.clone().default_scope().to_string(), "default strict cpus 0-1");
+/// let sums = Attrs::new().scope(Scope::Cpu).strict(true).concurrency(Concurrency::Unmanaged);
+/// assert_eq!(sums.nice(5).to_string(), "cpu strict nice 5 unmanaged");
 /// assert_eq!((attrs.get_scope(), attrs.is_strict()), (Some(Scope::Numa), true));
 /// assert_eq!((attrs.get_nice(), attrs.get_cpumask().len()), (0, 2));
 /// assert_eq!(attrs.get_concurrency(), Concurrency::Managed);
@@ -62,13 +64,6 @@ pub(crate) const HIGHPRI: i32 = -20;
 impl Attrs {
     /// The [default scope](crate::SystemBuilder::default_scope) of the system (`cache_shard` unless
     /// changed), not strict, on all CPUs, with the priority of the process.
-    ///
-    /// ```
-    /// use inflight_workqueue::Attrs;
-    ///
-    /// assert_eq!(Attrs::new(), Attrs::new().strict(false).nice(0));
-    /// assert_eq!(Attrs::new().to_string(), "default");
-    /// ```
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -82,11 +77,6 @@ impl Attrs {
 
     /// How wide the group of CPUs is that shares a pool. An item goes to the pool of the CPU it is
     /// queued on.
-    ///
-    /// ```
-    /// let attrs = inflight_workqueue::Attrs::new().scope(inflight_topology::Scope::System);
-    /// assert_eq!(attrs.to_string(), "system");
-    /// ```
     #[must_use]
     pub fn scope(self, scope: Scope) -> Self {
         let scope = Some(scope);
@@ -94,12 +84,6 @@ impl Attrs {
     }
 
     /// The default scope of the system, whatever it is or will be.
-    ///
-    /// ```
-    /// # use inflight_topology::Scope;
-    /// # use inflight_workqueue::Attrs;
-    /// assert_eq!(Attrs::new().scope(Scope::Numa).default_scope(), Attrs::new());
-    /// ```
     #[must_use]
     pub fn default_scope(self) -> Self {
         Self {
@@ -119,11 +103,6 @@ impl Attrs {
     /// the system refuses it the workers go on without
     /// ([`nice_refused`](crate::WorkqueueSystem::nice_refused)). A
     /// [`highpri`](crate::WorkqueueBuilder::highpri) queue has -20 whatever this says.
-    ///
-    /// ```
-    /// let attrs = inflight_workqueue::Attrs::new().nice(5);
-    /// assert_eq!(attrs.to_string(), "default nice 5");
-    /// ```
     #[must_use]
     pub fn nice(self, nice: i32) -> Self {
         Self { nice, ..self }
@@ -155,17 +134,6 @@ impl Attrs {
 
     /// Whether the pool keeps as many workers running as it has CPUs, or as many as `max_active`
     /// lets.
-    ///
-    /// ```
-    /// use inflight_topology::{Scope, Topology};
-    /// use inflight_workqueue::{Attrs, Concurrency, WorkqueueSystem};
-    ///
-    /// let sys = WorkqueueSystem::builder().topology(Topology::synthetic("core:2")?).build()?;
-    /// let attrs = Attrs::new().scope(Scope::Cpu).strict(true).concurrency(Concurrency::Unmanaged);
-    /// let sums = sys.workqueue("checksums").unbound(attrs).max_active(4).build()?;
-    /// assert_eq!(sums.spawn(|| 1 + 1).wait()?, 2);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn concurrency(self, concurrency: Concurrency) -> Self {
         Self {

@@ -31,14 +31,18 @@ use std::time::Duration;
 ///
 /// ```
 /// use inflight_sync::time::Clock;
-/// use inflight_topology::Topology;
-/// use inflight_workqueue::WorkqueueSystem;
+/// use inflight_topology::{Scope, Topology};
+/// use inflight_workqueue::{Kind, WorkqueueSystem};
 /// use std::time::Duration;
 ///
 /// let topo = Topology::synthetic("cache:2 core:4")?;
 /// let builder = WorkqueueSystem::builder().topology(&topo).clock(Clock::system()).cpu_time(true);
 /// let builder = builder.sampling(true).intensive_threshold(Duration::from_millis(50));
-/// let sys = builder.idle_timeout(Duration::from_secs(1)).build()?;
+/// let builder = builder.hog_reports(4, |hog| eprintln!("{hog}")).power_efficient(true);
+/// let builder = builder.default_scope(Scope::Cache).idle_timeout(Duration::from_secs(1));
+/// let sys = builder.build()?;
+/// let lazy = sys.workqueue("lazy").bound().power_efficient().build()?;
+/// assert_ne!(lazy.kind(), Kind::Bound);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "nothing is made before `build`"]
@@ -168,12 +172,6 @@ impl SystemBuilder {
     /// `after`-th time to compute for longer than the
     /// [threshold](SystemBuilder::intensive_threshold) while other items waited, and then after 1,
     /// 2, 4, 8.. more times.
-    ///
-    /// ```
-    /// # use inflight_workqueue::WorkqueueSystem;
-    /// let sys = WorkqueueSystem::builder().hog_reports(4, |hog| eprintln!("{hog}")).build()?;
-    /// # Ok::<(), inflight_workqueue::SystemError>(())
-    /// ```
     pub fn hog_reports(mut self, after: u64, f: impl Fn(&Hog) + Send + Sync + 'static) -> Self {
         self.hogs = Some((after, Arc::new(f)));
         self
@@ -197,14 +195,6 @@ impl SystemBuilder {
 
     /// The scope of unbound queues whose [`Attrs`](crate::Attrs) name none: `cache_shard` unless
     /// set.
-    ///
-    /// ```
-    /// # use inflight_topology::Scope;
-    /// # use inflight_workqueue::WorkqueueSystem;
-    /// let sys = WorkqueueSystem::builder().default_scope(Scope::Cache).build()?;
-    /// assert!(sys.dump().contains("CACHE (default)"));
-    /// # Ok::<(), inflight_workqueue::SystemError>(())
-    /// ```
     pub fn default_scope(mut self, default_scope: Scope) -> Self {
         self.default_scope = default_scope;
         self
@@ -212,14 +202,6 @@ impl SystemBuilder {
 
     /// Whether queues built as [`power_efficient`](crate::WorkqueueBuilder::power_efficient) are
     /// unbound.
-    ///
-    /// ```
-    /// # use inflight_workqueue::{Kind, WorkqueueSystem};
-    /// let sys = WorkqueueSystem::builder().power_efficient(true).build()?;
-    /// let wq = sys.workqueue("lazy").bound().power_efficient().build()?;
-    /// assert_ne!(wq.kind(), Kind::Bound);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn power_efficient(mut self, power_efficient: bool) -> Self {
         self.power_efficient = power_efficient;
         self

@@ -5,19 +5,6 @@ use std::fmt;
 use std::time::Duration;
 
 /// A worker, and the item that it runs. See [`Stall::running`](crate::Stall::running).
-///
-/// ```
-/// use inflight_workqueue::WorkqueueSystem;
-/// use std::time::Duration;
-///
-/// let builder = WorkqueueSystem::builder().watchdog(Duration::from_secs(30), |stall| {
-///     for busy in &stall.running {
-///         eprintln!("{} of {} since {:?}", busy.item, busy.queue, busy.running_for);
-///     }
-/// });
-/// let sys = builder.build()?;
-/// # Ok::<(), inflight_workqueue::SystemError>(())
-/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BusyWorker {

@@ -108,16 +108,6 @@ impl<T> JoinHandle<T> {
     /// function itself, and inside an item of a queue with `max_active` 1 if the function waits for
     /// that item's slot, and inside any BH item; the function is detached then, and runs later.
     /// Polling the handle as a future, and a timed wait, do not look at slots.
-    ///
-    /// ```
-    /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
-    /// # let wq = sys.workqueue("jobs").bound().build()?;
-    /// let handle = wq.spawn(|| 1 + 1);
-    /// wq.flush_blocking()?;
-    /// assert!(handle.is_finished());
-    /// assert_eq!(handle.wait()?, 2);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn wait(mut self) -> Result<T, JoinError> {
         if self.waits_for_caller() {
             return Err(JoinError::WouldDeadlock);

@@ -33,20 +33,8 @@ impl Queued {
     }
 }
 
-/// What came of moving the time of a [`DelayedWork`](crate::DelayedWork).
-///
-/// ```
-/// use inflight_workqueue::{DelayedWork, Modified, WorkqueueSystem};
-/// use std::time::Duration;
-///
-/// let sys = WorkqueueSystem::builder().build()?;
-/// let wq = sys.workqueue("timers").bound().build()?;
-/// let work = DelayedWork::new(|| ());
-/// let hour = Duration::from_secs(3600);
-/// assert_eq!(wq.mod_delayed(&work, hour)?, Modified::Queued, "it was idle");
-/// assert_eq!(wq.mod_delayed(&work, hour / 2)?, Modified::Moved);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
+/// What came of [moving the time](crate::Workqueue::mod_delayed) of a
+/// [`DelayedWork`](crate::DelayedWork).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Modified {
     /// It was pending, and is so for the new time now.

@@ -43,18 +43,6 @@ impl Workqueue {
 
     /// As [`spawn`](Workqueue::spawn), on a memory node: on the caller's CPU if that belongs to the
     /// node, else on the node's first.
-    ///
-    /// ```
-    /// # use inflight_topology::Topology;
-    /// # use inflight_workqueue::{Attrs, JoinError, QueueError, WorkqueueSystem};
-    /// let topo = Topology::synthetic("numa:2 core:2")?;
-    /// let sys = WorkqueueSystem::builder().topology(topo).build()?;
-    /// let crypt = sys.workqueue("kcryptd").unbound(Attrs::new()).build()?;
-    /// assert_eq!(crypt.spawn_node(1, || 6 * 7).wait()?, 42);
-    /// let refused = crypt.spawn_node(2, || ()).wait();
-    /// assert!(matches!(refused, Err(JoinError::Rejected(QueueError::NoSuchNode(2)))));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn spawn_node<T, F>(&self, node: usize, f: F) -> JoinHandle<T>
     where
         F: FnOnce() -> T + Send + 'static,

@@ -46,6 +46,33 @@ use std::time::Duration;
 /// assert_eq!(wq.queue(&Work::new(|| ())), Err(QueueError::ShutDown));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// # What can be changed and seen
+///
+/// ```
+/// use inflight_topology::{CpuSet, Scope, Topology};
+/// use inflight_workqueue::WorkqueueSystem;
+/// use std::time::Duration;
+///
+/// let topo = Topology::synthetic("core:4")?;
+/// let sys = WorkqueueSystem::builder().topology(topo).build()?;
+/// sys.set_unbound_cpumask(&CpuSet::from([2, 3]))?;
+/// assert!(sys.set_unbound_cpumask(&CpuSet::from([4])).is_err());
+/// sys.set_default_scope(Scope::Numa)?;
+/// assert!(sys.dump().contains("NUMA (default)"));
+/// sys.set_watchdog_threshold(Duration::from_secs(5));
+/// sys.measure_cpu_time();
+/// if let Some(why) = sys.nice_refused() {
+///     eprintln!("no high priority: {why}");
+/// }
+/// let _wq = sys.workqueue("uploads").bound().build()?;
+/// let tool = sys.observer(); // sees and changes what others have made
+/// let uploads = tool.queues().into_iter().find(|wq| wq.name() == "uploads");
+/// uploads.expect("it has been made").set_max_active(2)?;
+/// drop(sys); // shuts it down
+/// assert!(tool.workqueue("late").bound().build().is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct WorkqueueSystem {
     pub(crate) inner: Arc<SystemInner>,
@@ -89,15 +116,6 @@ impl WorkqueueSystem {
 
     /// A handle for tools, which does not keep the system alive: they see and change what it does,
     /// for as long as others have it. When it has ended they see the end.
-    ///
-    /// ```
-    /// # use inflight_workqueue::WorkqueueSystem;
-    /// let sys = WorkqueueSystem::builder().build()?;
-    /// let tool = sys.observer();
-    /// drop(sys); // shuts it down
-    /// assert!(tool.workqueue("late").bound().build().is_err());
-    /// # Ok::<(), inflight_workqueue::SystemError>(())
-    /// ```
     #[must_use]
     pub fn observer(&self) -> Self {
         Self {
@@ -108,14 +126,6 @@ impl WorkqueueSystem {
 
     /// The queues that somebody has a handle on, in the order in which they were made. Several may
     /// have the same name.
-    ///
-    /// ```
-    /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
-    /// let _wq = sys.workqueue("uploads").bound().build()?;
-    /// let uploads = sys.queues().into_iter().find(|wq| wq.name() == "uploads");
-    /// uploads.expect("it has been made").set_max_active(2)?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn queues(&self) -> Vec<Workqueue> {
         self.inner.handles()
@@ -192,17 +202,6 @@ impl WorkqueueSystem {
 
     /// Why the system refused a thread its priority, if it did: highpri workers and rescuers then
     /// run with that of the thread that made them.
-    ///
-    /// ```
-    /// # use inflight_workqueue::WorkqueueSystem;
-    /// let sys = WorkqueueSystem::builder().build()?;
-    /// let urgent = sys.workqueue("urgent").bound().highpri().build()?;
-    /// urgent.spawn(|| ()).wait()?;
-    /// if let Some(why) = sys.nice_refused() {
-    ///     eprintln!("no high priority: {why}");
-    /// }
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn nice_refused(&self) -> Option<io::ErrorKind> {
         *self.inner.shared.nice_refused.lock()
@@ -213,18 +212,6 @@ impl WorkqueueSystem {
     ///
     /// What was used before is not charged. It cannot be switched off. Without effect where CPU
     /// times of threads cannot be read, and with a manual clock.
-    ///
-    /// ```
-    /// # use inflight_workqueue::WorkqueueSystem;
-    /// let sys = WorkqueueSystem::builder().build()?;
-    /// let wq = sys.workqueue("jobs").bound().build()?;
-    /// assert_eq!(wq.stats().cpu_time, None);
-    /// sys.measure_cpu_time();
-    /// # if cfg!(target_os = "linux") {
-    /// assert!(wq.stats().cpu_time.is_some());
-    /// # }
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn measure_cpu_time(&self) {
         let shared = &self.inner.shared;
         if shared.metering.switch_on(&shared.clock) {
@@ -242,14 +229,6 @@ impl WorkqueueSystem {
     ///
     /// [`PollerError`]: the CPU has a poller, the number is no CPU's, there is no thread to ask
     /// whether the poller is late, or the system ends.
-    ///
-    /// ```
-    /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
-    /// let mut poller = sys.bh_poller(0, || ())?;
-    /// let polled = poller.poll(10);
-    /// assert_eq!((poller.cpu(), polled.ran, polled.more), (0, 0, false));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn bh_poller(
         &self,
         cpu: usize,
@@ -281,18 +260,6 @@ impl WorkqueueSystem {
     ///
     /// [`AttrsError::NoCpu`] if none of the CPUs can be used, and
     /// [`AttrsError::NoWorker`] if a pool that is needed at once can get no thread.
-    ///
-    /// ```
-    /// # use inflight_topology::{CpuSet, Topology};
-    /// # use inflight_workqueue::WorkqueueSystem;
-    /// let topo = Topology::synthetic("core:4")?;
-    /// let sys = WorkqueueSystem::builder().topology(topo).build()?;
-    /// sys.set_unbound_cpumask(&CpuSet::from([2, 3]))?;
-    /// assert_eq!(sys.unbound_cpumask(), CpuSet::from([2, 3]));
-    /// assert!(sys.set_unbound_cpumask(&CpuSet::from([4])).is_err());
-    /// assert_eq!(sys.topology().cpus().len(), 4);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn set_unbound_cpumask(&self, cpus: &CpuSet) -> Result<(), AttrsError> {
         self.inner.reconfigure(|settings| {
             if cpus.is_disjoint(settings.topology.allowed()) {
@@ -314,16 +281,6 @@ impl WorkqueueSystem {
     /// # Errors
     ///
     /// [`AttrsError::NoWorker`] if a pool that is needed at once can get no thread.
-    ///
-    /// ```
-    /// # use inflight_topology::Scope;
-    /// # use inflight_workqueue::WorkqueueSystem;
-    /// let sys = WorkqueueSystem::builder().build()?;
-    /// assert_eq!(sys.default_scope(), Scope::CacheShard);
-    /// sys.set_default_scope(Scope::Numa)?;
-    /// assert!(sys.dump().contains("NUMA (default)"));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn set_default_scope(&self, scope: Scope) -> Result<(), AttrsError> {
         self.inner.reconfigure(|settings| {
             settings.default_scope = scope;
@@ -342,14 +299,6 @@ impl WorkqueueSystem {
     ///
     /// The first five sections are those of the kernel's `wq_dump` tool; `docs/wq-tools.md`
     /// explains each line. Its parts are true at moments close to each other.
-    ///
-    /// ```
-    /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
-    /// let wq = sys.workqueue("events").bound().build()?;
-    /// assert!(sys.dump().contains("Worker Pools"));
-    /// assert!(sys.dump().contains("queue events bound"));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn dump(&self) -> String {
         self.inner.dump()
@@ -361,16 +310,6 @@ impl WorkqueueSystem {
     /// After how long the watchdog reports a stall, from now on; zero switches it off. The
     /// [dump](WorkqueueSystem::dump) has the stalls that its last tick has found, also in a system
     /// that was built without [`watchdog`](SystemBuilder::watchdog).
-    ///
-    /// ```
-    /// # use inflight_workqueue::WorkqueueSystem;
-    /// use std::time::Duration;
-    ///
-    /// let sys = WorkqueueSystem::builder().build()?;
-    /// assert_eq!(sys.watchdog_threshold(), Duration::ZERO);
-    /// sys.set_watchdog_threshold(Duration::from_secs(5));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn set_watchdog_threshold(&self, threshold: Duration) {
         self.inner.shared.watchdog.set_threshold(threshold);
         self.inner.arm_watchdog_for_items();
@@ -391,17 +330,7 @@ impl WorkqueueSystem {
 
     /// Begins or ends to record each step of each item, with its CPU and time. A recording keeps
     /// the last 16,384 steps and counts those before; beginning a new one empties it. While it is
-    /// on, items take longer.
-    ///
-    /// ```
-    /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
-    /// assert!(!sys.is_recording());
-    /// sys.record_trace(true);
-    /// sys.events().spawn(|| ()).wait()?;
-    /// sys.record_trace(false);
-    /// assert!(sys.take_trace().steps.len() >= 3);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
+    /// on, items take longer. See [`TraceRecord`](crate::TraceRecord) for an example.
     pub fn record_trace(&self, on: bool) {
         self.inner.shared.tracing.record(on);
     }

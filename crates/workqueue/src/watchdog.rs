@@ -17,7 +17,13 @@ use std::time::Duration;
 /// use std::time::Duration;
 ///
 /// let builder = WorkqueueSystem::builder();
-/// let sys = builder.watchdog(Duration::from_secs(30), |stall| eprintln!("{stall}")).build()?;
+/// let builder = builder.watchdog(Duration::from_secs(30), |stall| {
+///     eprintln!("{stall}");
+///     for busy in &stall.running {
+///         eprintln!("{} of {} since {:?}", busy.item, busy.queue, busy.running_for);
+///     }
+/// });
+/// let sys = builder.build()?;
 /// # Ok::<(), inflight_workqueue::SystemError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -54,11 +54,6 @@ impl<const DELAYED: bool> WorkItem<DELAYED> {
     }
 
     /// The name it was given, or that of its function's type.
-    ///
-    /// ```
-    /// fn rescan() {}
-    /// assert!(inflight_workqueue::Work::new(rescan).name().ends_with("rescan"));
-    /// ```
     #[must_use]
     pub fn name(&self) -> &str {
         self.item.name()
@@ -159,18 +154,6 @@ impl<const DELAYED: bool> WorkItem<DELAYED> {
     ///
     /// [`DisableError::DepthOverflow`] at the 65,536th level, [`DisableError::WouldDeadlock`] from
     /// inside the work's own function, and from any BH item: then no level is taken.
-    ///
-    /// ```
-    /// # use inflight_workqueue::Work;
-    /// let work = Work::new(|| ());
-    /// # let async_part = async {
-    /// work.disable_sync().await?; // it is not running, and will not
-    /// # Ok::<(), inflight_workqueue::DisableError>(()) };
-    /// # inflight_sync::block_on(async_part)?;
-    /// work.disable_sync_blocking()?; // one level more, on a thread
-    /// work.disable_sync_timeout(std::time::Duration::from_secs(1))?;
-    /// # Ok::<(), inflight_workqueue::DisableError>(())
-    /// ```
     pub fn disable_sync(&self) -> Wait<'_, Result<bool, DisableError>> {
         Wait::new(self.item.disable_sync())
     }

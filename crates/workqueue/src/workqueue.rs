@@ -189,15 +189,16 @@ impl Workqueue {
     /// is the system's first delay and it refuses the thread that waits for it.
     ///
     /// ```
-    /// # use inflight_workqueue::{DelayedWork, WorkqueueSystem};
+    /// # use inflight_workqueue::{DelayedWork, Modified, WorkqueueSystem};
     /// # use std::time::Duration;
     /// # let sys = WorkqueueSystem::builder().build()?;
     /// # let wq = sys.workqueue("jobs").bound().build()?;
     /// let work = DelayedWork::new(|| ());
     /// assert!(wq.queue_delayed(&work, Duration::from_secs(3600))?.is_queued());
     /// assert!(!wq.queue_delayed(&work, Duration::ZERO)?.is_queued(), "it is pending already");
-    /// assert!(work.cancel());
-    /// assert!(wq.queue_delayed_on(0, &work, Duration::ZERO)?.is_queued());
+    /// assert_eq!(wq.mod_delayed(&work, Duration::ZERO)?, Modified::Moved);
+    /// work.flush_blocking()?;
+    /// assert_eq!(wq.mod_delayed_on(0, &work, Duration::ZERO)?, Modified::Queued);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn queue_delayed(&self, work: &DelayedWork, delay: Duration) -> Result<Queued, QueueError> {
@@ -229,19 +230,6 @@ impl Workqueue {
     ///
     /// A [`QueueError`]; nothing has changed. If the queue closes during the call, the work may
     /// have been taken back.
-    ///
-    /// ```
-    /// # use inflight_workqueue::{DelayedWork, Modified, WorkqueueSystem};
-    /// # use std::time::Duration;
-    /// # let sys = WorkqueueSystem::builder().build()?;
-    /// # let wq = sys.workqueue("jobs").bound().build()?;
-    /// let work = DelayedWork::new(|| ());
-    /// assert!(wq.queue_delayed(&work, Duration::from_secs(3600))?.is_queued());
-    /// assert_eq!(wq.mod_delayed(&work, Duration::ZERO)?, Modified::Moved);
-    /// work.flush_blocking()?;
-    /// assert_eq!(wq.mod_delayed_on(0, &work, Duration::ZERO)?, Modified::Queued);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn mod_delayed(&self, work: &DelayedWork, delay: Duration) -> Result<Modified, QueueError> {
         self.requeue_later(&work.item, cpu::current(), delay)
     }
@@ -298,16 +286,6 @@ impl Workqueue {
     ///
     /// [`QueueError::NoSuchNode`] if no usable CPU belongs to the node, and those of
     /// [`queue`](Workqueue::queue).
-    ///
-    /// ```
-    /// # use inflight_topology::Topology;
-    /// # use inflight_workqueue::{Attrs, Work, WorkqueueSystem};
-    /// let topo = Topology::synthetic("numa:2 core:2")?;
-    /// let sys = WorkqueueSystem::builder().topology(topo).build()?;
-    /// let crypt = sys.workqueue("kcryptd").unbound(Attrs::new()).build()?;
-    /// assert!(crypt.queue_node(1, &Work::new(|| ()))?.is_queued());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn queue_node(&self, node: usize, work: &Work) -> Result<Queued, QueueError> {
         let cpu = self.cpu_of_node(self.inner().here(), node)?;
         self.inner().queue(&work.item, cpu)
@@ -334,17 +312,6 @@ impl Workqueue {
     ///
     /// The part of each pool is exact at the moment it is read; the moments differ. After a flush
     /// of a queue that is left alone, `started == completed` and `queued == completed + cancelled`.
-    ///
-    /// ```
-    /// # use inflight_workqueue::{Work, WorkqueueSystem};
-    /// # let sys = WorkqueueSystem::builder().build()?;
-    /// # let wq = sys.workqueue("jobs").bound().build()?;
-    /// assert!(wq.queue(&Work::new(|| ()))?.is_queued());
-    /// wq.flush_blocking()?;
-    /// assert_eq!(wq.stats().completed, 1);
-    /// assert!(!wq.is_congested(0));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn stats(&self) -> WorkqueueStats {
         self.inner().stats()

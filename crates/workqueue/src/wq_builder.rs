@@ -99,6 +99,23 @@ impl fmt::Debug for WorkqueueDraft {
 }
 
 /// Describes a [`Workqueue`].
+///
+/// ```
+/// use inflight_topology::wake::{Reach, WakeRules};
+/// use inflight_workqueue::{Attrs, Share, WorkqueueSystem};
+///
+/// let sys = WorkqueueSystem::builder().build()?;
+/// let urgent = sys.workqueue("urgent").bound().highpri().build()?;
+/// let sums = sys.workqueue("checksums").bound().cpu_intensive().power_efficient().build()?;
+/// let stay = WakeRules { pull: Reach::Nowhere, ..WakeRules::default() };
+/// let done = sys.workqueue("complete").bound().wake_rules(stay).max_active(0).build()?;
+/// let wq = sys.workqueue("chains").unbound(Attrs::new()).share(Share::PerNode);
+/// let chains = wq.max_active(64).min_active(32).freezable().build()?;
+/// assert!(urgent.is_highpri());
+/// assert!(sys.workqueue("many").bound().max_active(1 << 20).build().is_err());
+/// assert_eq!(sums.spawn(|| (0..1000u32).sum::<u32>()).wait()?, 499_500);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "nothing is made before `build`"]
 pub struct WorkqueueBuilder {
@@ -114,15 +131,6 @@ impl WorkqueueBuilder {
     /// prefers the one with the higher priority.
     /// [`nice_refused`](crate::WorkqueueSystem::nice_refused) tells if it was not granted; the
     /// pools are apart all the same.
-    ///
-    /// ```
-    /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
-    /// let urgent = sys.workqueue("urgent").bound().highpri().build()?;
-    /// assert!(urgent.is_highpri());
-    /// urgent.spawn(|| ()).wait()?;
-    /// assert!(sys.dump().contains("highpri"));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn highpri(mut self) -> Self {
         self.flags.highpri = true;
         self
@@ -136,13 +144,6 @@ impl WorkqueueBuilder {
     /// Without it an item is found to compute for long when it has used
     /// [`intensive_threshold`](crate::SystemBuilder::intensive_threshold) of CPU time and others
     /// wait.
-    ///
-    /// ```
-    /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
-    /// let sums = sys.workqueue("checksums").bound().cpu_intensive().build()?;
-    /// assert_eq!(sums.spawn(|| (0..1000u32).sum::<u32>()).wait()?, 499_500);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn cpu_intensive(mut self) -> Self {
         self.flags.cpu_intensive = true;
         self
@@ -179,14 +180,6 @@ impl WorkqueueBuilder {
     /// as [`power_efficient`](crate::SystemBuilder::power_efficient) a bound queue becomes an
     /// unbound one, so that items gather on CPUs that are awake. Its `max_active` then counts for
     /// the whole queue.
-    ///
-    /// ```
-    /// # use inflight_workqueue::{Kind, WorkqueueSystem};
-    /// # let sys = WorkqueueSystem::builder().build()?;
-    /// let wq = sys.workqueue("lazy").bound().power_efficient().build()?;
-    /// assert_eq!(wq.kind(), Kind::Bound, "the switch is off");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn power_efficient(mut self) -> Self {
         self.flags.power_efficient = true;
         self
@@ -213,15 +206,6 @@ impl WorkqueueBuilder {
     /// item. A BH queue has no rules; an ordered one has no use for them.
     ///
     /// [`Wake::place`]: inflight_topology::wake::Wake::place
-    ///
-    /// ```
-    /// use inflight_topology::wake::{Reach, WakeRules};
-    ///
-    /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
-    /// let stay = WakeRules { pull: Reach::Nowhere, ..WakeRules::default() };
-    /// let wq = sys.workqueue("complete").bound().wake_rules(stay).build()?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn wake_rules(mut self, rules: WakeRules) -> Self {
         self.flags.wake_rules = Some(rules);
         self
@@ -230,13 +214,6 @@ impl WorkqueueBuilder {
     /// How many items may be active at once: for each CPU of a bound queue, altogether for an
     /// unbound one. [`DEFAULT_MAX_ACTIVE`](crate::DEFAULT_MAX_ACTIVE) unless set, or if 0; at most
     /// [`MAX_ACTIVE_LIMIT`](crate::MAX_ACTIVE_LIMIT); 1 for an ordered one.
-    ///
-    /// ```
-    /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
-    /// assert!(sys.workqueue("many").bound().max_active(1 << 20).build().is_err());
-    /// assert!(sys.workqueue("default").bound().max_active(0).build().is_ok());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn max_active(mut self, max_active: usize) -> Self {
         self.limit.max_active = max_active;
         self
@@ -253,15 +230,6 @@ impl WorkqueueBuilder {
     /// [`Share::PerNode`]: so many that wait for each other are sure to make progress. 8 unless
     /// set, at most `max_active`; a part is never below 1. With [`Share::Lend`] it means nothing:
     /// the limit is exact.
-    ///
-    /// ```
-    /// use inflight_workqueue::{Attrs, Share};
-    /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
-    /// let wq = sys.workqueue("chains").unbound(Attrs::new()).share(Share::PerNode);
-    /// # let wq =
-    /// wq.max_active(64).min_active(32).build()?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn min_active(mut self, min_active: usize) -> Self {
         self.limit.min_active = Some(min_active);
         self

@@ -10,17 +10,7 @@ use std::fmt;
 /// What an item is called: the type of its function, unless the user has said otherwise.
 pub(crate) type Name = Cow<'static, str>;
 
-/// Why a spawned function gave no result.
-///
-/// ```
-/// use inflight_workqueue::{JoinError, WorkqueueSystem};
-///
-/// let sys = WorkqueueSystem::builder().build()?;
-/// let wq = sys.workqueue("jobs").bound().build()?;
-/// let failed = wq.spawn(|| panic!("no luck")).wait();
-/// assert!(matches!(failed, Err(JoinError::Panicked(p)) if p.message() == Some("no luck")));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
+/// Why a spawned function gave no result. See [`PanicPayload`] for an example.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JoinError {
@@ -108,19 +98,8 @@ impl fmt::Debug for PanicPayload {
     }
 }
 
-/// A function that a workqueue did not take, and why.
-///
-/// ```
-/// use inflight_workqueue::{QueueError, WorkqueueSystem};
-///
-/// let sys = WorkqueueSystem::builder().build()?;
-/// let wq = sys.workqueue("jobs").bound().build()?;
-/// wq.destroy_blocking()?;
-/// let Err(rejected) = wq.try_spawn(|| 7) else { panic!("it is gone") };
-/// assert_eq!(rejected.error(), QueueError::Destroyed);
-/// assert_eq!(rejected.into_inner()(), 7, "it can be run elsewhere");
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
+/// A function that a workqueue did not take, and why. See
+/// [`try_spawn`](crate::Workqueue::try_spawn) for an example.
 #[derive(thiserror::Error)]
 #[error("the function was not queued: {error}")]
 pub struct Rejected<F> {
@@ -135,16 +114,12 @@ impl<F> Rejected<F> {
     }
 
     /// Why.
-    ///
-    /// See the type's example.
     #[must_use]
     pub fn error(&self) -> QueueError {
         self.error
     }
 
     /// The function.
-    ///
-    /// See the type's example.
     #[must_use]
     pub fn into_inner(self) -> F {
         self.f

@@ -63,16 +63,7 @@ impl From<WaitError> for DisableError {
 #[error("the work is not disabled")]
 pub struct NotDisabled;
 
-/// Why a work was not enabled and queued.
-///
-/// ```
-/// use inflight_workqueue::{EnableError, Work, WorkqueueSystem};
-///
-/// let sys = WorkqueueSystem::builder().build()?;
-/// let wq = sys.workqueue("jobs").bound().build()?;
-/// assert_eq!(wq.enable_and_queue(&Work::new(|| ())), Err(EnableError::NotDisabled));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
+/// Why a work was not [enabled and queued](crate::Workqueue::enable_and_queue).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EnableError {

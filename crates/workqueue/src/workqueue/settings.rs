@@ -106,7 +106,8 @@ impl Workqueue {
     /// let crypt = sys.workqueue("kcryptd").unbound(Attrs::new()).build()?;
     /// let numa = Attrs::new().scope(Scope::Numa);
     /// crypt.set_attrs(numa.clone())?;
-    /// assert_eq!(crypt.kind(), Kind::Unbound(numa));
+    /// crypt.change_attrs(|attrs| attrs.nice(5))?;
+    /// assert_eq!(crypt.kind(), Kind::Unbound(numa.nice(5)));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn set_attrs(&self, attrs: Attrs) -> Result<(), AttrsError> {
@@ -120,15 +121,6 @@ impl Workqueue {
     /// # Errors
     ///
     /// As [`set_attrs`](Workqueue::set_attrs).
-    ///
-    /// ```
-    /// # use inflight_workqueue::{Attrs, Kind, WorkqueueSystem};
-    /// # let sys = WorkqueueSystem::builder().build()?;
-    /// let crypt = sys.workqueue("kcryptd").unbound(Attrs::new().strict(true)).build()?;
-    /// crypt.change_attrs(|attrs| attrs.nice(5))?;
-    /// assert_eq!(crypt.kind(), Kind::Unbound(Attrs::new().strict(true).nice(5)));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn change_attrs(&self, change: impl Fn(Attrs) -> Attrs) -> Result<(), AttrsError> {
         let system = &self.inner().host;
         loop {
