@@ -132,6 +132,15 @@ mod tests {
         };
         hint.tell(&told);
         assert_eq!(hint.load(), told);
+        // More than there is room for does not spill over.
+        hint.tell(&Load {
+            waiting: 1 << 20,
+            service: u64::MAX,
+            ..told
+        });
+        let read = hint.load();
+        assert_eq!((read.waiting, read.awake), (65_535, 12));
+        assert!(read.service > 200_000_000_000);
     }
 
     /// A delay counts for a while. The clock's words come round.
@@ -165,20 +174,5 @@ mod tests {
         assert!((1_000..=1_100).contains(&follow(1_000)));
         mean.note(3_000, 2);
         assert!((2_000..=2_050).contains(&mean.ns()), "half of it is new");
-    }
-
-    /// More than there is room for does not spill over.
-    #[test]
-    fn a_hint_of_too_much_says_much() {
-        let hint = LoadHint::default();
-        hint.tell(&Load {
-            waiting: 1 << 20,
-            awake: 3,
-            service: u64::MAX,
-            ..Load::default()
-        });
-        let read = hint.load();
-        assert_eq!((read.waiting, read.awake), (65_535, 3));
-        assert!(read.service > 200_000_000_000);
     }
 }

@@ -80,69 +80,42 @@ fn service_time_rises_by_halves_and_falls_by_eighths() {
     assert_eq!(after(&mut core, u64::MAX / 2), u64::MAX / 4 + 4);
 }
 
-/// A batch lasts 20 us by what is known, has 48 entries at most and one at least; without somebody
-/// who looks after the pool it has one.
+/// A batch lasts 20 us by what is known, has 48 entries at most and one at least. Where others could
+/// help, and what is listed is worth their coming, it is half of what is listed; not of an ordered
+/// queue, of which nobody else could run the other half.
 #[test]
-fn a_batch_lasts_20_us() {
-    for (service, entries) in [
-        (0, 48),
-        (1, 48),
-        (416, 48),
-        (1_000, 20),
-        (9_000, 2),
-        (30_000, 1),
-    ] {
-        let (mut core, pwq, worker) = pool(1, Limit::None);
-        core.service_ns = service;
-        push(&mut core, pwq, 100);
-        assert_eq!(takes(&mut core, worker), 1, "nobody looks");
-        core.set_batching(true);
-        assert_eq!(takes(&mut core, worker), entries, "at {service} ns");
-    }
-}
-
-/// After an item that took a day, more is listed than there are ns to count it by.
-#[test]
-fn a_long_list_after_a_long_item() {
-    let (mut core, pwq, worker) = pool(2, Limit::None);
-    core.service_ns = u64::MAX / 1_000;
-    core.set_batching(true);
-    push(&mut core, pwq, 2_000);
-    assert_eq!(takes(&mut core, worker), 1);
-}
-
-/// Where others could help, and what is listed is worth their coming, a batch is half of it.
-#[test]
-fn a_batch_leaves_half_to_others_who_are_worth_waking() {
-    for (listed, service, entries) in [
-        (100, 1_000, 20),
-        (30, 1_000, 15),
-        (31, 1_000, 16),
-        (8, 1_000, 4),
+fn how_long_a_batch_is() {
+    for case @ (target, ordered, listed, service, entries) in [
+        (1, false, 100, 0, 48),
+        (1, false, 100, 416, 48),
+        (1, false, 100, 1_000, 20),
+        (1, false, 100, 9_000, 2),
+        (1, false, 100, 30_000, 1),
+        // After an item that took a day, more is listed than there are ns to count it by.
+        (2, false, 2_000, u64::MAX / 1_000, 1),
+        (2, false, 100, 1_000, 20),
+        (2, false, 30, 1_000, 15),
+        (2, false, 31, 1_000, 16),
+        (2, false, 8, 1_000, 4),
         // Less than 8 us: nobody comes for it.
-        (7, 1_000, 7),
-        (2, 10_000, 1),
-        (1, 30_000, 1),
+        (2, false, 7, 1_000, 7),
+        (2, false, 2, 10_000, 1),
+        (2, false, 1, 30_000, 1),
+        (2, true, 20, 1_000, 20),
+        (1, true, 20, 10_000, 2),
     ] {
-        let (mut core, pwq, worker) = pool(2, Limit::None);
-        core.set_batching(true);
+        let limit = match ordered {
+            true => Limit::Own { max: 1, used: 0 },
+            false => Limit::None,
+        };
+        let (mut core, pwq, worker) = pool(target, limit);
         core.service_ns = service;
-        push(&mut core, pwq, listed);
-        assert_eq!(
-            takes(&mut core, worker),
-            entries,
-            "{listed} of {service} ns"
-        );
+        push(&mut core, pwq, listed + 1);
+        assert_eq!(takes(&mut core, worker), 1, "nobody looks: {case:?}");
+        core.release_held(worker, None);
+        core.set_batching(true);
+        assert_eq!(takes(&mut core, worker), entries, "{case:?}");
     }
-}
-
-/// Nobody else could run the other half.
-#[test]
-fn a_batch_of_an_ordered_queue_leaves_nothing_to_others() {
-    let (mut core, pwq, worker) = pool(2, Limit::Own { max: 1, used: 0 });
-    core.set_batching(true);
-    push(&mut core, pwq, 20);
-    assert_eq!(takes(&mut core, worker), 20);
 }
 
 /// Who waits for a shared slot has it after each entry.
@@ -180,19 +153,6 @@ fn a_batch_holds_one_slot_of_each_pwq() {
     assert_eq!((core.listed(), used(&core, second)), (1, 2));
     core.release_held(worker, Some(second));
     assert_eq!((core.listed(), used(&core, first)), (2, 1));
-}
-
-/// A worker that lingers takes what comes first: nobody is brought for one entry.
-#[test]
-fn who_lingers_has_the_first_entry() {
-    let (mut core, pwq, _) = pool(4, Limit::None);
-    core.workers.set_lingering(true);
-    push(&mut core, pwq, 1);
-    assert_eq!(core.need_worker(true), WakeAction::None);
-    push(&mut core, pwq, 1);
-    assert!(matches!(core.need_worker(true), WakeAction::Create(_)));
-    core.workers.set_lingering(false);
-    assert!(matches!(core.need_worker(true), WakeAction::Create(_)));
 }
 
 /// The one that went idle last is warm: it is woken first; the first to leave is the coldest.
