@@ -1,4 +1,5 @@
-//! CPU hogs: which items compute for long, which functions of theirs are reported, and when.
+//! CPU hogs: which items that compute for long are hogs, which functions of theirs are reported, and
+//! when. Which items compute for long is found out in [`sampler`](crate::sampler).
 
 use crate::busy_worker::BusyWorker;
 use crate::pool_attrs::PoolAttrs;
@@ -9,12 +10,6 @@ use std::time::Duration;
 
 /// So many functions are remembered; further ones are counted together.
 const FUNCTIONS: usize = 128;
-
-/// Whether an item that has used so much CPU time while others waited computes for long. With a
-/// threshold of zero none does.
-pub(crate) fn is_intensive(used: Duration, threshold: Duration) -> bool {
-    !threshold.is_zero() && used >= threshold
-}
 
 /// Whether an item of such a pool that computes for long is a hog: it holds the one CPU of its
 /// pool. In an unbound pool it is where it should be.

@@ -66,8 +66,7 @@ impl SystemInner {
         let queues = self.queues();
         let unbound = queues.iter().filter(|queue| !queue.mode.is_bound());
         let changes = unbound.map(|queue| queue.prepare(queue.attrs(), &new, &mut deferred));
-        let changes = changes.collect::<Result<Vec<_>, _>>();
-        let changes = changes.map_err(|refused| self.refused(refused))?;
+        let changes = changes.collect::<Result<Vec<_>, _>>()?;
         let machine_changed = new.topology.version() != settings.topology.version()
             || new.topology != settings.topology;
         if machine_changed {

@@ -10,60 +10,44 @@ use std::time::Duration;
 /// Name, unit, description, where it is.
 type Counter = (&'static str, Unit, &'static str, fn(&WorkqueueStats) -> u64);
 
-/// The counter of a field: `inflight_workqueue_FIELD_total`.
-macro_rules! counter_of {
-    ($field:ident, $what:literal) => {
-        (
-            concat!("inflight_workqueue_", stringify!($field), "_total"),
-            Unit::Count,
-            $what,
-            |s| s.$field,
-        )
+/// The counters of these fields: `inflight_workqueue_FIELD_total`.
+macro_rules! counters_of {
+    ($($field:ident $what:literal)*) => {
+        [
+            $((
+                concat!("inflight_workqueue_", stringify!($field), "_total"),
+                Unit::Count,
+                $what,
+                |s| s.$field,
+            ),)*
+            (
+                "inflight_workqueue_cpu_microseconds_total",
+                Unit::Microseconds,
+                "CPU time of items on workers, if it is measured",
+                |s| micros(s.cpu_time),
+            ),
+        ]
     };
 }
 
 /// What only grows.
-const COUNTERS: [Counter; 16] = [
-    counter_of!(queued, "items queued"),
-    counter_of!(started, "runs that have begun"),
-    counter_of!(completed, "runs that have ended"),
-    counter_of!(panicked, "runs that have ended by panic"),
-    counter_of!(cancelled, "items taken back before their run"),
-    counter_of!(
-        refused,
-        "items refused with no error to a caller: delayed, repeating, spawned"
-    ),
-    counter_of!(cm_wakeups, "workers brought because an item blocked"),
-    counter_of!(found_asleep, "items found asleep that had not said so"),
-    counter_of!(
-        cpu_intensive,
-        "items of bound queues found to compute for long"
-    ),
-    counter_of!(maydays, "calls of the rescuer"),
-    counter_of!(rescued, "items that the rescuer has run"),
-    counter_of!(
-        remote_wakeups,
-        "workers of another group of CPUs woken for items"
-    ),
-    counter_of!(
-        stolen,
-        "items that a worker of another group of CPUs has taken"
-    ),
-    counter_of!(
-        repatriated,
-        "workers moved back to their group for items of the queue"
-    ),
-    counter_of!(
-        placed,
-        "items that wake rules have put on another CPU than the one before"
-    ),
-    (
-        "inflight_workqueue_cpu_microseconds_total",
-        Unit::Microseconds,
-        "CPU time of items on workers, if it is measured",
-        |s| micros(s.cpu_time),
-    ),
-];
+const COUNTERS: [Counter; 16] = counters_of! {
+    queued "items queued"
+    started "runs that have begun"
+    completed "runs that have ended"
+    panicked "runs that have ended by panic"
+    cancelled "items taken back before their run"
+    refused "items refused with no error to a caller: delayed, repeating, spawned"
+    cm_wakeups "workers brought because an item blocked"
+    found_asleep "items found asleep that had not said so"
+    cpu_intensive "items of bound queues found to compute for long"
+    maydays "calls of the rescuer"
+    rescued "items that the rescuer has run"
+    remote_wakeups "workers of another group of CPUs woken for items"
+    stolen "items that a worker of another group of CPUs has taken"
+    repatriated "workers moved back to their group for items of the queue"
+    placed "items that wake rules have put on another CPU than the one before"
+};
 
 /// What goes up and down.
 const GAUGES: [(&str, &str); 6] = [

@@ -6,7 +6,6 @@
 //! none has had to for some looks. What is looked at is the thread's state and the CPU time it has
 //! used, as `/proc` tells them. Where there is no `/proc`, nobody is looked at.
 
-use crate::hog;
 use crate::pool_core::{Worker, WorkerPhase};
 use crate::proc;
 use std::collections::BTreeMap;
@@ -158,6 +157,6 @@ impl Watched {
         }
         let now = self.files.cpu_time()?;
         let used = now.saturating_sub(*self.used.get_or_insert(now));
-        hog::is_intensive(used, intensive).then_some(Verdict::Intensive(used))
+        (used >= intensive).then_some(Verdict::Intensive(used))
     }
 }

@@ -10,7 +10,7 @@ use crate::system_shared::SystemShared;
 use crate::watchdog::Watch;
 use crate::worker_pool::{Overloaded, QueueDeferred, Siblings, WorkerPool};
 use crate::workqueue::{WeakWorkqueue, Workqueue};
-use crate::workqueue_inner::{ChangeRefused, QueueHost, WorkqueueInner};
+use crate::workqueue_inner::{QueueHost, WorkqueueInner};
 use inflight_sync::thread::JoinHandle;
 use inflight_sync::time::Instant;
 use inflight_sync::wait::Event;
@@ -122,14 +122,6 @@ impl SystemInner {
     /// What holds for all unbound queues now.
     pub(crate) fn settings(&self) -> Settings {
         self.settings.lock().clone()
-    }
-
-    pub(crate) fn refused(&self, refused: ChangeRefused) -> AttrsError {
-        match refused {
-            ChangeRefused::NoWorker(e) => AttrsError::NoWorker(e.kind()),
-            ChangeRefused::Queue(QueueError::TooManyQueues) => AttrsError::TooManyQueues,
-            ChangeRefused::Queue(_) => AttrsError::ShutDown,
-        }
     }
 
     /// A queue as the settings want it, in the list of those to which changes of them go.
@@ -337,9 +329,7 @@ impl QueueHost for SystemInner {
         if expected.is_some_and(|expected| *expected != queue.attrs()) {
             return Ok(false);
         }
-        let prepared = queue.prepare(attrs, &settings, &mut deferred);
-        let prepared = prepared.map_err(|refused| self.refused(refused))?;
-        if let Some(prepared) = prepared {
+        if let Some(prepared) = queue.prepare(attrs, &settings, &mut deferred)? {
             prepared.commit(&mut deferred);
         }
         Ok(true)

@@ -5,13 +5,10 @@ use crate::error::QueueError;
 use crate::item::ReusableRef;
 use crate::item::timer::{Armed, TimedQueue, forget};
 use crate::item::word::{Seq, is_live};
-use crate::pwq::NOT_OPEN;
 use crate::queued::{Modified, Queued};
-use crate::system_shared::SystemShared;
 use crate::timer_queue::{Delayed, Job, NotSet, TimerKey};
 use crate::workqueue::{Handle, Workqueue};
 use crate::workqueue_inner::Origin;
-use inflight_sync::Arc;
 use std::time::Duration;
 
 struct Expiry {
@@ -43,12 +40,9 @@ impl Delayed for Expiry {
 impl Workqueue {
     /// Whether the queue and its timer take something now.
     fn check_open(&self, cpu: usize) -> Result<(), QueueError> {
-        let shared: &Arc<SystemShared> = &self.inner().shared;
-        let flags = self.inner().flags_of(cpu)?;
-        if flags & NOT_OPEN != 0 {
-            self.inner().may_queue(flags, Origin::Anybody)?;
-        }
-        let started = shared.start_timer();
+        let inner = self.inner();
+        inner.may_queue(inner.flags_of(cpu)?, Origin::Anybody)?;
+        let started = inner.shared.start_timer();
         started.map_err(|e| QueueError::NoTimer(e.kind()))
     }
 
@@ -92,12 +86,7 @@ impl Workqueue {
                 },
             };
             if delay.is_zero() {
-                let queued = self.inner().queue_pending(item, seq, cpu, Origin::Anybody);
-                if queued.is_err() {
-                    // This queueing, if it is still there: not one that has come meanwhile.
-                    self.inner().take_back(item, seq);
-                }
-                queued?;
+                self.timed().queue_now(item, seq, cpu)?;
             } else {
                 self.arm(item, seq, cpu, delay)?;
             }
@@ -127,29 +116,22 @@ impl Workqueue {
         }
         let at = shared.clock.now() + delay;
         let set = shared.set_timer(at, Job::Delayed(Box::new(expiry)));
-        let before = match set {
-            Ok(key) => Ok(state.timer.replace(Armed {
+        let set = set.map(|key| {
+            state.timer.replace(Armed {
                 key,
                 seq,
                 cpu,
                 queue: self.timed(),
-            })),
-            Err(why) => Err(why),
-        };
+            })
+        });
         drop(state);
-        match before {
-            Ok(before) => {
-                drop(before);
-                Ok(())
+        set.map(drop).map_err(|why| {
+            self.inner().take_back(item, seq);
+            match why {
+                NotSet::Closed => QueueError::ShutDown,
+                NotSet::NoThread(kind) => QueueError::NoTimer(kind),
             }
-            Err(why) => {
-                self.inner().take_back(item, seq);
-                Err(match why {
-                    NotSet::Closed => QueueError::ShutDown,
-                    NotSet::NoThread(kind) => QueueError::NoTimer(kind),
-                })
-            }
-        }
+        })
     }
 }
 
@@ -165,9 +147,10 @@ impl TimedQueue for Handle {
     fn queue_now(&self, item: &ReusableRef, seq: Seq, cpu: usize) -> Result<(), QueueError> {
         let queued = self.inner.queue_pending(item, seq, cpu, Origin::Anybody);
         if queued.is_err() {
-            // The queue has closed since it was asked.
+            // The queue has closed since it was asked. This queueing, if it is still there: not one
+            // that has come meanwhile.
             self.inner.take_back(item, seq);
         }
-        queued.map(drop)
+        queued
     }
 }

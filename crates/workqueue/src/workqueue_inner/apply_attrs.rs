@@ -6,13 +6,12 @@
 
 use super::{Control, WorkqueueInner};
 use crate::attrs::{Attrs, Mode};
-use crate::error::QueueError;
+use crate::error::AttrsError;
 use crate::pod_map::PodMap;
 use crate::pool_attrs::Settings;
 use crate::pwq::{Pwq, RETIRED};
 use crate::worker_pool::QueueDeferred;
 use inflight_sync::{Arc, MutexGuard};
-use std::io;
 
 /// A change that is prepared: nothing can refuse it any more, and nothing else changes the queue
 /// meanwhile. If it is dropped, nothing has changed.
@@ -28,11 +27,6 @@ pub(crate) struct AttrsChange<'a> {
     settings: Settings,
 }
 
-pub(crate) enum ChangeRefused {
-    NoWorker(io::Error),
-    Queue(QueueError),
-}
-
 impl WorkqueueInner {
     /// Makes what the change needs: pwqs, and a worker of each pool that has something to do at
     /// once. Nothing changes in a queue that has left its pools.
@@ -41,7 +35,7 @@ impl WorkqueueInner {
         attrs: Attrs,
         settings: &Settings,
         deferred: &mut QueueDeferred,
-    ) -> Result<Option<AttrsChange<'a>>, ChangeRefused> {
+    ) -> Result<Option<AttrsChange<'a>>, AttrsError> {
         let mut control = self.control.lock();
         if control.detached {
             return Ok(None);
@@ -67,7 +61,7 @@ impl WorkqueueInner {
         control: &mut Control,
         pods: &PodMap,
         deferred: &mut QueueDeferred,
-    ) -> Result<Vec<Arc<Pwq>>, ChangeRefused> {
+    ) -> Result<Vec<Arc<Pwq>>, AttrsError> {
         let mut pwqs = Vec::new();
         let (shut_down, rescued) = (control.shut_down, self.rescuer.is_some());
         for attrs in &pods.pools {
@@ -77,14 +71,13 @@ impl WorkqueueInner {
                 .find(|pwq| pwq.pool.attrs == *attrs && self.may_use_again(pwq));
             let pwq = match known {
                 Some(known) => known.clone(),
-                None => self.add_pwq(control, attrs).map_err(ChangeRefused::Queue)?,
+                None => self.add_pwq(control, attrs)?,
             };
             // Who queues later makes the first worker itself; a queue in use is to go on.
             let in_use = self.is_in_use(control);
             if in_use && !shut_down {
-                pwq.pool
-                    .ensure_worker(rescued)
-                    .map_err(ChangeRefused::NoWorker)?;
+                let has_worker = pwq.pool.ensure_worker(rescued);
+                has_worker.map_err(|e| AttrsError::NoWorker(e.kind()))?;
             }
             pwqs.push(pwq);
         }

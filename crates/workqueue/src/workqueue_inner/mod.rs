@@ -8,7 +8,6 @@ mod max_active;
 mod queue_report;
 mod queueing;
 
-pub(crate) use apply_attrs::ChangeRefused;
 pub(crate) use lifecycle::{Destroy, Drain};
 pub(crate) use queueing::Origin;
 

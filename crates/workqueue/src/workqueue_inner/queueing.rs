@@ -3,7 +3,7 @@
 use super::{Count, WorkqueueInner};
 use crate::batch::Entry;
 use crate::current;
-use crate::error::{BuildError, QueueError};
+use crate::error::{AttrsError, BuildError, QueueError};
 use crate::item::word::{Seq, is_live};
 use crate::item::{ItemPtr, Job, NewTask, ReusableRef, TaskHandle};
 use crate::pwq::{CLOSED, DESTROYED, DRAINING, NOT_OPEN, Pwq, RETIRED, SHUT_DOWN};
@@ -308,6 +308,15 @@ impl WorkqueueInner {
 }
 
 impl From<QueueError> for BuildError {
+    fn from(error: QueueError) -> Self {
+        match error {
+            QueueError::TooManyQueues => Self::TooManyQueues,
+            _ => Self::ShutDown,
+        }
+    }
+}
+
+impl From<QueueError> for AttrsError {
     fn from(error: QueueError) -> Self {
         match error {
             QueueError::TooManyQueues => Self::TooManyQueues,
