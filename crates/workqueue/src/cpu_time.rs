@@ -180,12 +180,11 @@ impl Meter {
     pub(crate) fn read(
         &self,
         metering: &Metering,
-        look: impl FnOnce(&mut Vec<Metered>) -> bool,
+        look: impl FnOnce() -> (Vec<Metered>, bool),
     ) -> Option<Duration> {
         self.disarm();
         let mut readings = self.readings.lock();
-        let mut workers = Vec::new();
-        let coming = look(&mut workers);
+        let (workers, coming) = look();
         let mut before = std::mem::take(&mut readings.workers);
         let mut sum = Duration::ZERO;
         for worker in &workers {
@@ -241,7 +240,7 @@ mod tests {
     #[test]
     fn the_reading_before_a_thread_has_come_is_not_the_last() {
         let (meter, metering) = (Meter::default(), Metering::default());
-        assert!(meter.read(&metering, |_| true).is_some());
-        assert_eq!(meter.read(&metering, |_| false), None);
+        assert!(meter.read(&metering, || (Vec::new(), true)).is_some());
+        assert_eq!(meter.read(&metering, || (Vec::new(), false)), None);
     }
 }

@@ -49,19 +49,6 @@ impl DelayedWork {
     ///
     /// [`FlushError::WouldDeadlock`] as for a work. [`FlushError::Rejected`] if it waits for its
     /// time and its queue does not take it now; it goes on waiting for its time.
-    ///
-    /// ```
-    /// use inflight_workqueue::DelayedWork;
-    ///
-    /// let work = DelayedWork::new(|| ());
-    /// # let async_part = async {
-    /// assert!(!work.flush().await?, "nothing was queued");
-    /// # Ok::<(), inflight_workqueue::FlushError>(()) };
-    /// # inflight_sync::block_on(async_part)?;
-    /// work.flush_blocking()?; // on a thread
-    /// work.flush_timeout(std::time::Duration::from_secs(1))?;
-    /// # Ok::<(), inflight_workqueue::FlushError>(())
-    /// ```
     pub fn flush(&self) -> Wait<'_, Result<bool, FlushError>> {
         Wait::new(self.flush_now())
     }

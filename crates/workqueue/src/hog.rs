@@ -1,5 +1,5 @@
-//! CPU hogs: which items that compute for long are hogs, which functions of theirs are reported, and
-//! when. Which items compute for long is found out in [`sampler`](crate::sampler).
+//! CPU hogs: which items that compute for long are hogs, which functions of theirs are reported,
+//! and when. Which items compute for long is found out in [`sampler`](crate::sampler).
 
 use crate::busy_worker::BusyWorker;
 use crate::pool_attrs::PoolAttrs;

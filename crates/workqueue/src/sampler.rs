@@ -38,8 +38,6 @@ pub(crate) struct Sampler {
     watched: BTreeMap<usize, Watched>,
     period: Duration,
     quiet: u32,
-    /// Those that are looked at next.
-    pub(crate) candidates: Vec<Candidate>,
 }
 
 struct Watched {
@@ -87,19 +85,19 @@ impl Sampler {
     }
 
     /// Looks at the candidates. Returns what was seen of workers in some turns.
-    pub(crate) fn look(&mut self, intensive: Duration) -> Vec<(usize, u32, Verdict)> {
+    pub(crate) fn look(
+        &mut self,
+        candidates: Vec<Candidate>,
+        intensive: Duration,
+    ) -> Vec<(usize, u32, Verdict)> {
         self.quiet = 0;
-        let Self {
-            watched,
-            candidates,
-            ..
-        } = self;
+        let watched = &mut self.watched;
         if watched.len() + candidates.len() > MAX_OPEN {
             let is_candidate = |worker| candidates.iter().any(|s| s.worker == worker);
             watched.retain(|worker, _| is_candidate(*worker));
         }
         let mut verdicts = Vec::new();
-        for candidate in candidates.drain(..) {
+        for candidate in candidates {
             let before = watched.remove(&candidate.worker);
             let Some(mut now) = Watched::of(before, &candidate) else {
                 continue;

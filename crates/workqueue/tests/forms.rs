@@ -406,14 +406,20 @@ fn functions_on_each_cpu_run_if_nobody_waits() {
 fn a_bh_item_does_not_wait_for_functions_on_each_cpu() {
     let sys = system();
     let bh = sys.workqueue("bh").bh().build().unwrap();
-    let inner = sys.clone();
+    let (inner, open) = (sys.clone(), Level::new());
+    let function = {
+        let open = open.clone();
+        move |_| open.wait(1)
+    };
     let told = bh.spawn(move || {
         [
-            inner.schedule_on_each_cpu_blocking(drop),
-            inner.schedule_on_each_cpu_timeout(drop, Duration::from_secs(1)),
+            inner.schedule_on_each_cpu_blocking(function.clone()),
+            inner.schedule_on_each_cpu_timeout(function, Duration::from_secs(1)),
         ]
     });
-    for told in told.wait().unwrap() {
+    let told = told.wait().unwrap();
+    open.raise();
+    for told in told {
         assert!(matches!(told, Err(JoinError::WouldDeadlock)), "{told:?}");
     }
 }

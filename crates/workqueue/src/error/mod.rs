@@ -170,15 +170,6 @@ pub enum SystemError {
 }
 
 /// Why attributes, or what holds for all unbound queues, were not changed. Nothing has changed.
-///
-/// ```
-/// use inflight_workqueue::{Attrs, AttrsError, WorkqueueSystem};
-///
-/// let sys = WorkqueueSystem::builder().build()?;
-/// let wq = sys.workqueue("events").bound().build()?;
-/// assert_eq!(wq.set_attrs(Attrs::new()), Err(AttrsError::NotUnbound));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AttrsError {

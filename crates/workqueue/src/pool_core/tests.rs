@@ -80,9 +80,9 @@ fn service_time_rises_by_halves_and_falls_by_eighths() {
     assert_eq!(after(&mut core, u64::MAX / 2), u64::MAX / 4 + 4);
 }
 
-/// A batch lasts 20 us by what is known, has 48 entries at most and one at least. Where others could
-/// help, and what is listed is worth their coming, it is half of what is listed; not of an ordered
-/// queue, of which nobody else could run the other half.
+/// A batch lasts 20 us by what is known, has 48 entries at most and one at least. Where others
+/// could help, and what is listed is worth their coming, it is half of what is listed; not of an
+/// ordered queue, of which nobody else could run the other half.
 #[test]
 fn how_long_a_batch_is() {
     for case @ (target, ordered, listed, service, entries) in [

@@ -24,7 +24,6 @@ mod affinity;
 mod batches;
 mod create_worker;
 mod deferred;
-mod enter_idle;
 mod idle_timeout;
 mod leave;
 mod mayday;

@@ -235,18 +235,14 @@ impl WorkerPool {
 
     /// Charges what the workers have used, and looks again if somebody runs.
     pub(crate) fn read_meter(&self) {
-        if let Some(later) = self
-            .meter
-            .read(&self.shared.metering, |workers| self.metered(workers))
-        {
-            if self.meter.arm() {
-                self.plan_reading(later);
-            }
+        let later = self.meter.read(&self.shared.metering, || self.metered());
+        if let Some(later) = later.filter(|_| self.meter.arm()) {
+            self.plan_reading(later);
         }
     }
 
-    /// The workers whose CPU time can be read. Returns whether a thread is still to come.
-    pub(crate) fn metered(&self, metered: &mut Vec<Metered>) -> bool {
+    /// The workers whose CPU time can be read, and whether a thread is still to come.
+    fn metered(&self) -> (Vec<Metered>, bool) {
         let now = self.shared.clock.now();
         let mut state = self.lock();
         state.note_running(now);
@@ -265,9 +261,10 @@ impl WorkerPool {
                 before: thread.shared.charged.before,
             })
         });
-        metered.extend(workers);
+        let metered = workers.collect();
         let mut workers = state.core.workers.iter();
-        workers.any(|(_, w)| w.phase == WorkerPhase::Creating)
+        let coming = workers.any(|(_, w)| w.phase == WorkerPhase::Creating);
+        (metered, coming)
     }
 }
 
@@ -282,11 +279,10 @@ mod tests {
         let wq = sys.0.workqueue("late").bound().build().unwrap();
         let pool = &wq.inner().pwq_of(0).unwrap().pool;
         let coming = pool.lock().core.workers.create();
-        let mut metered = Vec::new();
-        assert!(pool.metered(&mut metered));
-        assert!(metered.is_empty());
+        let (metered, comes) = pool.metered();
+        assert!(comes && metered.is_empty());
         pool.lock().core.workers.remove(coming);
-        assert!(!pool.metered(&mut metered));
+        assert!(!pool.metered().1);
     }
 
     /// Others may run and settle it, and its queue may go, before its worker asks.

@@ -86,14 +86,14 @@ impl WorkerPool {
     /// One look at the workers. Returns when to look again, `None` if that is not needed.
     fn sample(&self) -> Option<Duration> {
         let mut sampler = self.sampler.lock();
-        if !self.candidates(&mut sampler.candidates) {
+        let Some(candidates) = self.candidates() else {
             if sampler.is_quiet() && self.end_watch() {
                 *sampler = Sampler::default();
                 return None;
             }
             return Some(sampler::SLOW);
-        }
-        let verdicts = sampler.look(self.shared.sampling.intensive);
+        };
+        let verdicts = sampler.look(candidates, self.shared.sampling.intensive);
         let news = self.found(verdicts);
         Some(sampler.next_look(news))
     }
@@ -115,9 +115,7 @@ impl WorkerPool {
             true => Verdict::Asleep,
             false => Verdict::Intensive(Duration::ZERO),
         };
-        let mut seen = Vec::new();
-        self.candidates(&mut seen);
-        let seen = seen.into_iter();
+        let seen = self.candidates().into_iter().flatten();
         self.found(seen.map(|c| (c.worker, c.turn, verdict)).collect())
     }
 
@@ -179,13 +177,13 @@ impl WorkerPool {
         true
     }
 
-    /// The workers that hold others back. `false`: nothing waits.
-    fn candidates(&self, candidates: &mut Vec<Candidate>) -> bool {
+    /// The workers that hold others back. `None`: nothing waits.
+    fn candidates(&self) -> Option<Vec<Candidate>> {
         let state = self.lock();
         if !state.waits() {
-            return false;
+            return None;
         }
-        candidates.extend(state.core.workers.iter().filter_map(|(worker, w)| {
+        let candidates = state.core.workers.iter().filter_map(|(worker, w)| {
             let thread = state.known_thread(worker)?;
             let runs = thread.running_as().function.get().is_some();
             sampler::is_candidate(w, runs).then_some(Candidate {
@@ -194,8 +192,8 @@ impl WorkerPool {
                 // In a model threads have no numbers, and nothing is read of them.
                 thread: thread.number.or(cfg!(loom).then_some(0))?,
             })
-        }));
-        true
+        });
+        Some(candidates.collect())
     }
 
     /// What was seen of workers in some turns. Returns whether any of it was news.
@@ -244,8 +242,7 @@ mod tests {
         begun.wait(1);
         let pool = &wq.inner().pwq_of(0).unwrap().pool;
         let look = || {
-            let mut seen = Vec::new();
-            assert!(pool.candidates(&mut seen), "others wait");
+            let mut seen = pool.candidates().expect("others wait");
             assert_eq!(seen.len(), 1);
             seen.pop().unwrap()
         };

@@ -69,16 +69,10 @@ impl Workqueue {
     /// but unbound ones with [`Share::PerNode`](crate::Share::PerNode).
     ///
     /// ```
-    /// # use inflight_topology::Topology;
-    /// # use inflight_workqueue::{Attrs, MinActiveError, Share, WorkqueueSystem};
-    /// let topo = Topology::synthetic("numa:2 core:2")?;
-    /// let sys = WorkqueueSystem::builder().topology(topo).build()?;
-    /// let scan = sys.workqueue("scan").unbound(Attrs::new()).share(Share::PerNode);
-    /// let scan = scan.max_active(64).build()?;
+    /// # use inflight_workqueue::{Attrs, Share};
+    /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
+    /// let scan = sys.workqueue("scan").unbound(Attrs::new()).share(Share::PerNode).build()?;
     /// scan.set_min_active(48)?; // as many as wait for each other
-    /// assert_eq!(scan.min_active(), Some(48));
-    /// let error = MinActiveError::OutOfRange { asked: 65, max_active: 64 };
-    /// assert_eq!(scan.set_min_active(65), Err(error));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn set_min_active(&self, min_active: usize) -> Result<(), MinActiveError> {

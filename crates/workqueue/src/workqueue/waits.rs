@@ -75,6 +75,7 @@ impl Workqueue {
     /// # inflight_sync::block_on(async_part)?;
     /// wq.drain_blocking()?; // on a thread
     /// wq.drain_timeout(std::time::Duration::from_secs(60))?;
+    /// wq.destroy_blocking()?; // for good
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn drain(&self) -> Wait<'static, Result<(), WaitError>> {
@@ -99,7 +100,7 @@ impl Workqueue {
         within(&self.inner().shared.clock, limit, self.drain())
     }
 
-    /// Drains the queue and closes it for good. Later queueing gets
+    /// [Drains](Workqueue::drain) the queue and closes it for good. Later queueing gets
     /// [`QueueError::Destroyed`](crate::QueueError::Destroyed), and futures that have not ended end
     /// with that.
     ///
@@ -108,18 +109,6 @@ impl Workqueue {
     /// # Errors
     ///
     /// [`WaitError::WouldDeadlock`] from inside an item of this queue, and from inside any BH item.
-    ///
-    /// ```
-    /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
-    /// # let async_part = async {
-    /// sys.workqueue("short-lived").bound().build()?.destroy().await?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(()) };
-    /// # inflight_sync::block_on(async_part)?;
-    /// let wq = sys.workqueue("another").bound().build()?;
-    /// wq.destroy_timeout(std::time::Duration::from_secs(60))?; // on a thread
-    /// wq.destroy_blocking()?; // or without a limit
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn destroy(&self) -> Wait<'static, Result<(), WaitError>> {
         let inner = self.inner().clone();
         let destroy = inner.refuse_own_item().map(|()| Destroy::begin(&inner));
