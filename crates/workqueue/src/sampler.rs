@@ -1,6 +1,5 @@
 //! Which workers sleep without having said so, or compute for long, while items wait behind them:
-//! who is looked at, what a look says of it, and whether that is still true. `sampler_tick` acts
-//! on it.
+//! who is looked at, and what a look says of it. `sampler_tick` acts on it, if that is still true.
 //!
 //! Only then: a pool is looked at from the moment an item has to wait because others run, and until
 //! none has had to for some looks. What is looked at is the thread's state and the CPU time it has
@@ -62,12 +61,6 @@ pub(crate) struct Candidate {
 /// is known of it that would let others run beside it.
 pub(crate) fn is_candidate(worker: &Worker, runs_item: bool) -> bool {
     worker.phase == WorkerPhase::Active && worker.may_hold_others_back() && runs_item
-}
-
-/// Whether what was seen of a worker in a turn is to be acted on: it is still in that turn, and
-/// would be looked at again.
-pub(crate) fn is_news(worker: &Worker, runs_item: bool, seen: u32, turn: u32) -> bool {
-    is_candidate(worker, runs_item) && turn == seen
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

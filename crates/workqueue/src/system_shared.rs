@@ -65,9 +65,4 @@ impl SystemShared {
             }
         }
     }
-
-    /// Whether somebody looks after pools in which items wait: in a model, itself.
-    pub(crate) fn looks_after_pools(&self) -> bool {
-        self.sampling.on && (cfg!(loom) || !self.clock.is_manual())
-    }
 }

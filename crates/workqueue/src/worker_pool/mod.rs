@@ -284,10 +284,11 @@ impl WorkerPool {
         self.state.lock()
     }
 
-    /// Whether somebody looks after the pool while something waits in it.
+    /// Whether somebody looks after the pool while something waits in it: in a model, itself.
     #[inline]
     pub(crate) fn is_looked_after(&self) -> bool {
-        self.shared.looks_after_pools() && !self.attrs.bh
+        let looks = self.shared.sampling.on && (cfg!(loom) || !self.shared.clock.is_manual());
+        looks && !self.attrs.bh
     }
 
     /// A pwq joins; its number.

@@ -134,7 +134,8 @@ impl WorkerPool {
             return false;
         };
         let w = state.core.workers.get(worker);
-        if !sampler::is_news(w, true, turn, shared.batch.next()) {
+        // Still in that turn, and to be looked at again: else it is no news.
+        if !sampler::is_candidate(w, true) || turn != shared.batch.next() {
             return false;
         }
         if thread.away.is_none() && !state.is_recalled(worker) {
