@@ -9,6 +9,7 @@
 //! `worker_pool/wake_sibling.rs`. Here is what they ask. Each rule of the one has its partner in
 //! the other, so whoever is woken for an item finds it.
 
+use crate::pool_attrs::node_of;
 #[cfg(feature = "unstable-sim")]
 use inflight_topology::Scope;
 use inflight_topology::{CpuSet, Topology};
@@ -93,9 +94,8 @@ impl Pod {
         let smt = inflight_topology::Scope::Smt;
         let lead = |cpu| topology.pod_of(smt, cpu)?.cpus().first();
         let cores: CpuSet = cpus.iter().filter_map(lead).collect();
-        let node = cpus.first().and_then(|cpu| topology.node_of(cpu));
         Self {
-            node: node.filter(|_| cpus.iter().all(|cpu| topology.node_of(cpu) == node)),
+            node: node_of(topology, cpus),
             cpus: cpus.len(),
             cores: cores.len().max(1),
         }

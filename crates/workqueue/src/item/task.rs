@@ -395,11 +395,17 @@ where
 
     /// Its queueing was refused: the handle says why.
     pub(crate) fn reject(self, why: JoinError) -> TaskHandle<T> {
+        let handle = self.into_running();
+        handle.discard(why);
+        handle
+    }
+
+    /// The handle, of one that is not queued: RUNNING is the caller's.
+    fn into_running(self) -> TaskHandle<T> {
         let handle = self.into_handle();
         // Relaxed: nobody else knows the task.
         let word = &handle.header().word;
         word.store(RUNNING | HANDLES, Ordering::Relaxed);
-        handle.discard(why);
         handle
     }
 
@@ -444,10 +450,7 @@ impl<T> Job<T> for Promised {
 impl<T: Send + 'static> Promise<T> {
     /// With the handle on the result.
     pub(crate) fn new() -> (Self, TaskHandle<T>) {
-        let handle = NewTask::<Promised, T>::new(Promised).into_handle();
-        // Relaxed: nobody else knows the task.
-        let word = &handle.header().word;
-        word.store(RUNNING | HANDLES, Ordering::Relaxed);
+        let handle = NewTask::<Promised, T>::new(Promised).into_running();
         let (item, result) = (handle.item, PhantomData);
         (Self { item, result }, handle)
     }

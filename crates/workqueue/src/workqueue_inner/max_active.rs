@@ -4,10 +4,9 @@ use super::{Control, Share, WorkqueueInner};
 use crate::attrs::Mode;
 use crate::error::MinActiveError;
 use crate::nr_active::{NrActive, default_min_active, node_shares};
-use crate::pool_attrs::Settings;
+use crate::pool_attrs::{Settings, node_of};
 use crate::worker_pool::{PoolState, QueueDeferred, WorkerPool};
 use inflight_sync::Arc;
-use inflight_topology::Topology;
 
 impl WorkqueueInner {
     /// The limit that the pwq of a pool shares.
@@ -15,7 +14,7 @@ impl WorkqueueInner {
         let nodeless = control.nr_active.len() - 1;
         let node = match control.limit.share {
             Share::Lend => None,
-            Share::PerNode => node_of(self.shared.machine(), pool),
+            Share::PerNode => node_of(self.shared.machine(), &pool.attrs.cpus),
         };
         let at = node.and_then(|node| control.nodes.iter().position(|(n, _)| *n == node));
         control.nr_active[at.unwrap_or(nodeless)].clone()
@@ -136,12 +135,4 @@ impl Control {
             *cpus = usable.iter().filter(on_it).count();
         }
     }
-}
-
-/// The node that has all CPUs of a pool.
-fn node_of(topology: &Topology, pool: &WorkerPool) -> Option<usize> {
-    let cpus = &pool.attrs.cpus;
-    let node = topology.node_of(cpus.first()?)?;
-    let all = cpus.iter().all(|cpu| topology.node_of(cpu) == Some(node));
-    all.then_some(node)
 }
