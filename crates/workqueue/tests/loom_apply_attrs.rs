@@ -16,7 +16,11 @@ use model_support::{Count, ONE, TWO, Touched, ZERO};
 use std::time::Duration;
 
 fn system() -> WorkqueueSystem {
-    let topo = Topology::synthetic("core:1").unwrap();
+    system_with("core:1")
+}
+
+fn system_with(machine: &str) -> WorkqueueSystem {
+    let topo = Topology::synthetic(machine).unwrap();
     let builder = WorkqueueSystem::builder().topology(topo);
     builder.idle_timeout(Duration::MAX).build().unwrap()
 }
@@ -190,6 +194,37 @@ fn i27_a_move_against_queue() {
         drop(sys);
         assert_eq!(wq.stats().panicked, 0, "one at a time");
         assert_eq!(touched.times(), 2);
+    });
+}
+
+/// I.27: items are queued for two CPUs, one after the other, while an ordered queue goes over to
+/// another pool. They begin in that order: the second does not come into the pool that was left if
+/// the first is in the new one.
+#[test]
+fn i27_a_move_against_queue_for_two_cpus() {
+    check("i27_a_move_against_queue_for_two_cpus", ONE, || {
+        let sys = system_with("core:2");
+        let attrs = Attrs::new().scope(Scope::System);
+        let builder = sys.workqueue("model").ordered_with(attrs.clone());
+        let wq = builder.build().unwrap();
+        let old = wq.manual_pool(0);
+        let log: Arc<Mutex<Vec<usize>>> = Arc::default();
+        let other = thread::spawn({
+            let (wq, old, log) = (wq.clone(), old.clone(), log.clone());
+            move || {
+                for cpu in 0..2 {
+                    let log = log.clone();
+                    drop(wq.spawn_on(cpu, move || log.lock().push(cpu)));
+                }
+                old.draw(2);
+            }
+        });
+        wq.set_attrs(attrs.strict(true)).unwrap();
+        old.draw(2);
+        other.join().unwrap();
+        wq.flush_blocking().unwrap();
+        assert_eq!(*log.lock(), [0, 1]);
+        drop(sys);
     });
 }
 

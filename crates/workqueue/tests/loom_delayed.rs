@@ -132,3 +132,41 @@ fn a_cancelled_queueing_sets_no_timer() {
         drop(sys);
     });
 }
+
+/// A work is cancelled, and queued again before whoever cancels has come to its timer. That goes
+/// all the same: at the end of the system only what waits for its time is refused.
+#[test]
+fn a_cancel_against_the_next_queueing() {
+    check("a_cancel_against_the_next_queueing", TWO, || {
+        let (sys, wq, _clock) = system();
+        let (work, runs) = counting();
+        assert!(wq.queue_delayed(&work, TICK).unwrap().is_queued());
+        let other = thread::spawn({
+            let work = work.clone();
+            move || assert!(work.cancel(), "one of them waits")
+        });
+        let again = wq.queue_delayed(&work, TICK).unwrap().is_queued();
+        other.join().unwrap();
+        assert_eq!(work.is_pending(), again);
+        drop(sys);
+        assert_eq!((runs.get(), wq.stats().refused), (0, u64::from(again)));
+    });
+}
+
+/// *cancel* against *shutdown*: the queueing is taken back by one of them, and counted once.
+#[test]
+fn a_cancel_against_the_end() {
+    check("a_cancel_against_the_end", TWO, || {
+        let (sys, wq, _clock) = system();
+        let (work, runs) = counting();
+        assert!(wq.queue_delayed(&work, TICK).unwrap().is_queued());
+        let other = thread::spawn({
+            let work = work.clone();
+            move || work.cancel()
+        });
+        drop(sys);
+        let cancelled = other.join().unwrap();
+        let refused = wq.stats().refused;
+        assert_eq!((runs.get(), refused + u64::from(cancelled)), (0, 1));
+    });
+}

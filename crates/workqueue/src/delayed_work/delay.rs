@@ -33,7 +33,7 @@ impl Delayed for Expiry {
 
     fn abandon(self: Box<Self>) {
         drop(forget(&self.item, self.seq));
-        self.wq.inner().refused_later(&self.item, self.seq);
+        self.wq.inner().abandoned(&self.item, self.seq);
     }
 }
 
@@ -125,13 +125,20 @@ impl Workqueue {
             })
         });
         drop(state);
-        set.map(drop).map_err(|why| {
-            self.inner().take_back(item, seq);
-            match why {
-                NotSet::Closed => QueueError::ShutDown,
-                NotSet::NoThread(kind) => QueueError::NoTimer(kind),
+        match set {
+            Ok(before) => {
+                // Whoever cancels that one has not come to its timer yet.
+                drop(before.and_then(|armed| armed.queue.remove(armed.key)));
+                Ok(())
             }
-        })
+            Err(why) => {
+                self.inner().take_back(item, seq);
+                Err(match why {
+                    NotSet::Closed => QueueError::ShutDown,
+                    NotSet::NoThread(kind) => QueueError::NoTimer(kind),
+                })
+            }
+        }
     }
 }
 

@@ -87,8 +87,12 @@ impl WorkerPool {
             .iter()
             .for_each(|rescuer| rescuer.call(&self.arc()));
         let cooldown = self.lock().mayday.map(|mayday| mayday.cooldown);
-        let next = now + NEXT_MAYDAY;
-        self.plan_mayday(cooldown.map_or(next, |cooldown| cooldown.clamp(now, next)));
+        self.plan_mayday(match cooldown {
+            // A thread has just been asked for, or somebody is on the way: not at once again.
+            Some(cooldown) if cooldown <= now => now + FIRST_MAYDAY,
+            Some(cooldown) => cooldown.min(now + NEXT_MAYDAY),
+            None => now + NEXT_MAYDAY,
+        });
     }
 }
 

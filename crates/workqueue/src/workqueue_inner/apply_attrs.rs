@@ -116,24 +116,38 @@ impl AttrsChange<'_> {
                 pwq.plug(&mut state);
             }
         }
-        for cpu in 0..wq.by_cpu.len() {
-            wq.set_pwq(cpu, Some(&self.pwqs[self.pods.index_of(cpu)]));
+        let is_ordered = wq.mode == Mode::Ordered;
+        if !is_ordered || old.is_empty() {
+            self.publish();
         }
-        std::mem::swap(&mut self.control.attrs, &mut self.attrs);
-        std::mem::swap(&mut self.control.pods, &mut self.pods);
-        self.before = self.control.pwqs.len();
         for pwq in &old {
-            if wq.mode == Mode::Ordered {
+            if is_ordered {
                 pwq.set_successor(&self.pwqs[0]);
             }
             pwq.change(true, deferred, |state| {
                 pwq.set_flag(RETIRED, true);
                 state.core.pwq_mut(pwq.index).retired = true;
                 state.users -= 1;
+                if is_ordered {
+                    // The only old one. What is queued for a CPU after what has gone the new way
+                    // for another one finds this lock held, or the pwq retired.
+                    self.publish();
+                }
             });
         }
+        std::mem::swap(&mut self.control.attrs, &mut self.attrs);
+        std::mem::swap(&mut self.control.pods, &mut self.pods);
+        self.before = self.control.pwqs.len();
         wq.split_anew(&mut self.control, &self.settings, deferred);
         deferred.retired.extend(old);
+    }
+
+    /// Items go the new way from now on, CPU by CPU.
+    fn publish(&self) {
+        for cpu in 0..self.wq.by_cpu.len() {
+            let at = self.pods.index_of(cpu);
+            self.wq.set_pwq(cpu, Some(&self.pwqs[at]));
+        }
     }
 }
 

@@ -244,7 +244,7 @@ impl WorkqueueInner {
                 return Ok(());
             }
             drop(state);
-            // It has been replaced before it was retired.
+            // It has been replaced before it was retired, or under the same lock.
             pwq = self.pwq_of(cpu)?;
             self.ensure_worker(pwq, origin)?;
             // SAFETY: as in `push_locked`. If it was cancelled, the next push sees it.
@@ -286,11 +286,17 @@ impl WorkqueueInner {
 
     /// The queueing was refused: the item is idle again. `false`: it was cancelled before.
     pub(crate) fn take_back(&self, item: &ReusableRef, seq: Seq) -> bool {
+        self.take_back_and(item, seq, || ())
+    }
+
+    /// The same; `count` comes before anybody is told.
+    fn take_back_and(&self, item: &ReusableRef, seq: Seq, count: impl FnOnce()) -> bool {
         let header = item.header();
         let mut seen = header.load();
         while is_live(seen, seq) {
             match header.take_pending(seen, 0) {
                 Some(old) => {
+                    count();
                     item.tell_cancelled(old);
                     return true;
                 }
@@ -304,6 +310,11 @@ impl WorkqueueInner {
     pub(crate) fn refused_later(&self, item: &ReusableRef, seq: Seq) {
         self.counted(Count::Refused, 1);
         self.take_back(item, seq);
+    }
+
+    /// The system has ended before a delayed item's time had come. A cancel may be faster.
+    pub(crate) fn abandoned(&self, item: &ReusableRef, seq: Seq) {
+        self.take_back_and(item, seq, || self.counted(Count::Refused, 1));
     }
 }
 
