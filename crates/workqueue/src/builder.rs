@@ -245,7 +245,7 @@ impl SystemBuilder {
         };
         let sampling = Sampling {
             // In a model nobody is found asleep, but what has to wait is looked at, if asked for.
-            on: if cfg!(loom) {
+            on: if cfg!(any(loom, shuttle)) {
                 self.sampling == Some(true)
             } else {
                 proc::this_thread().is_some()

@@ -284,10 +284,12 @@ impl WorkerPool {
         self.state.lock()
     }
 
-    /// Whether somebody looks after the pool while something waits in it: in a model, itself.
+    /// Whether somebody looks after the pool while something waits in it: in a model, itself, or the
+    /// timer by the model's clock.
     #[inline]
     pub(crate) fn is_looked_after(&self) -> bool {
-        let looks = self.shared.sampling.on && (cfg!(loom) || !self.shared.clock.is_manual());
+        let looks =
+            self.shared.sampling.on && (cfg!(any(loom, shuttle)) || !self.shared.clock.is_manual());
         looks && !self.attrs.bh
     }
 

@@ -1,0 +1,157 @@
+//! Random schedules of systems that cannot have the threads they ask for, and of threads that
+//! leave: rescuers, idle workers, the one who runs BH items for a late poller.
+#![cfg(shuttle)]
+
+mod shuttle_support;
+
+use inflight_sync::atomic::{AtomicUsize, Ordering};
+use inflight_sync::{Arc, thread};
+use inflight_workqueue::{Attrs, QueueError, Workqueue};
+use shuttle_support::{Act, IDLE, Ledger, MS, Mode, Threads, World, assert_settled, check};
+
+/// Spawns on both CPUs, and waits for each that is taken. Returns how many were.
+fn submit(wq: &Workqueue, ledger: &Ledger, cpus: usize, first: usize) -> usize {
+    let spawn = |number| match ledger.spawn(wq, number % cpus, number) {
+        Ok(handle) => Some((number, handle)),
+        Err(QueueError::NoWorker(_)) => None,
+        Err(error) => panic!("{error:?}"),
+    };
+    let handles: Vec<_> = (first..first + 3).filter_map(spawn).collect();
+    let taken = handles.len();
+    for (number, handle) in handles {
+        assert_eq!(handle.wait().unwrap(), number);
+    }
+    taken
+}
+
+/// Threads are refused for a while, once and again. A queue with a rescuer takes and runs all; what
+/// another one takes runs too.
+fn threads_are_refused(mode: Mode) {
+    let world = World::new(mode);
+    let cpus = world.sys.topology().cpus().len();
+    let wq = |name| world.sys.workqueue(name);
+    let safe = wq("safe")
+        .bound()
+        .mem_reclaim()
+        .max_active(2)
+        .build()
+        .unwrap();
+    let far = wq("far").unbound(Attrs::new()).mem_reclaim().max_active(1);
+    let far = far.build().unwrap();
+    let other = wq("other").bound().build().unwrap();
+    let ledgers = [Ledger::new(2 * cpus), Ledger::new(1), Ledger::new(64)];
+    let mut threads = Threads::default();
+    for (n, (wq, ledger)) in [&safe, &far, &other].into_iter().zip(&ledgers).enumerate() {
+        let (wq, ledger) = (wq.clone(), ledger.clone());
+        threads.spawn(move || {
+            let taken = submit(&wq, &ledger, cpus, 100 * n);
+            assert!(taken == 3 || !wq.is_mem_reclaim());
+            let known = ledger.known();
+            wq.flush_blocking().unwrap();
+            ledger.assert_ended(&known);
+        });
+    }
+    let faults = world.faults.clone();
+    threads.spawn(move || {
+        faults.refuse_spawns(true);
+        thread::yield_now();
+        faults.refuse_spawns(false);
+        faults.fail_next_spawns(2);
+        thread::yield_now();
+        faults.refuse_spawns(true);
+        thread::yield_now();
+        faults.refuse_spawns(false);
+    });
+    threads.join_ticking(&world.clock, 10 * MS);
+    drop(world);
+    ledgers.iter().for_each(Ledger::assert_all_ran);
+    [safe, far, other].iter().for_each(assert_settled);
+}
+
+/// Idle workers leave when their time is over, while items come that bring new ones.
+fn idle_workers_leave(mode: Mode) {
+    let world = World::new(mode);
+    let cpus = world.sys.topology().cpus().len();
+    let wq = world.sys.workqueue("any").unbound(Attrs::new());
+    let wq = wq.build().unwrap();
+    let ledger = Ledger::new(64);
+    let mut threads = Threads::default();
+    for n in 0..3 {
+        let (wq, ledger, clock) = (wq.clone(), ledger.clone(), world.clock.clone());
+        threads.spawn(move || {
+            submit(&wq, &ledger, cpus, 100 * n);
+            clock.advance(IDLE);
+            submit(&wq, &ledger, cpus, 100 * n + 50);
+        });
+    }
+    world.clock.advance(IDLE);
+    threads.join();
+    drop(world);
+    ledger.assert_all_ran();
+    assert_settled(&wq);
+}
+
+/// A poller polls, is late and goes, while BH items come and are flushed.
+fn a_poller_comes_and_goes(mode: Mode) {
+    let world = World::new(mode);
+    let wq = world.sys.workqueue("done").bh().build().unwrap();
+    let ledger = Ledger::new(1);
+    let mut threads = Threads::default();
+    for n in 0..2 {
+        let (wq, ledger) = (wq.clone(), ledger.clone());
+        threads.spawn(move || {
+            for number in 3 * n..3 * n + 3 {
+                let (runs, inner) = (ledger.clone(), wq.clone());
+                // No item may sleep.
+                wq.spawn_on(0, move || {
+                    runs.run(number, Act::Yield);
+                    let again = runs.clone();
+                    let spawned = inner.spawn_on(0, move || {
+                        again.run(number + 50, Act::Nothing);
+                    });
+                    spawned.detach();
+                    runs.queued(number + 50);
+                })
+                .detach();
+                ledger.queued(number);
+            }
+            let known = ledger.known();
+            wq.flush_blocking().unwrap();
+            ledger.assert_ended(&known);
+        });
+    }
+    let sys = world.sys.observer();
+    threads.spawn(move || {
+        for _ in 0..2 {
+            let told = Arc::new(AtomicUsize::new(0));
+            let notify = told.clone();
+            let notify = move || _ = notify.fetch_add(1, Ordering::Relaxed);
+            let mut poller = sys.bh_poller(0, notify).unwrap();
+            for polls in 1..4 {
+                // What is left, the thread runs when the poller is late or has gone.
+                _ = poller.poll(2);
+                assert!(told.load(Ordering::Relaxed) <= polls + 1, "told again");
+                thread::yield_now();
+            }
+        }
+    });
+    threads.join_ticking(&world.clock, 10 * MS);
+    drop(world);
+    ledger.assert_all_ran();
+    assert_settled(&wq);
+}
+
+#[test]
+fn refused_threads() {
+    check("refused_threads", threads_are_refused);
+}
+
+#[test]
+fn leaving_workers() {
+    check("leaving_workers", idle_workers_leave);
+}
+
+#[test]
+fn late_pollers() {
+    check("late_pollers", a_poller_comes_and_goes);
+}
