@@ -3,8 +3,8 @@
 //!
 //! Unbound queues get other pools, all or none (`workqueue_inner/apply_attrs.rs`). The pool of a
 //! CPU that has gone goes on as before, its workers wherever the system puts them. Each worker sees
-//! between two batches, by [`refreshed`](SystemShared::refreshed), that it has to take its place
-//! again (`worker.rs`; what is done when that is refused: `system_threads.rs`).
+//! between two batches, by [`must_settle`](SystemShared::must_settle), that it has to take its
+//! place again (`worker.rs`; what is done when that is refused: `system_threads.rs`).
 
 use crate::error::AttrsError;
 use crate::pool_attrs::Settings;
@@ -96,10 +96,12 @@ impl SystemInner {
 }
 
 impl SystemShared {
-    /// How often the machine has changed, or the CPUs of unbound queues.
-    pub(crate) fn refreshed(&self) -> usize {
+    /// Whether a thread has to take its place again: since it last asked, the machine has changed,
+    /// or the CPUs of unbound queues. So it is when it first asks.
+    pub(crate) fn must_settle(&self, seen: &mut Option<usize>) -> bool {
         // Relaxed: as said where it is.
-        self.refreshes.load(Ordering::Relaxed)
+        let refreshed = self.refreshes.load(Ordering::Relaxed);
+        seen.replace(refreshed) != Some(refreshed)
     }
 
     /// Whether that is a CPU: of the machine there was at first, or of that there is now.

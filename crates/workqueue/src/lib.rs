@@ -94,6 +94,7 @@ mod wq_builder;
 
 // What handles share.
 mod cancel;
+mod choose_pool;
 mod future;
 mod hotplug;
 mod ordered;
@@ -117,7 +118,6 @@ mod mayday_list;
 mod model_support;
 mod nr_active;
 mod panics;
-mod pod_map;
 mod pool_attrs;
 mod pool_core;
 mod pwq;

@@ -4,11 +4,30 @@
 //! until the old one is idle.
 
 use crate::attrs::Mode;
+use crate::error::MaxActiveError;
 use crate::pool_core::PwqState;
 use crate::pwq::{Pwq, RETIRED};
 use crate::worker_pool::PoolState;
 use crate::workqueue_inner::WorkqueueInner;
 use inflight_sync::Arc;
+
+/// How many items of such a queue run at a time.
+pub(crate) const ORDERED_LIMIT: usize = 1;
+
+impl Mode {
+    /// Whether one pool serves the queue, whatever CPU its items are queued for.
+    pub(crate) fn has_one_pool(self) -> bool {
+        self == Self::Ordered
+    }
+}
+
+/// An ordered queue's limit stays what it is.
+pub(crate) fn checked_limit(asked: usize) -> Result<usize, MaxActiveError> {
+    match asked {
+        ORDERED_LIMIT => Ok(asked),
+        _ => Err(MaxActiveError::Ordered),
+    }
+}
 
 impl WorkqueueInner {
     /// Whether the queue lets one item of that pwq's limit run at a time.

@@ -1,5 +1,5 @@
 //! Which workers sleep without having said so, or compute for long, while items wait behind them:
-//! who is looked at, and what a look says of it. `sampler_tick` acts on it, if that is still true.
+//! who is looked at, and what a look says of it. `act_on_sampler` acts on it, if it is still true.
 //!
 //! Only then: a pool is looked at from the moment an item has to wait because others run, and until
 //! none has had to for some looks. What is looked at is the thread's state and the CPU time it has

@@ -39,12 +39,14 @@ const TIMED_TOGETHER: u32 = 8;
 
 pub(crate) fn run(pool: &Arc<WorkerPool>, me: WorkerId) -> End {
     submitters::is_a_worker();
+    // Before it takes its place, so that no change in between is missed.
+    let mut settled = None;
+    pool.shared.must_settle(&mut settled);
     pool.settle_worker();
     let parker = Parker::current();
     let shared = WorkerShared::new(&pool.shared, threads::name());
     let context = Context::new(pool.clone(), me, shared.clone());
     let installed = current::install(context.clone());
-    let mut refreshed = pool.shared.refreshed();
     let mut worker = Worker {
         pool,
         me,
@@ -89,9 +91,8 @@ pub(crate) fn run(pool: &Arc<WorkerPool>, me: WorkerId) -> End {
                 }
             }
         }
-        if refreshed != pool.shared.refreshed() {
+        if pool.shared.must_settle(&mut settled) {
             // CPUs have come or gone: back to its own, if they are there.
-            refreshed = pool.shared.refreshed();
             pool.unlock(state, false);
             pool.settle_worker();
             state = pool.lock();

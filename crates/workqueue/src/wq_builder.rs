@@ -2,6 +2,7 @@
 
 use crate::attrs::{Attrs, Kind};
 use crate::error::BuildError;
+use crate::ordered::ORDERED_LIMIT;
 use crate::rescuer::Rescuer;
 use crate::system_inner::SystemInner;
 use crate::system_shared::SystemShared;
@@ -53,7 +54,7 @@ impl WorkqueueDraft {
     /// As [`ordered`](WorkqueueDraft::ordered), with attributes of one's own.
     pub fn ordered_with(self, attrs: Attrs) -> WorkqueueBuilder {
         let builder = self.kind(Kind::Ordered(attrs));
-        builder.max_active(1)
+        builder.max_active(ORDERED_LIMIT)
     }
 
     /// Items run on the CPU they are queued on, in their order, one after the other, and may not

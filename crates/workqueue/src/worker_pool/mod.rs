@@ -20,6 +20,7 @@ use inflight_sync::{Arc, CachePadded, Mutex, MutexGuard, Unparker, Weak};
 use smallvec::SmallVec;
 use std::time::Duration;
 
+mod act_on_sampler;
 mod affinity;
 mod batches;
 mod create_worker;
@@ -28,7 +29,6 @@ mod idle_timeout;
 mod leave;
 mod mayday;
 mod pool_report;
-mod sampler_tick;
 mod siblings;
 mod steal;
 mod wake;
@@ -284,8 +284,8 @@ impl WorkerPool {
         self.state.lock()
     }
 
-    /// Whether somebody looks after the pool while something waits in it: in a model, itself, or the
-    /// timer by the model's clock.
+    /// Whether somebody looks after the pool while something waits in it: in a model, itself, or
+    /// the timer by the model's clock.
     #[inline]
     pub(crate) fn is_looked_after(&self) -> bool {
         let looks =

@@ -6,8 +6,8 @@
 
 use super::{Control, WorkqueueInner};
 use crate::attrs::{Attrs, Mode};
+use crate::choose_pool::PodMap;
 use crate::error::AttrsError;
-use crate::pod_map::PodMap;
 use crate::pool_attrs::Settings;
 use crate::pwq::{Pwq, RETIRED};
 use crate::worker_pool::QueueDeferred;

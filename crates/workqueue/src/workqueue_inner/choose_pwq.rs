@@ -1,6 +1,6 @@
 //! Which pwq an item goes to: that of the CPU it is queued for, made if there is none yet.
 //!
-//! Which CPUs share a pwq is what [`PodMap`](crate::pod_map::PodMap) says. Where the rules of a
+//! Which CPUs share a pwq is what [`PodMap`](crate::choose_pool::PodMap) says. Where the rules of a
 //! wake choose the CPU, `wake_placement` asks them first.
 
 use super::queueing::Origin;

@@ -2,10 +2,10 @@
 
 use super::{ActiveLimit, Control, Flags, QueueHost, WorkqueueInner};
 use crate::attrs::{Kind, Mode};
+use crate::choose_pool::PodMap;
 use crate::mayday_list::MaydayList;
 use crate::nr_active::NrActive;
 use crate::panics;
-use crate::pod_map::PodMap;
 use crate::pool_attrs::Settings;
 use crate::pwq::{DESTROYED, DRAINING, RETIRED, SHUT_DOWN};
 use crate::unfinished::Unfinished;

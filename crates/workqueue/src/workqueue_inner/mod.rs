@@ -12,11 +12,11 @@ pub(crate) use lifecycle::{Destroy, Drain};
 pub(crate) use queueing::Origin;
 
 use crate::attrs::{Attrs, Kind, Mode};
+use crate::choose_pool::PodMap;
 use crate::consts::DEFAULT_MAX_ACTIVE;
 use crate::error::AttrsError;
 use crate::mayday_list::MaydayList;
 use crate::nr_active::NrActive;
-use crate::pod_map::PodMap;
 use crate::pool_attrs::PoolAttrs;
 use crate::pwq::Pwq;
 use crate::system_shared::SystemShared;

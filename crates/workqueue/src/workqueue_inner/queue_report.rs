@@ -2,7 +2,7 @@
 
 use super::{Count, WorkqueueInner};
 use crate::attrs::Mode;
-use crate::pod_map::PodMap;
+use crate::choose_pool::PodMap;
 use crate::pool_attrs::{PoolAttrs, Settings};
 use crate::pwq::Pwq;
 use crate::stats::WorkqueueStats;
