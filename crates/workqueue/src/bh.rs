@@ -56,11 +56,11 @@ pub struct Polled {
 ///
 /// It may not sleep. [`blocking`](crate::blocking), and each wait of this library that would
 /// sleep, panic in it; the panic is the item's, and counted. To flush, drain or destroy a queue,
-/// [`flush`](crate::Work::flush), [`cancel_sync`](crate::Work::cancel_sync),
-/// [`disable_sync`](crate::Work::disable_sync) and [`JoinHandle::wait`](crate::JoinHandle::wait)
-/// are [`WouldDeadlock`](crate::WaitError::WouldDeadlock) there, whether they would have to wait or
-/// not. Other
-/// sleep is not noticed, and holds up the loop.
+/// [`flush`](crate::Work::flush), [`cancel_sync`](crate::Work::cancel_sync) and
+/// [`disable_sync`](crate::Work::disable_sync) are
+/// [`WouldDeadlock`](crate::WaitError::WouldDeadlock) there, whether they would have to wait or
+/// not; [`JoinHandle::wait`](crate::JoinHandle::wait) is, unless the result is there. Other sleep
+/// is not noticed, and holds up the loop.
 ///
 /// ```
 /// use inflight_workqueue::WorkqueueSystem;
