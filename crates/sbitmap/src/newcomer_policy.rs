@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | `Fair`, `Fifo` | while anybody waits: `must_wait` (G1) | it overtakes them: `turns/overtake.rs` |
 //! | `Batched` | if a crate above has a [`NewcomerPolicy`], and this one does not admit it (E1, E2) | it is privileged, or asks without waiting |
+//! | all, in a crate above | while its tenant has its share: [`ShareLimiter`](crate::share_limiter::ShareLimiter) | |
 
 /// G1: whether a newcomer gets no id because somebody waits, in `Fair` and `Fifo`.
 #[inline(always)]

@@ -2,7 +2,7 @@
 //!
 //! | after `close` | answer |
 //! |---|---|
-//! | who allocates, or asks a split for a tag, also behind a freeze | `Closed`: `GateState::refuses` |
+//! | who allocates, or asks a split for a tag, also behind a freeze | `Closed`: `GateState::refuses`, in `freeze/gate.rs` |
 //! | who waits | `Closed`: `answer_of_wait`; one for a split looks again, and meets the gate |
 //! | a try beside `close` that finds no tag | `Closed`: `answer_of_try` |
 //! | `try_alloc_batch` | no tags |

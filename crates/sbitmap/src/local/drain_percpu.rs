@@ -4,7 +4,7 @@
 //! | when | by |
 //! |---|---|
 //! | a get found an id neither in its CPU's stack nor in the words | `drain_if_undrained` |
-//! | somebody is about to sleep for an id (G4), or the queue is closed | `drain_percpu` |
+//! | somebody is about to sleep for an id (G4), or the queue is closed | `drain_percpu`, in `store.rs` |
 //! | all ids are to be looked at, or the depth or the stacks' limits change | `frozen` |
 //! | stacks have been locked for so many ids that sections are to do again | `count_locked` |
 
