@@ -62,6 +62,12 @@ impl Pwq {
         state.core.set_stopped(self.index, plugged);
     }
 
+    /// It was retired, and takes items again.
+    pub(crate) fn open_again(&self, state: &mut PoolState) {
+        self.set_flag(RETIRED, false);
+        state.core.pwq_mut(self.index).retired = false;
+    }
+
     /// It is retired, and idle or about to be: `successor` is to wait for that.
     pub(crate) fn set_successor(&self, successor: &Arc<Self>) {
         *self.successor.lock() = Some(successor.clone());
@@ -72,7 +78,10 @@ impl Pwq {
         let mut next = self.take_successor();
         while let Some(pwq) = next {
             let mut state = pwq.lock();
-            state.core.set_stopped(pwq.index, |pwq| pwq.plugged = false);
+            // Its queue may have gone meanwhile, with nothing in flight.
+            if !pwq.is_gone() {
+                state.core.set_stopped(pwq.index, |pwq| pwq.plugged = false);
+            }
             pwq.pool.unlock(state, false);
             next = pwq.take_successor();
         }

@@ -228,6 +228,37 @@ fn i27_a_move_against_queue_for_two_cpus() {
     });
 }
 
+/// I.27: an ordered queue goes over to another pool and back while a thread queues two items. They
+/// begin in that order: the first does not come into the pool that is used again before the one
+/// between is closed for the second.
+#[test]
+fn i27_a_move_back_against_queue() {
+    check("i27_a_move_back_against_queue", TWO, || {
+        let sys = system();
+        let attrs = Attrs::new().scope(Scope::System);
+        let builder = sys.workqueue("model").ordered_with(attrs.clone());
+        let wq = builder.build().unwrap();
+        let log: Arc<Mutex<Vec<usize>>> = Arc::default();
+        let other = thread::spawn({
+            let wq = wq.clone();
+            move || {
+                wq.set_attrs(attrs.clone().strict(true)).unwrap();
+                wq.set_attrs(attrs).unwrap();
+            }
+        });
+        for n in 0..2 {
+            let log = log.clone();
+            drop(wq.spawn(move || log.lock().push(n)));
+        }
+        other.join().unwrap();
+        wq.flush_blocking().unwrap();
+        assert_eq!(*log.lock(), [0, 1]);
+        drop(wq);
+        await_none(&sys);
+        drop(sys);
+    });
+}
+
 /// I.13 for a thaw: an item is queued while the queue thaws. It is found
 /// waiting and listed, or lists the pwq itself.
 #[test]

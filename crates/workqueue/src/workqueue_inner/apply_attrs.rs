@@ -107,13 +107,12 @@ impl AttrsChange<'_> {
             let mut state = pwq.lock();
             // Also of one that serves the new map as it has served the old one.
             state.core.pwq_mut(pwq.index).unmanaged = wq.is_unmanaged(&self.attrs);
-            if pwq.flags() & RETIRED != 0 {
-                pwq.set_flag(RETIRED, false);
-                state.core.pwq_mut(pwq.index).retired = false;
-                state.users += 1;
-            }
+            let returns = pwq.flags() & RETIRED != 0;
+            state.users += usize::from(returns);
             if wq.must_plug(&old) {
                 pwq.plug(&mut state);
+            } else if returns {
+                pwq.open_again(&mut state);
             }
         }
         let is_ordered = wq.mode == Mode::Ordered;
@@ -134,6 +133,16 @@ impl AttrsChange<'_> {
                     self.publish();
                 }
             });
+        }
+        if is_ordered {
+            // Only now: who still has it for a CPU from before must not come before what others
+            // have queued on the one that has just been retired.
+            for pwq in &self.pwqs {
+                let mut state = pwq.lock();
+                if pwq.flags() & RETIRED != 0 {
+                    pwq.open_again(&mut state);
+                }
+            }
         }
         std::mem::swap(&mut self.control.attrs, &mut self.attrs);
         std::mem::swap(&mut self.control.pods, &mut self.pods);

@@ -10,7 +10,8 @@ use crate::pwq::{CLOSED, DESTROYED, DRAINING, NOT_OPEN, Pwq, RETIRED, SHUT_DOWN}
 use crate::queued::Queued;
 use crate::trace::TraceStep;
 use crate::worker_pool::PoolState;
-use inflight_sync::Arc;
+use inflight_sync::{Arc, thread};
+use std::ptr;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
@@ -245,7 +246,11 @@ impl WorkqueueInner {
             }
             drop(state);
             // It has been replaced before it was retired, or under the same lock.
-            pwq = self.pwq_of(cpu)?;
+            let now = self.pwq_of(cpu)?;
+            if ptr::eq(now, pwq) {
+                thread::yield_now(); // It is about to open again.
+            }
+            pwq = now;
             self.ensure_worker(pwq, origin)?;
             // SAFETY: as in `push_locked`. If it was cancelled, the next push sees it.
             let _ = unsafe { item.header() }.redirect(seq, pwq.id);
