@@ -199,7 +199,8 @@ impl<T: Send + 'static> TagSet<T> {
         slots.filter(|slot| slot.record.observe().phase.is_in_flight())
     }
 
-    /// How many tags are held: in use, but not in flight. Walks all slots.
+    /// How many tags are held: in use, but not in flight. Exact only while nobody allocates,
+    /// submits or frees. Walks all slots.
     #[must_use]
     pub fn held(&self) -> usize {
         let is_in_flight = |slot: &Slot<T>| slot.record.observe().phase.is_in_flight();

@@ -31,7 +31,8 @@ pub struct SetStats {
     pub frees: u64,
     /// Tags held or in flight now: `allocs - frees`.
     pub in_use: usize,
-    /// Tags in flight now.
+    /// Tags in flight, by a later look at the slots than `in_use`: while others allocate and free
+    /// it may be the larger one.
     pub in_flight: usize,
     /// Waits for a free bit, over all bitmaps.
     pub waits: u64,

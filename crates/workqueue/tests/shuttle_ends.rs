@@ -12,7 +12,7 @@ use inflight_workqueue::{
     Attrs, JoinError, JoinHandle, QueueError, Work, Workqueue, WorkqueueSystem, current_work,
 };
 use shuttle_support::{
-    LOOK, Ledger, MS, Mode, Threads, World, assert_settled, check, resolved, tick,
+    LOOK, MS, Mode, RunCounts, Threads, World, assert_settled, check, resolved, tick,
 };
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -20,8 +20,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Wake, Waker};
 
 /// Spawns until the queue takes nothing more, at most so often.
-fn submit(wq: &Workqueue, ledger: &Ledger, first: usize) -> Vec<(usize, JoinHandle<usize>)> {
-    let spawn = |number| match ledger.spawn(wq, 0, number) {
+fn submit(wq: &Workqueue, run_counts: &RunCounts, first: usize) -> Vec<(usize, JoinHandle<usize>)> {
+    let spawn = |number| match run_counts.spawn(wq, 0, number) {
         Ok(handle) => Some((number, handle)),
         Err(QueueError::ShutDown) => None,
         Err(error) => panic!("{error:?}"),
@@ -41,16 +41,16 @@ fn queues_freeze(mode: Mode) {
         .unwrap();
     let any = wq("any").unbound(Attrs::new()).freezable().max_active(2);
     let any = any.build().unwrap();
-    let queues = [(bound, Ledger::new(1)), (any, Ledger::new(3))];
+    let queues = [(bound, RunCounts::new(1)), (any, RunCounts::new(3))];
     let mut threads = Threads::default();
-    for (n, (wq, ledger)) in queues.clone().into_iter().enumerate() {
+    for (n, (wq, run_counts)) in queues.clone().into_iter().enumerate() {
         threads.spawn(move || {
-            for (number, handle) in submit(&wq, &ledger, 100 * n) {
+            for (number, handle) in submit(&wq, &run_counts, 100 * n) {
                 assert!(resolved(number, handle.wait()));
             }
-            let known = ledger.known();
+            let known = run_counts.known();
             wq.flush_blocking().unwrap();
-            ledger.assert_ended(&known);
+            run_counts.assert_ended(&known);
         });
         let (sys, queues) = (world.sys.observer(), queues.clone());
         threads.spawn(move || {
@@ -63,19 +63,25 @@ fn queues_freeze(mode: Mode) {
             while frozen.is_busy() {
                 thread::yield_now();
             }
-            let begun = queues.each_ref().map(|(_, ledger)| ledger.begun());
+            let begun = queues.each_ref().map(|(_, run_counts)| run_counts.begun());
             thread::yield_now();
             assert_eq!(queues.each_ref().map(|(wq, _)| wq.stats().started), started);
-            assert_eq!(queues.each_ref().map(|(_, ledger)| ledger.begun()), begun);
-            assert_eq!(queues.each_ref().map(|(_, ledger)| ledger.ended()), begun);
+            assert_eq!(
+                queues.each_ref().map(|(_, run_counts)| run_counts.begun()),
+                begun
+            );
+            assert_eq!(
+                queues.each_ref().map(|(_, run_counts)| run_counts.ended()),
+                begun
+            );
             drop(frozen);
         });
     }
     tick(&world.clock, 2, LOOK);
     threads.join();
     drop(world);
-    for (wq, ledger) in &queues {
-        ledger.assert_all_ran();
+    for (wq, run_counts) in &queues {
+        run_counts.assert_all_ran();
         assert_settled(wq);
     }
 }
@@ -165,12 +171,7 @@ impl Drop for Steps {
 fn futures_are_woken(mode: Mode) {
     for by_system in [false, true] {
         let world = World::new(mode);
-        let wq = world
-            .sys
-            .workqueue("any")
-            .unbound(Attrs::new())
-            .max_active(1);
-        let wq = wq.build().unwrap();
+        let wq = world.unbound("any", 1);
         let (ends, first) = Steps::new(3);
         let (cancelled, second) = Steps::new(3);
         let (stays, third) = Steps::new(usize::MAX);
@@ -236,14 +237,14 @@ fn a_system_ends(mode: Mode) {
         let world = World::new(mode);
         let wq = world.sys.workqueue("any").unbound(Attrs::new()).freezable();
         let wq = wq.max_active(1).build().unwrap();
-        let ledger = Ledger::new(1);
+        let run_counts = RunCounts::new(1);
         let (stage, steps) = Steps::new(usize::MAX);
         let future = wq.spawn_future(steps);
         let mut threads = Threads::default();
-        let waited = (wq.clone(), ledger.clone());
+        let waited = (wq.clone(), run_counts.clone());
         threads.spawn(move || {
-            let (wq, ledger) = waited;
-            for (number, handle) in submit(&wq, &ledger, 0) {
+            let (wq, run_counts) = waited;
+            for (number, handle) in submit(&wq, &run_counts, 0) {
                 assert!(resolved(number, handle.wait()), "it was taken");
             }
             assert!(matches!(
@@ -252,10 +253,10 @@ fn a_system_ends(mode: Mode) {
             ));
         });
         // A task of the queue waits for an item of it.
-        let awaited = (wq.clone(), ledger.clone());
+        let awaited = (wq.clone(), run_counts.clone());
         threads.spawn(move || {
-            let (wq, ledger) = awaited;
-            for (number, handle) in submit(&wq, &ledger, 100) {
+            let (wq, run_counts) = awaited;
+            for (number, handle) in submit(&wq, &run_counts, 100) {
                 match block_on(wq.spawn_future(handle)) {
                     Ok(result) => assert!(resolved(number, result), "it was taken"),
                     Err(JoinError::Rejected(QueueError::ShutDown)) => {}
@@ -263,10 +264,10 @@ fn a_system_ends(mode: Mode) {
                 }
             }
         });
-        let timed = (wq.clone(), ledger.clone(), world.clock.clone());
+        let timed = (wq.clone(), run_counts.clone(), world.clock.clone());
         threads.spawn(move || {
-            let (wq, ledger, clock) = timed;
-            for (number, mut handle) in submit(&wq, &ledger, 200) {
+            let (wq, run_counts, clock) = timed;
+            for (number, mut handle) in submit(&wq, &run_counts, 200) {
                 loop {
                     clock.advance(MS);
                     match handle.wait_timeout(MS) {
@@ -284,7 +285,7 @@ fn a_system_ends(mode: Mode) {
                 std::mem::forget(frozen); // the end lets everything go
             }
         });
-        let (ended, clock, sys) = (ledger.clone(), world.clock.clone(), world.sys.clone());
+        let (ended, clock, sys) = (run_counts.clone(), world.clock.clone(), world.sys.clone());
         let inside = wq.clone();
         threads.spawn(move || end(form, sys, &inside, &ended));
         drop(world);
@@ -292,12 +293,12 @@ fn a_system_ends(mode: Mode) {
         drop(wq);
         stage.waker.lock().take();
         stage.assert_dropped_once();
-        ledger.assert_all_ran();
+        run_counts.assert_all_ran();
     }
 }
 
-fn end(form: usize, sys: WorkqueueSystem, wq: &Workqueue, ledger: &Ledger) {
-    let known = ledger.known();
+fn end(form: usize, sys: WorkqueueSystem, wq: &Workqueue, run_counts: &RunCounts) {
+    let known = run_counts.known();
     match form {
         0 => drop(sys),
         1 => {
@@ -306,22 +307,22 @@ fn end(form: usize, sys: WorkqueueSystem, wq: &Workqueue, ledger: &Ledger) {
         }
         2 => {
             sys.shutdown_blocking().unwrap();
-            ledger.assert_ended(&known);
+            run_counts.assert_ended(&known);
         }
         _ => {
             block_on(sys.shutdown()).unwrap();
-            ledger.assert_ended(&known);
+            run_counts.assert_ended(&known);
         }
     }
 }
 
 /// What queues one more when it is dropped.
-struct QueuesMore(Workqueue, Ledger, usize);
+struct QueuesMore(Workqueue, RunCounts, usize);
 
 impl Drop for QueuesMore {
     fn drop(&mut self) {
-        let Self(wq, ledger, number) = self;
-        match ledger.spawn(wq, 0, *number) {
+        let Self(wq, run_counts, number) = self;
+        match run_counts.spawn(wq, 0, *number) {
             Ok(handle) => handle.detach(),
             Err(error) => assert_eq!(error, QueueError::ShutDown),
         }
@@ -339,14 +340,9 @@ impl Wake for PanickingWaker {
 /// Panics in items, in a future, in a waker and in a destructor, beside destructors that queue.
 fn all_kinds_of_panics(mode: Mode) {
     let world = World::new(mode);
-    let wq = world
-        .sys
-        .workqueue("any")
-        .unbound(Attrs::new())
-        .max_active(1);
-    let wq = wq.build().unwrap();
-    let ledger = Ledger::new(1);
-    let more = |number| QueuesMore(wq.clone(), ledger.clone(), number);
+    let wq = world.unbound("any", 1);
+    let run_counts = RunCounts::new(1);
+    let more = |number| QueuesMore(wq.clone(), run_counts.clone(), number);
     let mut threads = Threads::default();
     // Whose result, whose function, and whose panic holds what queues more.
     let (result, function, thrown) = (more(1), more(2), more(3));
@@ -382,10 +378,10 @@ fn all_kinds_of_panics(mode: Mode) {
         assert!(matches!(result, Err(JoinError::Panicked(_))));
     });
     // A task whose waker panics, and a function that panics when it is cancelled.
-    let (wakes, cancelled) = ((wq.clone(), ledger.clone()), more(4));
+    let (wakes, cancelled) = ((wq.clone(), run_counts.clone()), more(4));
     threads.spawn(move || {
-        let (wq, ledger) = wakes;
-        let mut handle = ledger.spawn(&wq, 0, 10).unwrap();
+        let (wq, run_counts) = wakes;
+        let mut handle = run_counts.spawn(&wq, 0, 10).unwrap();
         let waker = Waker::from(Arc::new(PanickingWaker));
         let polled = Pin::new(&mut handle).poll(&mut Context::from_waker(&waker));
         match polled {
@@ -406,7 +402,7 @@ fn all_kinds_of_panics(mode: Mode) {
     tick(&world.clock, 2, LOOK);
     threads.join();
     drop((world, work));
-    ledger.assert_all_ran();
+    run_counts.assert_all_ran();
     assert_settled(&wq);
     assert_eq!(runs.load(Ordering::Relaxed), 2);
     assert_eq!(

@@ -2,7 +2,7 @@
 //! attributes change, and while a queue ends.
 //!
 //! A lost wakeup, or a flush that never ends, shows as a deadlock; an item that is lost or runs
-//! twice, a limit that is exceeded, an order that is broken in the ledger.
+//! twice, a limit that is exceeded, an order that is broken.
 #![cfg(shuttle)]
 
 mod shuttle_support;
@@ -10,24 +10,24 @@ mod shuttle_support;
 use inflight_sync::thread;
 use inflight_topology::{CpuSet, Scope};
 use inflight_workqueue::{Attrs, QueueError, Workqueue};
-use shuttle_support::{LOOK, Ledger, Threads, World, assert_settled, check, tick};
+use shuttle_support::{LOOK, RunCounts, Threads, World, assert_settled, check, tick};
 
 /// A queue and what it has run.
 #[derive(Clone)]
-struct Queue(Workqueue, Ledger);
+struct Queue(Workqueue, RunCounts);
 
 impl Queue {
     /// Spawns items on both CPUs, each of which spawns another one on the same queue, and waits for
     /// the first. What is refused is so because of a drain or the end.
     fn submit(&self, world_cpus: usize, first: usize) {
-        let Self(wq, ledger) = self;
+        let Self(wq, run_counts) = self;
         let mut handles = Vec::new();
         for number in first..first + 2 {
             let next = {
-                let (wq, ledger) = (wq.clone(), ledger.clone());
-                move || drop(ledger.spawn(&wq, number % world_cpus, number + 50))
+                let (wq, run_counts) = (wq.clone(), run_counts.clone());
+                move || drop(run_counts.spawn(&wq, number % world_cpus, number + 50))
             };
-            match ledger.spawn_with(wq, number % world_cpus, number, next) {
+            match run_counts.spawn_with(wq, number % world_cpus, number, next) {
                 Ok(handle) => handles.push((number, handle)),
                 Err(error) => assert!(
                     matches!(error, QueueError::Draining | QueueError::Destroyed),
@@ -65,11 +65,15 @@ fn two_queues_over_one_pool(mode: shuttle_support::Mode) {
     for limit in [1, 2] {
         let world = World::new(mode);
         let cpus = world.sys.topology().cpus().len();
-        let wq = |name| world.sys.workqueue(name);
-        let bound = wq("bound").bound().max_active(1).build().unwrap();
-        let any = wq("any").unbound(Attrs::new()).max_active(limit);
-        let any = Queue(any.build().unwrap(), Ledger::new(limit));
-        let bound = Queue(bound, Ledger::new(cpus));
+        let bound = world
+            .sys
+            .workqueue("bound")
+            .bound()
+            .max_active(1)
+            .build()
+            .unwrap();
+        let any = Queue(world.unbound("any", limit), RunCounts::new(limit));
+        let bound = Queue(bound, RunCounts::new(cpus));
         let mut threads = Threads::default();
         for (n, queue) in [&bound, &any, &any].into_iter().enumerate() {
             let queue = queue.clone();
@@ -95,7 +99,7 @@ fn the_limit_changes(mode: shuttle_support::Mode) {
         .sys
         .workqueue("any")
         .unbound(Attrs::new().scope(Scope::Cpu));
-    let queue = Queue(wq.max_active(2).build().unwrap(), Ledger::new(3));
+    let queue = Queue(wq.max_active(2).build().unwrap(), RunCounts::new(3));
     let mut threads = Threads::default();
     for n in 0..3 {
         let queue = queue.clone();
@@ -124,22 +128,20 @@ fn the_limit_changes(mode: shuttle_support::Mode) {
 fn attributes_change(mode: shuttle_support::Mode) {
     let world = World::new(mode);
     let cpus = world.sys.topology().cpus().len();
-    let wq = |name| world.sys.workqueue(name);
-    let ordered = Queue(wq("ordered").ordered().build().unwrap(), Ledger::new(1));
-    let any = wq("any")
-        .unbound(Attrs::new())
-        .max_active(2)
-        .build()
-        .unwrap();
-    let any = Queue(any, Ledger::new(2));
+    let ordered = world.sys.workqueue("ordered").ordered().build().unwrap();
+    let ordered = Queue(ordered, RunCounts::new(1));
+    let any = Queue(world.unbound("any", 2), RunCounts::new(2));
     let mut threads = Threads::default();
     for n in 0..2 {
         let (ordered, any) = (ordered.clone(), any.clone());
         threads.spawn(move || {
             // Without the items' own: their numbers would be out of order.
             for number in 100 * n..100 * n + 3 {
-                let Queue(wq, ledger) = &ordered;
-                ledger.spawn(wq, number % cpus, number).unwrap().detach();
+                let Queue(wq, run_counts) = &ordered;
+                run_counts
+                    .spawn(wq, number % cpus, number)
+                    .unwrap()
+                    .detach();
             }
             any.submit(cpus, 100 * n);
             ordered.flush();
@@ -174,12 +176,7 @@ fn attributes_change(mode: shuttle_support::Mode) {
 fn a_queue_is_destroyed(mode: shuttle_support::Mode) {
     let world = World::new(mode);
     let cpus = world.sys.topology().cpus().len();
-    let wq = world
-        .sys
-        .workqueue("any")
-        .unbound(Attrs::new())
-        .max_active(1);
-    let queue = Queue(wq.build().unwrap(), Ledger::new(2));
+    let queue = Queue(world.unbound("any", 1), RunCounts::new(2));
     let mut threads = Threads::default();
     for n in 0..2 {
         let queue = queue.clone();
@@ -204,10 +201,10 @@ fn a_queue_is_destroyed(mode: shuttle_support::Mode) {
         assert_eq!(begun, ended.1.begun(), "nothing begins any more");
     });
     threads.join();
-    let Queue(wq, ledger) = queue;
+    let Queue(wq, run_counts) = queue;
     assert_settled(&wq);
     drop((wq, world));
-    ledger.assert_all_ran();
+    run_counts.assert_all_ran();
 }
 
 #[test]

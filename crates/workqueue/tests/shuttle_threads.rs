@@ -7,11 +7,11 @@ mod shuttle_support;
 use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_sync::{Arc, thread};
 use inflight_workqueue::{Attrs, QueueError, Workqueue};
-use shuttle_support::{Act, IDLE, Ledger, MS, Mode, Threads, World, assert_settled, check};
+use shuttle_support::{Act, IDLE, MS, Mode, RunCounts, Threads, World, assert_settled, check};
 
 /// Spawns on both CPUs, and waits for each that is taken. Returns how many were.
-fn submit(wq: &Workqueue, ledger: &Ledger, cpus: usize, first: usize) -> usize {
-    let spawn = |number| match ledger.spawn(wq, number % cpus, number) {
+fn submit(wq: &Workqueue, run_counts: &RunCounts, cpus: usize, first: usize) -> usize {
+    let spawn = |number| match run_counts.spawn(wq, number % cpus, number) {
         Ok(handle) => Some((number, handle)),
         Err(QueueError::NoWorker(_)) => None,
         Err(error) => panic!("{error:?}"),
@@ -39,16 +39,24 @@ fn threads_are_refused(mode: Mode) {
     let far = wq("far").unbound(Attrs::new()).mem_reclaim().max_active(1);
     let far = far.build().unwrap();
     let other = wq("other").bound().build().unwrap();
-    let ledgers = [Ledger::new(2 * cpus), Ledger::new(1), Ledger::new(64)];
+    let all_counts = [
+        RunCounts::new(2 * cpus),
+        RunCounts::new(1),
+        RunCounts::new(64),
+    ];
     let mut threads = Threads::default();
-    for (n, (wq, ledger)) in [&safe, &far, &other].into_iter().zip(&ledgers).enumerate() {
-        let (wq, ledger) = (wq.clone(), ledger.clone());
+    for (n, (wq, run_counts)) in [&safe, &far, &other]
+        .into_iter()
+        .zip(&all_counts)
+        .enumerate()
+    {
+        let (wq, run_counts) = (wq.clone(), run_counts.clone());
         threads.spawn(move || {
-            let taken = submit(&wq, &ledger, cpus, 100 * n);
+            let taken = submit(&wq, &run_counts, cpus, 100 * n);
             assert!(taken == 3 || !wq.is_mem_reclaim());
-            let known = ledger.known();
+            let known = run_counts.known();
             wq.flush_blocking().unwrap();
-            ledger.assert_ended(&known);
+            run_counts.assert_ended(&known);
         });
     }
     let faults = world.faults.clone();
@@ -64,7 +72,7 @@ fn threads_are_refused(mode: Mode) {
     });
     threads.join_ticking(&world.clock, 10 * MS);
     drop(world);
-    ledgers.iter().for_each(Ledger::assert_all_ran);
+    all_counts.iter().for_each(RunCounts::assert_all_ran);
     [safe, far, other].iter().for_each(assert_settled);
 }
 
@@ -74,20 +82,20 @@ fn idle_workers_leave(mode: Mode) {
     let cpus = world.sys.topology().cpus().len();
     let wq = world.sys.workqueue("any").unbound(Attrs::new());
     let wq = wq.build().unwrap();
-    let ledger = Ledger::new(64);
+    let run_counts = RunCounts::new(64);
     let mut threads = Threads::default();
     for n in 0..3 {
-        let (wq, ledger, clock) = (wq.clone(), ledger.clone(), world.clock.clone());
+        let (wq, run_counts, clock) = (wq.clone(), run_counts.clone(), world.clock.clone());
         threads.spawn(move || {
-            submit(&wq, &ledger, cpus, 100 * n);
+            submit(&wq, &run_counts, cpus, 100 * n);
             clock.advance(IDLE);
-            submit(&wq, &ledger, cpus, 100 * n + 50);
+            submit(&wq, &run_counts, cpus, 100 * n + 50);
         });
     }
     world.clock.advance(IDLE);
     threads.join();
     drop(world);
-    ledger.assert_all_ran();
+    run_counts.assert_all_ran();
     assert_settled(&wq);
 }
 
@@ -95,13 +103,13 @@ fn idle_workers_leave(mode: Mode) {
 fn a_poller_comes_and_goes(mode: Mode) {
     let world = World::new(mode);
     let wq = world.sys.workqueue("done").bh().build().unwrap();
-    let ledger = Ledger::new(1);
+    let run_counts = RunCounts::new(1);
     let mut threads = Threads::default();
     for n in 0..2 {
-        let (wq, ledger) = (wq.clone(), ledger.clone());
+        let (wq, run_counts) = (wq.clone(), run_counts.clone());
         threads.spawn(move || {
             for number in 3 * n..3 * n + 3 {
-                let (runs, inner) = (ledger.clone(), wq.clone());
+                let (runs, inner) = (run_counts.clone(), wq.clone());
                 // No item may sleep.
                 wq.spawn_on(0, move || {
                     runs.run(number, Act::Yield);
@@ -113,11 +121,11 @@ fn a_poller_comes_and_goes(mode: Mode) {
                     runs.queued(number + 50);
                 })
                 .detach();
-                ledger.queued(number);
+                run_counts.queued(number);
             }
-            let known = ledger.known();
+            let known = run_counts.known();
             wq.flush_blocking().unwrap();
-            ledger.assert_ended(&known);
+            run_counts.assert_ended(&known);
         });
     }
     let sys = world.sys.observer();
@@ -137,7 +145,7 @@ fn a_poller_comes_and_goes(mode: Mode) {
     });
     threads.join_ticking(&world.clock, 10 * MS);
     drop(world);
-    ledger.assert_all_ran();
+    run_counts.assert_all_ran();
     assert_settled(&wq);
 }
 

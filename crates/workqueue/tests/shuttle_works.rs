@@ -13,7 +13,7 @@ use inflight_workqueue::{
     Attrs, DelayedWork, Modified, QueueError, Queued, Work, Workqueue, blocking, current_item,
     current_work,
 };
-use shuttle_support::{Act, Ledger, MS, Mode, Threads, World, assert_settled, check, tick};
+use shuttle_support::{Act, MS, Mode, RunCounts, Threads, World, assert_settled, check, tick};
 use std::time::Duration;
 
 /// Shared by the threads of a model. Relaxed everywhere: shuttle runs everything in one order.
@@ -52,7 +52,7 @@ impl Count {
 /// A work and its balance.
 #[derive(Clone)]
 struct Balance {
-    ledger: Ledger,
+    run_counts: RunCounts,
     queued: Count,
     cancelled: Count,
 }
@@ -60,7 +60,7 @@ struct Balance {
 impl Balance {
     fn new() -> Self {
         Self {
-            ledger: Ledger::new(1),
+            run_counts: RunCounts::new(1),
             queued: Count::default(),
             cancelled: Count::default(),
         }
@@ -85,12 +85,12 @@ impl Balance {
     }
 
     fn assert_even(&self, queues: &[&Workqueue]) {
-        self.ledger.assert_right();
+        self.run_counts.assert_right();
         queues.iter().for_each(|wq| assert_settled(wq));
         let refused: u64 = queues.iter().map(|wq| wq.stats().refused).sum();
         assert_eq!(
             self.queued.get(),
-            self.ledger.ended() + self.cancelled.get() + refused as usize
+            self.run_counts.ended() + self.cancelled.get() + refused as usize
         );
     }
 }
@@ -115,9 +115,9 @@ fn a_work_is_pulled_about(mode: Mode) {
         let (balance, disabled) = (balance.clone(), disabled.clone());
         move || {
             if disabled.get() > 0 {
-                balance.ledger.wrong("it runs although it is disabled");
+                balance.run_counts.wrong("it runs although it is disabled");
             }
-            balance.ledger.run(0, Act::Block);
+            balance.run_counts.run(0, Act::Block);
             if again.take() {
                 let wq = &queues[again.get() % 2];
                 balance.queue_again(wq, &current_work().unwrap());
@@ -228,26 +228,26 @@ fn a_work_in_two_ordered_queues(mode: Mode) {
     let last = world.cpu(1);
     let queues = ["left", "right"].map(|name| {
         let wq = world.sys.workqueue(name).ordered().build().unwrap();
-        (wq, Ledger::new(1))
+        (wq, RunCounts::new(1))
     });
     let balance = Balance::new();
     let work = Work::new({
         let (balance, queues) = (balance.clone(), queues.each_ref().map(|(_, l)| l.clone()));
         move || {
             let left = current_item().unwrap().queue == "left";
-            balance.ledger.run(0, Act::Yield);
+            balance.run_counts.run(0, Act::Yield);
             // Among the others of that queue.
             queues[usize::from(!left)].run(0, Act::Block);
         }
     });
     let mut threads = Threads::default();
-    for (n, (wq, ledger)) in queues.clone().into_iter().enumerate() {
+    for (n, (wq, run_counts)) in queues.clone().into_iter().enumerate() {
         let (balance, work) = (balance.clone(), work.clone());
         threads.spawn(move || {
             for i in 0..2 {
-                let begun = balance.ledger.begun();
+                let begun = balance.run_counts.begun();
                 let queued = balance.queue(&wq, last * i, &work) == Queued::Queued;
-                let (runs, behind) = (balance.ledger.clone(), ledger.clone());
+                let (runs, behind) = (balance.run_counts.clone(), run_counts.clone());
                 let spawned = wq.spawn(move || {
                     if queued && runs.begun() <= begun {
                         runs.wrong("an item overtook the work");
@@ -280,8 +280,8 @@ fn a_delayed_work_is_pulled_about(mode: Mode) {
     let wq = world.sys.workqueue("bound").bound().build().unwrap();
     let balance = Balance::new();
     let work = DelayedWork::new({
-        let ledger = balance.ledger.clone();
-        move || ledger.run(0, Act::Block)
+        let run_counts = balance.run_counts.clone();
+        move || run_counts.run(0, Act::Block)
     });
     let mut threads = Threads::default();
     let mut spawn = |f: fn(&Balance, &Workqueue, &DelayedWork)| {
@@ -327,14 +327,15 @@ fn no_run_before_its_time(mode: Mode) {
         .unwrap();
     let (balance, due) = (Balance::new(), Arc::new(Mutex::new(Vec::new())));
     let work = DelayedWork::new({
-        let (ledger, due, clock) = (balance.ledger.clone(), due.clone(), world.clock.clone());
+        let (run_counts, due, clock) =
+            (balance.run_counts.clone(), due.clone(), world.clock.clone());
         move || {
             // What was queued first may have been cancelled. This run is of that or a later one.
-            let due = due.lock()[ledger.begun()];
+            let due = due.lock()[run_counts.begun()];
             if clock.now() < due {
-                ledger.wrong("too early");
+                run_counts.wrong("too early");
             }
-            ledger.run(0, Act::Yield);
+            run_counts.run(0, Act::Yield);
         }
     });
     let mut threads = Threads::default();

@@ -22,10 +22,8 @@ impl Delayed for Expiry {
     fn expire(self: Box<Self>) {
         let Self { item, seq, cpu, wq } = *self;
         drop(forget(&item, seq));
-        let queued = wq.inner().queue_pending(&item, seq, cpu, Origin::Timer);
-        if queued.is_err() {
-            wq.inner().refused_later(&item, seq);
-        }
+        // Why ignored: a refusal is counted.
+        let _ = wq.inner().queue_pending(&item, seq, cpu, Origin::Timer);
         if let Some(last) = item.drop_unless_last() {
             wq.inner().shared.apart(move || drop(last));
         }
@@ -33,7 +31,8 @@ impl Delayed for Expiry {
 
     fn abandon(self: Box<Self>) {
         drop(forget(&self.item, self.seq));
-        self.wq.inner().abandoned(&self.item, self.seq);
+        let queue = self.wq.inner();
+        queue.take_back(&self.item, self.seq, Origin::Timer);
     }
 }
 
@@ -132,7 +131,7 @@ impl Workqueue {
                 Ok(())
             }
             Err(why) => {
-                self.inner().take_back(item, seq);
+                self.inner().take_back(item, seq, Origin::Anybody);
                 Err(match why {
                     NotSet::Closed => QueueError::ShutDown,
                     NotSet::NoThread(kind) => QueueError::NoTimer(kind),
@@ -152,12 +151,6 @@ impl TimedQueue for Handle {
     }
 
     fn queue_now(&self, item: &ReusableRef, seq: Seq, cpu: usize) -> Result<(), QueueError> {
-        let queued = self.inner.queue_pending(item, seq, cpu, Origin::Anybody);
-        if queued.is_err() {
-            // The queue has closed since it was asked. This queueing, if it is still there: not one
-            // that has come meanwhile.
-            self.inner.take_back(item, seq);
-        }
-        queued
+        self.inner.queue_pending(item, seq, cpu, Origin::Anybody)
     }
 }

@@ -330,7 +330,7 @@ where
                     // Ordering: Acquire, pairs with the swap in `take_or_wait`.
                     let waiter = this.header.extra.swap(ptr::null_mut(), Ordering::Acquire);
                     if !waiter.is_null() {
-                        // SAFETY: from `Box::into_raw` in `wait`; the swap has made it ours.
+                        // SAFETY: from `Box::into_raw` in `take_or_wait`; the swap made it ours.
                         let waiter = unsafe { Box::from_raw(waiter.cast::<Notify>()) };
                         // A waker's panic is not the function's.
                         contained(|| waiter.notify());
@@ -349,9 +349,9 @@ where
     }
 
     unsafe fn discard(item: ItemPtr, why: JoinError) {
-        // SAFETY: the caller has cleared PENDING and not yet freed the item.
+        // SAFETY: RUNNING, which is the caller's, keeps it alive.
         let this = unsafe { Self::of(item) };
-        // SAFETY: so the function is the caller's.
+        // SAFETY: nobody has claimed it, so the function is there, and with RUNNING the caller's.
         let f = unsafe { this.take_function() };
         // Whatever the function's destructor does, the handle resolves.
         let dropped = caught(|| drop(f));
@@ -458,7 +458,7 @@ impl<T: Send + 'static> Promise<T> {
     /// Never panics.
     pub(crate) fn complete(self, result: Result<T, JoinError>) {
         let item = ManuallyDrop::new(self).item;
-        // SAFETY: RUNNING is this one's, and there was no function to take.
+        // SAFETY: RUNNING is this one's, and the function is of no size: nothing is overwritten.
         unsafe { Task::<Promised, T>::complete(item, result.map_err(Box::new)) };
     }
 }
@@ -468,7 +468,8 @@ impl<T> Drop for Promise<T> {
     fn drop(&mut self) {
         // SAFETY: RUNNING, which is this one's, keeps it alive.
         let discard = unsafe { self.item.header() }.vtable.discard;
-        // SAFETY: PENDING has been cleared, and RUNNING is set.
+        // SAFETY: RUNNING is this one's, PENDING never was anybody else's, and nobody has taken the
+        // function, which has no size.
         unsafe { discard(self.item, JoinError::Cancelled) };
     }
 }

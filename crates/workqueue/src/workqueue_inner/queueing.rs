@@ -51,7 +51,7 @@ impl WorkqueueInner {
     }
 
     /// Queues an item whose time has come, or that is not to wait for it: it is pending with that
-    /// number. A cancel on the way is not an error.
+    /// number. If it is refused the item is idle again; a cancel on the way is not an error.
     pub(crate) fn queue_pending(
         self: &Arc<Self>,
         item: &ReusableRef,
@@ -59,12 +59,15 @@ impl WorkqueueInner {
         cpu: usize,
         origin: Origin,
     ) -> Result<(), QueueError> {
-        let pwq = self.pwq_of(cpu)?;
-        self.ensure_worker(pwq, origin)?;
-        if !item.header().redirect(seq, pwq.id) {
-            return Ok(());
+        let pwq = self.pwq_of(cpu);
+        let ready = pwq.and_then(|pwq| self.ensure_worker(pwq, origin).map(|()| pwq));
+        match ready {
+            Ok(pwq) if item.header().redirect(seq, pwq.id) => {
+                self.push_reusable(pwq, item, seq, cpu, origin)
+            }
+            Err(refusal) if self.take_back(item, seq, origin) => Err(refusal),
+            _ => Ok(()), // It was cancelled on its way.
         }
-        self.push_reusable(pwq, item, seq, cpu, origin)
     }
 
     /// The entry of a reusable item that is pending with that pwq. If it is refused the item is
@@ -85,7 +88,7 @@ impl WorkqueueInner {
         let Err(refusal) = pushed else {
             return Ok(());
         };
-        if self.take_back(item, seq) {
+        if self.take_back(item, seq, origin) {
             return Err(refusal);
         }
         // It was cancelled on its way: it had been queued.
@@ -289,19 +292,17 @@ impl WorkqueueInner {
         self.ensure_worker(self.pwq_of(cpu)?, Origin::Anybody)
     }
 
-    /// The queueing was refused: the item is idle again. `false`: it was cancelled before.
-    pub(crate) fn take_back(&self, item: &ReusableRef, seq: Seq) -> bool {
-        self.take_back_and(item, seq, || ())
-    }
-
-    /// The same; `count` comes before anybody is told.
-    fn take_back_and(&self, item: &ReusableRef, seq: Seq, count: impl FnOnce()) -> bool {
+    /// The queueing was refused: the item is idle again. `false`: it was cancelled before. What a
+    /// timer brings is counted, before anybody is told; others get an error.
+    pub(crate) fn take_back(&self, item: &ReusableRef, seq: Seq, origin: Origin) -> bool {
         let header = item.header();
         let mut seen = header.load();
         while is_live(seen, seq) {
             match header.take_pending(seen, 0) {
                 Some(old) => {
-                    count();
+                    if origin == Origin::Timer {
+                        self.counted(Count::Refused, 1);
+                    }
                     item.tell_cancelled(old);
                     return true;
                 }
@@ -309,17 +310,6 @@ impl WorkqueueInner {
             }
         }
         false
-    }
-
-    /// A delayed item was not queued when its time had come.
-    pub(crate) fn refused_later(&self, item: &ReusableRef, seq: Seq) {
-        self.counted(Count::Refused, 1);
-        self.take_back(item, seq);
-    }
-
-    /// The system has ended before a delayed item's time had come. A cancel may be faster.
-    pub(crate) fn abandoned(&self, item: &ReusableRef, seq: Seq) {
-        self.take_back_and(item, seq, || self.counted(Count::Refused, 1));
     }
 }
 

@@ -1,7 +1,7 @@
-//! What the random schedules share: small systems, threads on their CPUs, and a ledger of what ran.
+//! What the random schedules share: small systems, threads on their CPUs, and counts of what ran.
 //!
 //! A panic inside an item is the workqueue's to count, not the test's to see. So items write down
-//! what they find wrong, and the ledger is looked at in the end.
+//! what they find wrong, and the counts are looked at in the end.
 #![allow(dead_code, reason = "each file uses its part")]
 
 use inflight_sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use inflight_sync::model::{check_pct, check_random};
 use inflight_sync::time::Clock;
 use inflight_sync::{Arc, Mutex, cpu, thread};
 use inflight_topology::Topology;
-use inflight_workqueue::{JoinError, QueueError, Workqueue, WorkqueueSystem, blocking};
+use inflight_workqueue::{Attrs, JoinError, QueueError, Workqueue, WorkqueueSystem, blocking};
 use std::time::Duration;
 
 /// When the timer looks first at a pool in which something waits.
@@ -62,6 +62,12 @@ impl World {
             clock,
             faults,
         }
+    }
+
+    /// An unbound queue of so many at once.
+    pub(crate) fn unbound(&self, name: &str, max_active: usize) -> Workqueue {
+        let draft = self.sys.workqueue(name).unbound(Attrs::new());
+        draft.max_active(max_active).build().unwrap()
     }
 
     /// CPUs that both machines have.
@@ -152,13 +158,13 @@ struct State {
 
 /// What was queued on a queue, began and ended, how many are inside, and what was wrong.
 #[derive(Clone)]
-pub(crate) struct Ledger {
+pub(crate) struct RunCounts {
     state: Arc<Mutex<State>>,
     inside: Arc<AtomicUsize>,
     limit: Arc<AtomicUsize>,
 }
 
-impl Ledger {
+impl RunCounts {
     /// Of a queue that may run so many at once.
     pub(crate) fn new(limit: usize) -> Self {
         Self {
@@ -202,9 +208,9 @@ impl Ledger {
         number: usize,
         more: impl FnOnce() + Send + 'static,
     ) -> Result<inflight_workqueue::JoinHandle<usize>, QueueError> {
-        let ledger = self.clone();
+        let run_counts = self.clone();
         let spawned = wq.try_spawn_on(cpu, move || {
-            ledger.run(number, act(number));
+            run_counts.run(number, act(number));
             more();
             number
         });
