@@ -1,7 +1,7 @@
 //! The bitmap: words, hints, and the search over them.
 
 use crate::builder::SbitmapBuilder;
-use crate::cpu_hint::{Hint, Hints};
+use crate::cpu_hint::{CpuHint, Hint, Hints};
 use crate::double_free::Check;
 use crate::error::PutError;
 use crate::layout::{Layout, low_mask, offsets};
@@ -17,7 +17,8 @@ mod set_clear;
 /// A scalable bitmap: hands out the numbers `0..depth`, each to one owner at a time.
 ///
 /// No operation sleeps for a bit or allocates; a getter that finds a word full moves freed bits
-/// back under that word's lock, for a few instructions. What the owner of a bit wrote before
+/// back under that word's lock, for a few instructions. A put that meets such a move waits for it,
+/// unless the map is [`trusted`](SbitmapBuilder::trusted). What the owner of a bit wrote before
 /// [`put`](Sbitmap::put) is visible to the next owner after [`try_get`](Sbitmap::try_get), so a bit
 /// may index data that has no lock of its own.
 ///
@@ -68,9 +69,7 @@ impl Sbitmap {
             in_turn,
             check,
             hints: Hints::new(layout, in_turn),
-            words: (0..full.words())
-                .map(|i| Word::new(full.word_depth(i) as usize, check))
-                .collect(),
+            words: (0..full.words()).map(|_| Word::new()).collect(),
         }
     }
 
@@ -113,13 +112,35 @@ impl Sbitmap {
     #[must_use = "a bit that is dropped is never given back"]
     #[inline]
     pub fn try_get(&self) -> Option<usize> {
-        self.by_hint(|hint| self.try_get_with(hint))
+        let slot = self.hints.of_this_cpu();
+        self.try_get_at(slot)
+            .or_else(|| self.by_hint(slot, |hint| self.try_get_with(hint)))
     }
 
-    /// Searches from the calling CPU's hint, which is moved on.
+    /// The common case of a get: the word of the hint has a free bit, and no turn is kept.
     #[inline]
-    fn by_hint(&self, search: impl FnOnce(&mut Hint) -> Option<usize>) -> Option<usize> {
-        let slot = self.hints.of_this_cpu();
+    fn try_get_at(&self, slot: &CpuHint) -> Option<usize> {
+        let hint = slot.as_bit();
+        let (i, _) = self.full.split(hint);
+        let word = self.words.get(i).filter(|_| !self.in_turn)?;
+        let layout = self.layout();
+        let bit = layout.bit(i, word.try_get(Search::of_all(layout.word_depth(i)))?);
+        if !self.accept(bit) {
+            return None;
+        }
+        if bit == hint {
+            slot.store(Hint::at(hint).after(Some(bit), layout, false));
+        }
+        Some(bit)
+    }
+
+    /// Searches from the hint of a CPU, which is moved on.
+    #[inline(never)]
+    fn by_hint(
+        &self,
+        slot: &CpuHint,
+        search: impl FnOnce(&mut Hint) -> Option<usize>,
+    ) -> Option<usize> {
         let mut hint = slot.load(self.layout());
         let bit = search(&mut hint);
         slot.store(hint);
@@ -151,7 +172,7 @@ impl Sbitmap {
     /// ```
     #[must_use = "a bit that is dropped is never given back"]
     pub fn try_get_shallow(&self, limit: usize) -> Option<usize> {
-        self.by_hint(|hint| {
+        self.by_hint(self.hints.of_this_cpu(), |hint| {
             self.search(hint, |layout, word, from| Search {
                 depth: layout.shallow(limit).word_depth(word),
                 from,
@@ -358,12 +379,15 @@ impl Sbitmap {
         }
     }
 
-    /// Says whether a bit that was taken has an owner. One that is kept for a waiter has none yet,
-    /// so a put of it is told from a good one.
+    /// Says whether a bit that was taken is kept for a waiter. One that is has no owner yet, so a
+    /// put of it is told from a good one.
     #[inline]
-    pub(crate) fn set_owned(&self, bit: usize, owned: bool) {
+    pub(crate) fn set_granted(&self, bit: usize, granted: bool) {
+        if self.check == Check::Trusted {
+            return;
+        }
         if let Ok((word, offset)) = self.full.locate(bit) {
-            self.words[word].set_owned(offset, owned);
+            self.words[word].set_granted(offset, granted);
         }
     }
 

@@ -104,6 +104,13 @@ impl Hints {
 }
 
 impl CpuHint {
+    /// The bit it points at, which may be beyond the map.
+    #[inline]
+    pub(crate) fn as_bit(&self) -> usize {
+        // Relaxed: see `load`.
+        self.0.load(Ordering::Relaxed) as usize
+    }
+
     /// A hint inside the map. One that a shrunken map has left outside is folded back into it, so
     /// that the CPUs stay apart.
     #[inline]

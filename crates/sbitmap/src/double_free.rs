@@ -1,15 +1,12 @@
-//! When a double free is noticed: a byte for each bit says whether somebody holds it, and a put of
-//! a bit that nobody holds is refused (`clear_owned`).
+//! When a double free is noticed: a put of a bit that nobody holds is refused.
 //!
-//! The shared bitmap keeps the bytes by word, the local engine all of them in one table.
+//! The shared bitmap sees who holds a bit in its words (`word.rs`). The local engine, whose ids are
+//! mostly in stacks, has a byte for each id (`clear_owned`): its owner alone writes it.
 
-mod by_id;
-mod by_word;
-
-pub(crate) use by_id::IdStates;
-pub(crate) use by_word::WordStates;
-
+use crate::layout::offsets;
+use crate::mask::BitMask;
 use inflight_sync::atomic::{AtomicU8, Ordering};
+use inflight_sync::prefetch_to_write;
 
 /// How a put is checked against a double free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,5 +64,94 @@ impl BitState {
             self.set_owned(false);
         }
         held
+    }
+}
+
+const SMALL: usize = 64;
+const MIDDLE: usize = 16;
+
+/// How far apart the states of two ids are, in bytes.
+///
+/// In a small map every id has a line: there the same few ids go to and fro between the CPU that
+/// gets and the one that puts. The larger the map, the closer they lie, so that the table stays in
+/// the cache; a refill takes ids of one word, so a CPU still mostly has lines of its own.
+const fn stride(ids: usize) -> usize {
+    match ids {
+        _ if cfg!(loom) => 1,
+        0..=128 => SMALL,
+        129..=2_048 => MIDDLE,
+        _ => 1,
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct IdStates {
+    /// None at all if trusted.
+    states: Box<[BitState]>,
+    stride: usize,
+    check: Check,
+}
+
+impl IdStates {
+    pub(crate) fn new(ids: usize, check: Check) -> Self {
+        let stride = stride(ids);
+        let bytes = match check {
+            Check::Trusted => 0,
+            _ => ids * stride,
+        };
+        Self {
+            states: (0..bytes).map(|_| BitState::free()).collect(),
+            stride,
+            check,
+        }
+    }
+
+    /// Whether `clear_owned` takes an exchange.
+    pub(crate) fn swaps(&self) -> bool {
+        self.check == Check::Racing
+    }
+
+    #[inline]
+    fn state(&self, id: usize) -> Option<&BitState> {
+        if self.states.is_empty() {
+            return None; // before anything is computed
+        }
+        self.states.get(id.wrapping_mul(self.stride))
+    }
+
+    /// The caller will soon change the state of `id`, or somebody else on this CPU will.
+    #[inline]
+    pub(crate) fn prefetch(&self, id: usize) {
+        if let Some(state) = self.state(id) {
+            prefetch_to_write(state);
+        }
+    }
+
+    /// The caller has just become the owner of `id`.
+    #[inline]
+    pub(crate) fn set_owned(&self, id: usize) {
+        if let Some(state) = self.state(id) {
+            state.set_owned(true);
+        }
+    }
+
+    /// The caller gives `id`, which is in the map, up. `false` if nobody owned it.
+    #[inline]
+    pub(crate) fn clear_owned(&self, id: usize) -> bool {
+        self.state(id)
+            .is_none_or(|state| state.clear_owned(self.check))
+    }
+
+    /// As `clear_owned`, but of two racing calls both may find it held.
+    #[inline]
+    pub(crate) fn clear_owned_alone(&self, id: usize) -> bool {
+        self.state(id).is_none_or(BitState::clear_owned_alone)
+    }
+
+    /// `clear_owned` for several: the bits of those that were held.
+    pub(crate) fn clear_owned_mask(&self, ids: BitMask) -> u64 {
+        let held =
+            offsets(ids.mask).filter(|&offset| self.clear_owned(ids.first + offset as usize));
+        held.fold(0, |held, offset| held | 1 << offset)
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! Two lines. Getters work on `word` (1 = taken, or freed and not yet moved back). Putters set bits
 //! in `cleared`. A bit is *in use* iff word = 1 and cleared = 0, *parked* iff both are 1, *free*
-//! iff word = 0. `deferred_clear` moves the parked bits back.
+//! iff word = 0. `deferred_clear` moves the parked bits back. A put of a bit that is not in use is
+//! refused: `held` looks.
 //!
 //! Writes of one owner reach the next in two hops: put releases `cleared`, M1 acquires it, M2
 //! releases `word`, the next get acquires it; or in one, where a parked bit is taken directly. All
@@ -11,7 +12,7 @@
 
 mod deferred_clear;
 
-use crate::double_free::{Check, WordStates};
+use crate::double_free::Check;
 use crate::layout::low_mask;
 use deferred_clear::{ClearedBits, Refill};
 use inflight_sync::atomic::{AtomicU64, Ordering};
@@ -22,7 +23,6 @@ pub(crate) struct Word {
     /// 1 = in use or parked. Getters set bits; movers and batch puts clear them.
     word: CachePadded<AtomicU64>,
     freed: CachePadded<ClearedBits>,
-    states: WordStates,
 }
 
 /// Which bits of a word a getter may take: those below `depth`, and where it begins.
@@ -35,6 +35,15 @@ pub(crate) struct Search {
 }
 
 impl Search {
+    /// All bits below `depth`, the lowest first.
+    pub(crate) const fn of_all(depth: u32) -> Self {
+        Self {
+            depth,
+            from: 0,
+            wrap: true,
+        }
+    }
+
     #[inline]
     fn mask(self) -> u64 {
         let below_depth = low_mask(self.depth);
@@ -47,15 +56,15 @@ impl Search {
 }
 
 impl Word {
-    pub(crate) fn new(bits: usize, check: Check) -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             word: CachePadded::new(AtomicU64::new(0)),
             freed: CachePadded::new(ClearedBits {
                 cleared: AtomicU64::new(0),
                 moves: AtomicU64::new(0),
                 swap_lock: Mutex::new(()),
+                granted: AtomicU64::new(0),
             }),
-            states: WordStates::new(bits, check),
         }
     }
 
@@ -71,10 +80,7 @@ impl Word {
                 .take_zero(search)
                 .map_or_else(|| self.refill(searched), Refill::Took);
             match taken {
-                Refill::Took(offset) => {
-                    self.states.set_owned_mask(1 << offset, true);
-                    return Some(offset);
-                }
+                Refill::Took(offset) => return Some(offset),
                 Refill::Again => {}
                 Refill::Full => return None,
             }
@@ -84,21 +90,27 @@ impl Word {
     /// Finds a zero in `word` and sets it. Goes round again only when another getter was faster.
     #[inline]
     fn take_zero(&self, search: Search) -> Option<u32> {
-        let mut from = search.from;
+        // Relaxed: a stale view costs a failed exchange, or a call of `deferred_clear`, which locks.
+        let mut word = self.word.load(Ordering::Relaxed);
         loop {
-            // Relaxed: a stale view costs a failed RMW, or a call of `deferred_clear`, which locks.
-            let zeros = !self.word.load(Ordering::Relaxed) & search.mask();
-            let ahead = zeros & !low_mask(from);
-            let offset = if ahead != 0 { ahead } else { zeros }.trailing_zeros();
-            if offset == u64::BITS {
+            let zeros = !word & search.mask();
+            let ahead = zeros & !low_mask(search.from);
+            let zero = if ahead != 0 { ahead } else { zeros };
+            if zero == 0 {
                 return None;
             }
-            let bit = 1 << offset;
+            let bit = zero & zero.wrapping_neg();
             // Ordering: Acquire pairs with the Release in `move_parked` (M2) and `put_mask`.
-            if self.word.fetch_or(bit, Ordering::Acquire) & bit == 0 {
-                return Some(offset);
+            let taken = self.word.compare_exchange_weak(
+                word,
+                word | bit,
+                Ordering::Acquire,
+                Ordering::Relaxed,
+            );
+            match taken {
+                Ok(_) => return Some(bit.trailing_zeros()),
+                Err(now) => word = now,
             }
-            from = offset + 1;
         }
     }
 
@@ -127,32 +139,25 @@ impl Word {
                 Ordering::Relaxed,
             );
             match taken {
-                Ok(_) => {
-                    let gained = range & !word;
-                    self.states.set_owned_mask(gained, true);
-                    return Some((first, gained >> first));
-                }
+                Ok(_) => return Some((first, (range & !word) >> first)),
                 Err(now) => word = now,
             }
         }
     }
 
-    /// Parks a bit. `false`: nobody held it.
+    /// Gives a bit back: parks it. `false`: nobody held it.
     #[inline]
     pub(crate) fn put(&self, offset: u32, check: Check) -> bool {
-        if !self.states.clear_owned(offset, check) {
-            return false;
+        let bit = 1 << offset;
+        match check {
+            Check::Racing => return self.put_mask(bit, check) != 0,
+            Check::Sequential if self.held(bit) == 0 => return false,
+            Check::Sequential | Check::Trusted => {}
         }
         // Ordering: Release pairs with the Acquire of M1 in `move_parked`: the owner's writes come
         // first.
-        self.freed.cleared.fetch_or(1 << offset, Ordering::Release);
+        self.freed.cleared.fetch_or(bit, Ordering::Release);
         true
-    }
-
-    /// Says whether a bit that was taken has an owner: until it has, a put of it is an error.
-    #[inline]
-    pub(crate) fn set_owned(&self, offset: u32, owned: bool) {
-        self.states.set_owned_mask(1 << offset, owned);
     }
 
     /// Gives several bits back in one step, directly: none of them is parked, so `cleared` needs no
@@ -160,12 +165,59 @@ impl Word {
     ///
     /// Bits that are not allocated are left out. Returns the others.
     pub(crate) fn put_mask(&self, mask: u64, check: Check) -> u64 {
-        let held = self.states.clear_owned_mask(mask, check);
-        if held != 0 {
-            // Ordering: Release pairs with the Acquire in `take_zero` and `take_range`.
-            self.word.fetch_and(!held, Ordering::Release);
+        let held = match check {
+            Check::Trusted => mask,
+            Check::Sequential | Check::Racing => self.held(mask),
+        };
+        if held == 0 {
+            return 0;
         }
-        held
+        // Ordering: Release pairs with the Acquire in `take_zero` and `take_range`.
+        let before = self.word.fetch_and(!held, Ordering::Release);
+        // If all puts are direct, as they are for racing ones, this bit says it all.
+        held & before
+    }
+
+    /// Those of `mask` that have an owner.
+    ///
+    /// It is exact for a put that does not race with another put of the same bit, whatever movers
+    /// do. If that one's bit is gone from `cleared`, a move has taken it (D1), and then `moves` is
+    /// odd (D2), or the bit is gone from `word` too (D3).
+    #[inline]
+    fn held(&self, mask: u64) -> u64 {
+        // Ordering: D1, Acquire pairs with the Release of M1: who misses a bit that it took sees
+        // the odd `moves`, or a later one.
+        let cleared = self.freed.cleared.load(Ordering::Acquire);
+        // Ordering: D2, Acquire pairs with the Release that ends a move: M2 is seen.
+        let moves = self.freed.moves.load(Ordering::Acquire);
+        if moves % 2 != 0 {
+            return self.held_while_no_move(mask);
+        }
+        // Relaxed, both: D3, ordered by D2; and a bit is granted before its waiter is woken, and
+        // has been put before that.
+        let word = self.word.load(Ordering::Relaxed);
+        mask & word & !cleared & !self.freed.granted.load(Ordering::Relaxed)
+    }
+
+    #[cold]
+    fn held_while_no_move(&self, mask: u64) -> u64 {
+        let _no_move = self.freed.swap_lock.lock();
+        // Relaxed, all: the lock orders movers.
+        let word = self.word.load(Ordering::Relaxed);
+        let cleared = self.freed.cleared.load(Ordering::Relaxed);
+        mask & word & !cleared & !self.freed.granted.load(Ordering::Relaxed)
+    }
+
+    /// Says whether a bit that was taken is kept for a waiter: until that has fetched it, a put of
+    /// it is an error.
+    pub(crate) fn set_granted(&self, offset: u32, granted: bool) {
+        let bit = 1 << offset;
+        // Relaxed, both: whoever puts the bit next has it from the waiter, or put it before.
+        if granted {
+            self.freed.granted.fetch_or(bit, Ordering::Relaxed);
+        } else {
+            self.freed.granted.fetch_and(!bit, Ordering::Relaxed);
+        }
     }
 
     /// The bits in use. A snapshot; exact when nobody gets or puts.
@@ -206,7 +258,7 @@ mod tests {
     fn a_mask_that_is_held_in_part_goes_back_in_part() {
         for (taken, mask) in [(0b0111_u64, 0b1111_u64), (0b1110, 0b1111), (0b1001, 0b1011)] {
             for check in [Check::Sequential, Check::Racing] {
-                let word = Word::new(4, check);
+                let word = Word::new();
                 assert_eq!(word.take_range(4, 4), Some((0, 0b1111)));
                 let free = 0b1111 & !taken;
                 assert_eq!(word.put_mask(free, check), free);
@@ -220,7 +272,7 @@ mod tests {
     /// A4. Getters and putters of a word have a line each, and words share none.
     #[test]
     fn a4_lines_are_not_shared() {
-        let words = [(); 2].map(|()| Word::new(64, Check::Sequential));
+        let words = [(); 2].map(|()| Word::new());
         let place = |word: &Word| std::ptr::from_ref(&*word.word) as usize / 64;
         let freed = |word: &Word| std::ptr::from_ref(&*word.freed) as usize / 64;
         let mut lines = [&words[0], &words[1]]
@@ -234,7 +286,7 @@ mod tests {
     /// A27, H19. Only searched bits count as "maybe free".
     #[test]
     fn a27_bits_outside_the_search_do_not_count() {
-        let word = Word::new(4, Check::Trusted);
+        let word = Word::new();
         let in_turn = |from| Search {
             depth: 4,
             from,

@@ -1,6 +1,6 @@
 //! Models of the bitmap: deferred clear, and the hand-over from one owner of a bit to the next.
 //!
-//! Items (`docs/sbitmap-items.md`): A15, A23-A29, A32-A34, A36-A39, A43.
+//! Items (`docs/sbitmap-items.md`): A15, A23-A29, A31, A32-A34, A36-A39, A43.
 //!
 //! | weaken | fails |
 //! |---|---|
@@ -15,6 +15,7 @@
 //! | M2 before M1 | `h2_order_of_the_move` |
 //! | no second look in `deferred_clear` | `h1_both_failed` |
 //! | no lock in `deferred_clear` | `h1_both_failed` |
+//! | `held`: D1 or D2 Relaxed, or no look at `moves` | `a31_a_double_put_beside_a_move` |
 //! | `refill` without a look at `moves`, or with a Relaxed one | `h1_both_failed` |
 #![cfg(loom)]
 
@@ -247,6 +248,31 @@ fn h18_two_movers() {
         other.join().unwrap();
         owned.put(mine);
         owned.assert_nothing_lost();
+    });
+}
+
+/// A31. A put of a bit that was put before is told, whatever a mover does meanwhile, unless another
+/// thread has got the bit in between.
+#[test]
+fn a31_a_double_put_beside_a_move() {
+    check("a31_a_double_put_beside_a_move", UNBOUNDED, || {
+        let map = Arc::new(Sbitmap::builder(2).shift(1).build().unwrap());
+        // A getter takes the lower bit.
+        let (b, a) = (map.try_get().unwrap(), map.try_get().unwrap());
+        map.put(b).unwrap();
+        map.put(a).unwrap();
+        let twice = thread::spawn({
+            let map = Arc::clone(&map);
+            move || map.put(a)
+        });
+        // The mover is the first thread: loom tries no exchange before a load that came first.
+        let got = map.try_get().unwrap();
+        let again = twice.join().unwrap();
+        assert!(again.is_err() || got == a, "nobody held it");
+        let held = usize::from(again.is_err());
+        assert_eq!(map.weight(), held);
+        let rest = std::iter::from_fn(|| map.try_get()).count();
+        assert_eq!(rest, 2 - held, "each free bit is there once");
     });
 }
 

@@ -69,13 +69,13 @@ impl<'a> Collecting<'a> {
 
     /// Keeps a bit. It has no owner before all are there.
     fn push(&mut self, bit: usize) {
-        self.queue.map.set_owned(bit, false);
+        self.queue.map.set_granted(bit, true);
         self.bits.push(bit);
     }
 
     fn take_owned(&mut self) -> Vec<usize> {
         for &bit in &self.bits {
-            self.queue.map.set_owned(bit, true);
+            self.queue.map.set_granted(bit, false);
         }
         mem::take(&mut self.bits)
     }

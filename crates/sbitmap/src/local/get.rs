@@ -31,6 +31,9 @@ impl PerCpuStore {
         // Closed stacks need not be asked.
         let seen = self.mode.load_relaxed();
         let popped = if !seen.is_warm() {
+            if self.has_none_at_all() {
+                return None;
+            }
             Err(None)
         } else if seen.is_locked() {
             let popped = self.stacks.pop_locked();
@@ -44,6 +47,19 @@ impl PerCpuStore {
         };
         self.states.set_owned(id);
         Some(id)
+    }
+
+    /// The common case of "none", as `get_slow` finds it: for who asks again and again.
+    #[inline]
+    fn has_none_at_all(&self) -> bool {
+        let seen = self.mode.load(); // A0
+        let none = seen.is_drained()
+            && self.words.are_all_empty() // A1 and A2
+            && self.mode.is_still(seen); // A3
+        if none {
+            self.note_none();
+        }
+        none
     }
 
     /// `popped` is an id above the depth that a push racing with a resize left in a stack.

@@ -85,8 +85,8 @@ pub(crate) struct SummaryThresholds {
 /// What a pass found that took nothing. After two equal ones every word was empty in between.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Scan {
-    /// No summary bit of a group was set, and nothing else was looked at.
-    no_group: bool,
+    /// No bit of the highest summary was set, and nothing else was looked at.
+    no_bit: bool,
     /// How much was ever put into the words looked at, and how often a summary bit was set.
     counts: u64,
     /// The summary bits. With equal counts they can only have become smaller.
@@ -153,7 +153,7 @@ impl Words {
     }
 
     fn take_by_summary(&self, depths: &WordDepths, from: usize, n: u32) -> Result<WordMask, Scan> {
-        if let Some(scan) = self.no_group() {
+        if let Some(scan) = self.no_summary_bit() {
             return Err(scan);
         }
         // Where the last ids came from there mostly are more.
@@ -184,23 +184,50 @@ impl Words {
         Err(scan)
     }
 
-    /// A1 and A2 where no group has a bit: one look for 16 groups.
-    fn no_group(&self) -> Option<Scan> {
-        let mut scan = Scan {
-            no_group: true,
-            ..Scan::default()
+    /// A1 and A2 where the highest summary has no bit: one look for 16 words, or for 16 groups.
+    #[inline]
+    fn no_summary_bit(&self) -> Option<Scan> {
+        let highest = match &self.top_summary {
+            none if none.is_empty() => &self.summary,
+            top => top,
         };
-        if self.top_summary.is_empty() {
+        if highest.is_empty() {
             return None;
         }
-        for top in 0..self.top_summary.groups() {
-            let seen = self.top_summary.read(top);
+        let mut scan = Scan {
+            no_bit: true,
+            ..Scan::default()
+        };
+        for i in 0..highest.groups() {
+            let seen = highest.read(i);
             if seen.words() != 0 {
                 return None;
             }
             scan.add(seen.count());
         }
         Some(scan)
+    }
+
+    /// A1 and A2, if every word is empty: also above the depth, and by the highest summary where
+    /// there is one.
+    #[inline]
+    pub(super) fn are_all_empty(&self) -> bool {
+        if self.summary.is_empty() {
+            let seen = self.look_at_all();
+            return mask_of(seen) == 0 && self.look_at_all() == seen;
+        }
+        let scan = self.no_summary_bit();
+        scan.is_some() && self.no_summary_bit() == scan
+    }
+
+    /// All ids of all words in one mask, and the sum of the counts.
+    #[inline]
+    fn look_at_all(&self) -> u64 {
+        self.words.iter().fold(0, |seen, word| {
+            // Ordering: as in `is_empty`.
+            let now = word.load(Ordering::Acquire);
+            (seen | mask_of(now)).wrapping_add(now >> COUNT << COUNT)
+        })
     }
 
     /// `group` may be without a bit: the next getters need not look.
@@ -266,8 +293,8 @@ impl Words {
 
     /// A2. Whether the words are as a pass of `take` left them: empty, and nothing put since.
     pub(super) fn are_still_empty(&self, depths: &WordDepths, before: Scan) -> bool {
-        if before.no_group {
-            return self.no_group() == Some(before);
+        if before.no_bit {
+            return self.no_summary_bit() == Some(before);
         }
         let mut scan = Scan::default();
         if self.summary.is_empty() {
@@ -354,9 +381,11 @@ pub(super) fn lowest(mask: u64, n: u32) -> u64 {
     if n == 1 {
         return mask & mask.wrapping_neg();
     }
-    // All of them lie within the first `n` places that count: the common case of a whole mask.
-    if (mask >> mask.trailing_zeros().min(COUNT)) & !low_mask(n) == 0 {
-        return mask;
+    // The first `n` places that count have `n` bits, or all there are: the common cases.
+    let places = low_mask(n) << mask.trailing_zeros().min(COUNT);
+    let within = mask & places;
+    if within == places || within == mask {
+        return within;
     }
     lowest_of_many(mask, n)
 }

@@ -69,13 +69,13 @@ impl Store for SharedStore {
     #[inline]
     fn take(&self) -> Option<usize> {
         let id = self.map.try_get()?;
-        self.map.set_owned(id, false);
+        self.map.set_granted(id, true);
         Some(id)
     }
 
     #[inline]
     fn set_owned(&self, id: usize) {
-        self.map.set_owned(id, true);
+        self.map.set_granted(id, false);
     }
 
     #[inline]

@@ -25,6 +25,8 @@ pub(super) struct ClearedBits {
     pub(super) moves: AtomicU64,
     /// Movers come one by one.
     pub(super) swap_lock: Mutex<()>,
+    /// 1 = taken for a waiter that has not fetched it yet: in use, and nobody may put it.
+    pub(super) granted: AtomicU64,
 }
 
 /// What there was to be had where `word` had nothing.
