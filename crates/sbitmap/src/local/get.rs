@@ -28,13 +28,9 @@ impl PerCpuStore {
     pub(crate) fn get(&self) -> Option<usize> {
         // Relaxed: as in `layout`.
         let depth = self.depth.load(Ordering::Relaxed);
-        // Closed stacks need not be asked.
         let seen = self.mode.load_relaxed();
         let popped = if !seen.is_warm() {
-            if self.has_none_at_all() {
-                return None;
-            }
-            Err(None)
+            Err(None) // Closed stacks need not be asked.
         } else if seen.is_locked() {
             let popped = self.stacks.pop_locked();
             popped.filter(|&id| (id as usize) < depth).ok_or(popped)
@@ -43,29 +39,37 @@ impl PerCpuStore {
         };
         let id = match popped {
             Ok(id) => id as usize,
-            Err(other) => self.get_slow(other)?,
+            Err(None) => self.get_slow(None, self.where_to_look()?)?,
+            Err(other) => self.get_slow(other, self.hint())?,
         };
         self.states.set_owned(id);
         Some(id)
     }
 
-    /// The common case of "none", as `get_slow` finds it: for who asks again and again.
+    /// The word to begin at; or "none" as `get_slow` finds it, in the common case, for those who
+    /// ask again and again.
     #[inline]
-    fn has_none_at_all(&self) -> bool {
-        let seen = self.mode.load(); // A0
-        let none = seen.is_drained()
-            && self.words.are_all_empty() // A1 and A2
-            && self.mode.is_still(seen); // A3
-        if none {
-            self.note_none();
+    fn where_to_look(&self) -> Option<usize> {
+        let hint = self.hint();
+        if self.words.may_have_ids(hint) {
+            return Some(hint);
         }
-        none
+        let seen = self.mode.load(); // A0
+        if !seen.is_drained() {
+            return Some(hint);
+        }
+        let empty = self.words.all_are_empty(hint); // A1 and A2
+        if empty.is_ok() && self.mode.is_still(seen) {
+            self.note_none(); // A3
+            return None;
+        }
+        Some(empty.err().unwrap_or(hint))
     }
 
     /// `popped` is an id above the depth that a push racing with a resize left in a stack.
     #[cold]
     #[inline(never)]
-    pub(super) fn get_slow(&self, popped: Option<u32>) -> Option<usize> {
+    pub(super) fn get_slow(&self, popped: Option<u32>, from: usize) -> Option<usize> {
         if popped.is_some_and(|id| self.put_above_depth(id)) {
             return None;
         }
@@ -84,7 +88,7 @@ impl PerCpuStore {
             }
             if !self.drain_if_undrained(seen) {
                 let depths = self.depths();
-                match self.words.take(&depths, self.hint(), 1) {
+                match self.words.take(&depths, from, 1) {
                     Ok(ids) => {
                         self.set_hint(ids.word);
                         let id = self.id_of(ids);

@@ -208,26 +208,46 @@ impl Words {
         Some(scan)
     }
 
-    /// A1 and A2, if every word is empty: also above the depth, and by the highest summary where
-    /// there is one.
+    /// A guess.
     #[inline]
-    pub(super) fn are_all_empty(&self) -> bool {
-        if self.summary.is_empty() {
-            let seen = self.look_at_all();
-            return mask_of(seen) == 0 && self.look_at_all() == seen;
-        }
-        let scan = self.no_summary_bit();
-        scan.is_some() && self.no_summary_bit() == scan
+    pub(super) fn may_have_ids(&self, word: usize) -> bool {
+        let word = self.words.get(word);
+        word.is_some_and(|word| mask_of(word.load(Ordering::Relaxed)) != 0)
     }
 
-    /// All ids of all words in one mask, and the sum of the counts.
+    /// A1 and A2, if every word is empty: also above the depth, and by the highest summary where
+    /// there is one. Else where to begin to look: at the first word from `from` on that is not
+    /// empty, as far as is known.
     #[inline]
-    fn look_at_all(&self) -> u64 {
-        self.words.iter().fold(0, |seen, word| {
-            // Ordering: as in `is_empty`.
-            let now = word.load(Ordering::Acquire);
-            (seen | mask_of(now)).wrapping_add(now >> COUNT << COUNT)
-        })
+    pub(super) fn all_are_empty(&self, from: usize) -> Result<(), usize> {
+        if self.summary.is_empty() {
+            let counts = self.counts_if_empty(from)?;
+            return (self.counts_if_empty(from)? == counts)
+                .then_some(())
+                .ok_or(from);
+        }
+        let scan = self.no_summary_bit().ok_or(from)?;
+        (self.no_summary_bit() == Some(scan))
+            .then_some(())
+            .ok_or(from)
+    }
+
+    /// The sum of the counts of all words, or the first from `from` on that has an id.
+    #[inline]
+    fn counts_if_empty(&self, from: usize) -> Result<u64, usize> {
+        let (before, begin) = self.words.split_at(from.min(self.words.len()));
+        let mut counts = 0_u64;
+        for (words, first) in [(begin, from), (before, 0)] {
+            for (i, word) in words.iter().enumerate() {
+                // Ordering: as in `is_empty`.
+                let now = word.load(Ordering::Acquire);
+                if mask_of(now) != 0 {
+                    return Err(first + i);
+                }
+                counts = counts.wrapping_add(now >> COUNT);
+            }
+        }
+        Ok(counts)
     }
 
     /// `group` may be without a bit: the next getters need not look.
