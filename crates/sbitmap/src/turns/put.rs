@@ -60,8 +60,8 @@ impl<S: Store> Turns<S> {
                 queue.give_up_tokens();
                 self.serve(&mut queue, None, &mut chosen);
             }
-        } else if self.rules.shares.is_some() {
-            // Another tenant may be served by now, or its own was at its limit.
+        } else if self.rules.shares.is_some() && !queue.list.tenants.has_one_list() {
+            // Another tenant may be served by now.
             self.serve(&mut queue, None, &mut chosen);
         } else {
             self.hand_out(&mut queue, n, None, &mut chosen);
