@@ -39,6 +39,8 @@ pub(crate) fn pair(plan: &Plan) -> (Vec<Cell>, Vec<Row>) {
         Row::worst(what, &cells, TRUSTED, None, Goal::AtMost(0.22)),
         Row::worst(what, &cells, "SbitmapQueue", CRATE, Goal::AtMost(0.17)),
         Row::worst(what, &cells, TRUSTED, CRATE, Goal::AtMost(0.12)),
+        Row::worst(what, &cells, "Sbitmap", CRATE, Goal::AtMost(1.1)),
+        Row::worst(what, &cells, "Sbitmap", RING, Goal::AtMost(1.1)),
     ];
     (cells, rows)
 }
