@@ -8,8 +8,8 @@
 //! | `put`, `resize`, and what only looks | as ever |
 //!
 //! With `Batched` all that would take a bit look at `closed` themselves. In turns a closed queue
-//! counts as one where somebody waits: so newcomers get nothing, and those who would wait come to
-//! its lock, where they are told.
+//! counts as one where somebody waits, once it is drained: so newcomers get nothing, and those who
+//! would wait come to its lock, where they are told.
 
 use crate::error::GetManyError;
 

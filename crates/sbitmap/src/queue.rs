@@ -311,7 +311,8 @@ impl SbitmapQueue {
     /// Those who wait, and later calls, get [`GetError::Closed`](crate::GetError::Closed)
     /// ([`GetManyError::Closed`](crate::GetManyError::Closed)); the try forms find nothing. A queue
     /// is closed once, for good; a call for one that is does nothing. A get that runs at the same
-    /// time may still succeed.
+    /// time may still succeed; one that begins when a call of `close` has returned, or somebody was
+    /// told `Closed`, does not.
     ///
     /// # Panics
     ///

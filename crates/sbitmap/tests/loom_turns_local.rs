@@ -16,6 +16,7 @@
 //! | G5, not where the store is drained after the first look | `h4_joint_opens_beside_a_drain` |
 //! | the id of a dropped future not put | `h6_joint_dropped_future` |
 //! | shrink refuses nobody | `h20_joint_shrink` |
+//! | a close refuses before the store is drained | `h6_joint_two_closers`, `h6_joint_closed_for_*` |
 //!
 //! A thaw beside a waiter is not seen here but in `loom_local.rs`.
 #![cfg(loom)]
@@ -88,6 +89,10 @@ models! {
     h6_joint_dropped_task, ONE, dropped_task_against_grant;
     /// A close against G3 and a put into an open stack.
     h6_joint_close, ONE, close_against_waiter;
+    /// A close beside another one, whose stacks are open.
+    h6_joint_two_closers, TWO, two_closers;
+    /// A close seen by one that puts into an open stack.
+    h6_joint_closed_for_who_is_told, TWO, closed_for_who_is_told;
     /// Everybody looks.
     h6_joint_wake_all, ONE, wake_all_against_put;
 }

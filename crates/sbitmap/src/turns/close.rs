@@ -10,8 +10,15 @@ use inflight_sync::wait::{Notify, Wakers};
 impl<S: Store> Turns<S> {
     /// Nobody gets an id from now on, and all who wait are told so.
     ///
-    /// Gets find that somebody waits, for good: that refuses them, and keeps the store drained.
+    /// Gets find that somebody waits, for good: that refuses them, and keeps the store drained. It
+    /// is drained before anybody is refused: who hears that the queue is closed, or has closed it
+    /// beside somebody else, finds no id in a stack any more.
     pub(crate) fn close(&self) {
+        let mut queue = self.wait_queue.lock();
+        queue.closing = true;
+        self.announce(&mut queue);
+        drop(queue);
+        self.store.drain_percpu();
         let mut queue = self.wait_queue.lock();
         if std::mem::replace(&mut queue.closed, true) {
             return;
@@ -22,7 +29,6 @@ impl<S: Store> Turns<S> {
         self.serve(&mut queue, None, &mut chosen);
         // Wakers run without the lock, and at the end: one may panic.
         drop(queue);
-        self.store.drain_percpu();
         let mut wakers = Wakers::default();
         wakers.wake(refused);
         self.wake(self.wait_queue.lock(), chosen, wakers);

@@ -13,6 +13,8 @@ pub(super) struct WaitQueue {
     pub(super) wake_epoch: u32,
     /// Whether puts and gets know that somebody waits.
     pub(super) announced: bool,
+    /// Whether the queue is about to be closed, or is: then somebody waits, for puts and gets.
+    pub(super) closing: bool,
     /// Whether the queue is closed: for good.
     pub(super) closed: bool,
     /// Whether gets know that nobody who waits can be served.
@@ -29,6 +31,7 @@ impl WaitQueue {
             tokens: 0,
             wake_epoch: 0,
             announced: false,
+            closing: false,
             closed: false,
             held_up: false,
             waits: 0,

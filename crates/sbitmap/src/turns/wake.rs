@@ -20,8 +20,8 @@ pub(super) type WakeSet = crate::wake_set::WakeSet<CAP>;
 impl<S: Store> Turns<S> {
     /// V1 and V4: what puts have to know. Whoever holds the token serves when it arrives. Returns
     /// the slot of the next.
-    fn announce(&self, queue: &mut WaitQueue) -> Option<u32> {
-        let somebody_waits = queue.closed || !queue.list.is_empty();
+    pub(super) fn announce(&self, queue: &mut WaitQueue) -> Option<u32> {
+        let somebody_waits = queue.closing || !queue.list.is_empty();
         if queue.announced != somebody_waits {
             queue.announced = somebody_waits;
             self.store.set_waiters(usize::from(somebody_waits));

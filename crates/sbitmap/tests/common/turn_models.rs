@@ -482,3 +482,28 @@ pub(crate) fn close_against_waiter(new: New) {
     }
     assert_eq!((queue.try_get(), queue.weight()), (None, 0));
 }
+
+/// Two close, with an id in a stack: when the call of either has returned nobody gets it.
+pub(crate) fn two_closers(new: New) {
+    let (queue, ids) = taken(new, 1);
+    queue.put(ids[0]).unwrap();
+    let closer = spawn(&queue, SbitmapQueue::close);
+    queue.close();
+    assert_eq!(queue.try_get(), None);
+    closer.join().unwrap();
+    assert_eq!(queue.weight(), 0);
+}
+
+/// Who is told that the queue is closed puts its id, maybe into an open stack, and does not get it
+/// again.
+pub(crate) fn closed_for_who_is_told(new: New) {
+    let (queue, ids) = taken(new, 1);
+    let closer = spawn(&queue, SbitmapQueue::close);
+    let told = queue.is_closed();
+    queue.put(ids[0]).unwrap();
+    if told {
+        assert_eq!(queue.try_get(), None);
+    }
+    closer.join().unwrap();
+    assert_eq!((queue.try_get(), queue.weight()), (None, 0));
+}
