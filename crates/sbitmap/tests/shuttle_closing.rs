@@ -159,7 +159,9 @@ fn wakers_panic(mode: Mode) {
     for ends in [false, true] {
         let (owned, held) = Owned::taken(3, 4, mode);
         let (panics, seen) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
-        let mut bad: Vec<_> = [1, 2, 1].map(|n| shuttle_support::many_task(&owned, n)).into();
+        let mut bad: Vec<_> = [1, 2, 1]
+            .map(|n| shuttle_support::many_task(&owned, n))
+            .into();
         for task in &mut bad {
             assert!(poll_with(task, &panicking(&panics)).is_pending());
         }

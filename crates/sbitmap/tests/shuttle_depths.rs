@@ -29,8 +29,7 @@ impl Depth {
     fn resize(&self, owned: &Owned, depth: usize) {
         self.serial.fetch_add(1, Ordering::Relaxed);
         owned.resize(depth);
-        self.depth
-            .store(owned.real_depth(depth), Ordering::Relaxed);
+        self.depth.store(owned.real_depth(depth), Ordering::Relaxed);
         self.serial.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -55,7 +54,12 @@ fn try_any(owned: &Owned, n: usize) -> Vec<usize> {
     match n % 5 {
         0 => bits.extend(queue.try_get()),
         1 => assert_eq!(queue.try_get_batch(3, &mut bits), bits.len()),
-        2 => bits.extend(queue.try_get_mask(2).into_iter().flat_map(|mask| mask.iter())),
+        2 => bits.extend(
+            queue
+                .try_get_mask(2)
+                .into_iter()
+                .flat_map(|mask| mask.iter()),
+        ),
         3 => bits.extend(queue.try_get_shallow(2)),
         _ => match queue.try_get_many(2) {
             Ok(two) => bits = two,
@@ -119,7 +123,9 @@ fn waits_meet_resizes(mode: Mode) {
     threads
         .on(&owned, |o| o.claim(&[o.queue.get_blocking().unwrap()]))
         .on(&owned, |o| o.claim(&[block_on(o.queue.get()).unwrap()]))
-        .on(&owned, |o| o.claim(&[o.queue.id_blocking().unwrap().into_id()]))
+        .on(&owned, |o| {
+            o.claim(&[o.queue.id_blocking().unwrap().into_id()])
+        })
         .on(&owned, |o| {
             // Five cannot be had before they go.
             match o.queue.get_many_timeout(o.real_depth(5), SECOND) {
@@ -165,8 +171,12 @@ fn collectors_meet_shrinks(mode: Mode) {
         });
     }
     threads
-        .on(&owned, |o| o.use_and_put(&[o.queue.get_blocking().unwrap()]))
-        .on(&owned, |o| o.use_and_put(&[block_on(o.queue.get()).unwrap()]))
+        .on(&owned, |o| {
+            o.use_and_put(&[o.queue.get_blocking().unwrap()])
+        })
+        .on(&owned, |o| {
+            o.use_and_put(&[block_on(o.queue.get()).unwrap()])
+        })
         .on(&owned, move |o| {
             o.put(&held[1..]);
             o.put(&held[..1]);

@@ -65,11 +65,7 @@ fn handed_over(mode: Mode) {
     for n in 0..2 {
         let (to, from) = (slots[n].clone(), slots[1 - n].clone());
         threads.on(&owned, move |o| {
-            let mut task = if n == 0 {
-                get_task(o)
-            } else {
-                many_task(o, 2)
-            };
+            let mut task = if n == 0 { get_task(o) } else { many_task(o, 2) };
             let told = Waker::from(Arc::new(Told::default()));
             to.send(match poll_with(&mut task, &told) {
                 Poll::Ready(bits) => Box::pin(async { bits }),
@@ -144,11 +140,7 @@ fn wakers_use_the_queue(mode: Mode) {
         let victims = victims.clone();
         threads.on(&owned, move |o| {
             let main = o.clone();
-            let mut task = if n == 0 {
-                get_task(o)
-            } else {
-                many_task(o, 2)
-            };
+            let mut task = if n == 0 { get_task(o) } else { many_task(o, 2) };
             let bits = block_on(poll_fn(move |cx| {
                 let (o, victims, inner) = (main.clone(), victims.clone(), cx.waker().clone());
                 let waker = waker(move || {
@@ -175,7 +167,9 @@ fn wakers_use_the_queue(mode: Mode) {
             o.resize(3);
             o.queue.wake_all();
         })
-        .on(&owned, |o| o.use_and_put(&[o.queue.get_blocking().unwrap()]));
+        .on(&owned, |o| {
+            o.use_and_put(&[o.queue.get_blocking().unwrap()])
+        });
     // The victims are either dropped by a waker or here, so that they keep nothing for ever.
     threads.spawn(move || {
         thread::yield_now();
@@ -187,7 +181,11 @@ fn wakers_use_the_queue(mode: Mode) {
 }
 
 /// What a waker holds is dropped with it: a future that waits, or a bit that is put.
-struct PutsWhenDropped(Arc<Owned>, Mutex<Option<usize>>, Mutex<Option<Task<Vec<usize>>>>);
+struct PutsWhenDropped(
+    Arc<Owned>,
+    Mutex<Option<usize>>,
+    Mutex<Option<Task<Vec<usize>>>>,
+);
 
 impl Drop for PutsWhenDropped {
     fn drop(&mut self) {
@@ -227,7 +225,9 @@ fn wakers_put_when_dropped(mode: Mode) {
         threads.on(&owned, move |o| o.use_and_put(&block_on(task)));
     }
     threads
-        .on(&owned, |o| o.use_and_put(&[o.queue.get_blocking().unwrap()]))
+        .on(&owned, |o| {
+            o.use_and_put(&[o.queue.get_blocking().unwrap()])
+        })
         .on(&owned, move |o| o.put(&[held[2]]));
     threads.join();
     owned.assert_all_back();

@@ -4,7 +4,7 @@
 #[path = "common/tasks.rs"]
 mod tasks;
 
-use inflight_sbitmap::SbitmapQueue;
+use inflight_sbitmap::{Fairness, SbitmapQueue};
 use inflight_sync::{Arc, Mutex};
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -165,4 +165,31 @@ fn a_panic_in_the_wake_passed_on_loses_no_bit() {
     );
     drop(next);
     assert_eq!(queue.try_get(), Some(bit));
+}
+
+/// A collector that has all it wants tells the others, and one of their wakers panics: what it has
+/// goes back, as its call does not return, and the next collector is let in.
+#[test]
+fn a_panic_at_the_end_of_a_collector_loses_no_bit() {
+    for fairness in [Fairness::batched(), Fairness::fair(), Fairness::fifo()] {
+        let queue = SbitmapQueue::builder(2).fairness(fairness).build().unwrap();
+        let bit = queue.try_get().unwrap();
+        let mut many = pin!(queue.get_many(2));
+        assert!(!poll(many.as_mut(), Waker::noop()));
+        let mut bad = Box::pin(queue.get());
+        let bomb = Waker::from(Arc::new(Bomb(Arc::default())));
+        assert!(!poll(bad.as_mut(), &bomb));
+        queue.put(bit).unwrap();
+        let polled = catch_unwind(AssertUnwindSafe(|| poll(many.as_mut(), Waker::noop())));
+        let has = if polled.is_ok_and(|ready| ready) {
+            2
+        } else {
+            0
+        };
+        drop(bad);
+        assert_eq!(queue.weight(), has, "{fairness:?}");
+        queue.put_batch(&[0, 1][..has]).unwrap();
+        let mut next = pin!(queue.get_many(2));
+        assert!(poll(next.as_mut(), Waker::noop()), "{fairness:?}");
+    }
 }

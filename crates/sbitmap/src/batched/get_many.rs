@@ -10,6 +10,7 @@ use inflight_sync::atomic::{AtomicBool, Ordering};
 use inflight_sync::wait::Event;
 use std::future::poll_fn;
 use std::mem;
+use std::panic::{self, AssertUnwindSafe};
 use std::task::Poll;
 
 /// Lets one collector in.
@@ -45,6 +46,8 @@ impl CollectorLock {
 struct Collecting<'a> {
     queue: &'a Batched,
     bits: Vec<usize>,
+    /// The next collector has yet to be let in.
+    inside: bool,
 }
 
 impl<'a> Collecting<'a> {
@@ -60,6 +63,7 @@ impl<'a> Collecting<'a> {
         let this = Self {
             queue,
             bits: Vec::with_capacity(n),
+            inside: true,
         };
         // What a collector holds does not come back before it has the rest: no batch may wait for
         // those bits.
@@ -88,17 +92,27 @@ impl<'a> Collecting<'a> {
     }
 }
 
+impl Collecting<'_> {
+    /// Lets the next collector in, also if a waker panics; the bits are still here then.
+    fn leave(&mut self) {
+        if mem::take(&mut self.inside) {
+            let told = panic::catch_unwind(AssertUnwindSafe(|| self.wake_singly(false)));
+            self.queue.collector.leave();
+            told.unwrap_or_else(|panic| panic::resume_unwind(panic));
+        }
+    }
+}
+
 impl Drop for Collecting<'_> {
     fn drop(&mut self) {
-        self.wake_singly(false);
+        let left = panic::catch_unwind(AssertUnwindSafe(|| self.leave()));
         let bits = self.take_owned();
-        let collector = &self.queue.collector;
-        collector.leave();
         if !bits.is_empty() {
             // An error: a user has put one of them a second time, at the very moment it was taken.
             // What is back is back.
             let _ = self.queue.put_batch(&bits);
         }
+        left.unwrap_or_else(|panic| panic::resume_unwind(panic));
     }
 }
 
@@ -126,6 +140,7 @@ impl Batched {
             let bit = bit.await?;
             collecting.push(bit.only());
         }
+        collecting.leave();
         Ok(collecting.take_owned())
     }
 }

@@ -2,6 +2,7 @@
 //! polled by hand, and threads on their CPUs.
 #![allow(dead_code, reason = "each file uses its part")]
 
+use inflight_sbitmap::tenancy::{BuildWithRules, Rules};
 use inflight_sbitmap::{
     BatchedOptions, BitMask, Engine, FairOptions, Fairness, SbitmapQueue, WakePolicy,
 };
@@ -97,6 +98,15 @@ pub(crate) struct Owned {
 
 impl Owned {
     pub(crate) fn new(depth: usize, max_depth: usize, mode: Mode) -> Arc<Self> {
+        Self::with_rules(depth, max_depth, mode, Rules::default())
+    }
+
+    pub(crate) fn with_rules(
+        depth: usize,
+        max_depth: usize,
+        mode: Mode,
+        rules: Rules,
+    ) -> Arc<Self> {
         let clock = Clock::manual();
         let more = if mode.is_local() {
             FEWEST.saturating_sub(depth)
@@ -109,7 +119,7 @@ impl Owned {
             .engine(mode.engine)
             .round_robin(mode.round_robin)
             .clock(clock.clone());
-        let queue = Arc::new(queue.build().unwrap());
+        let queue = Arc::new(queue.build_with_rules(rules).unwrap());
         let kept = (0..more).map(|_| queue.try_get().unwrap()).collect();
         let owners = (0..max_depth + more).map(|_| AtomicUsize::new(0));
         Arc::new(Self {
@@ -187,7 +197,12 @@ impl Owned {
         assert!(snapshot.waiters.iter().all(|&n| n == 0), "{snapshot}");
         assert_eq!((snapshot.granted, snapshot.collected), (0, 0), "{snapshot}");
         assert_eq!(snapshot.map.busy, held, "busy\n{snapshot}");
-        let words: u32 = snapshot.map.words.iter().map(|word| word.count_ones()).sum();
+        let words: u32 = snapshot
+            .map
+            .words
+            .iter()
+            .map(|word| word.count_ones())
+            .sum();
         assert_eq!(words as usize, held, "words\n{snapshot}");
         let mut seen = Vec::new();
         self.queue.for_each_set(0, |bit| {
