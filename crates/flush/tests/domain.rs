@@ -2,7 +2,7 @@
 #![cfg(not(any(loom, shuttle)))]
 
 use inflight_flush::{
-    Caps, Deferral, Device, Flags, FlushDomain, FlushError, Flusher, MemoryDevice, WriteError,
+    Caps, Deferral, Device, Flags, FlushDomain, FlushError, Flusher, MemoryDevice, Power, WriteError,
 };
 use inflight_sync::atomic::{AtomicBool, Ordering};
 use inflight_sync::time::Clock;
@@ -444,6 +444,36 @@ fn a_wait_with_a_limit_ends_and_the_flush_goes_on_without_it() {
     device.allow(1);
     first.join().unwrap().unwrap();
     assert_eq!(domain.counters().cancelled, 1);
+}
+
+/// Data that was given up, or failed, may be on the device in part or whole: its owner, who has
+/// seen the device's answer, flushes it.
+#[test]
+fn an_exclusive_domain_flushes_data_that_was_given_up() {
+    for fails in [false, true] {
+        let power = Power::new();
+        let device = MemoryDevice::on(&power, 4096);
+        let domain = FlushDomain::builder()
+            .exclusive(true)
+            .device(device.clone());
+        domain.flush_blocking().unwrap();
+        let sequence = domain.begin_blocking(Flags::write()).unwrap();
+        device.write_at(&[1; 512], 0).unwrap();
+        if fails {
+            let short = Err::<(), _>(io::ErrorKind::WriteZero.into());
+            sequence.finish_blocking(short).unwrap_err();
+        } else {
+            drop(sequence);
+        }
+        assert_eq!(domain.try_flush(), Err(FlushError::WouldBlock));
+        domain.flush_blocking().unwrap();
+        for seed in 0..8 {
+            let mut bytes = [0; 512];
+            let after = device.restart(&Power::new(), seed);
+            after.read_at(&mut bytes, 0).unwrap();
+            assert_eq!(bytes, [1; 512]);
+        }
+    }
 }
 
 #[test]

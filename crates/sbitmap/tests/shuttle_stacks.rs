@@ -40,9 +40,10 @@ fn who_may_have_one_gets_one(mode: Mode) {
     }
     threads.on(&owned, |o| {
         for to in [6, 4] {
-            assert!(o.queue.weight() <= 4);
+            // Racy, but never more than there are.
+            assert!(o.queue.weight() <= 6);
             o.resize(to);
-            assert!(o.queue.snapshot().map.busy <= 4);
+            assert!(o.queue.snapshot().map.busy <= 6);
             thread::yield_now();
         }
     });

@@ -139,7 +139,8 @@ impl<E: Copy> Machine<E> {
     }
 
     /// Whether every write of the device goes through this machine. Then a flush that is asked for
-    /// alone ends at once if no write has completed since the last successful flush was issued.
+    /// alone ends at once if no write has ended, well or not, since the last successful flush was
+    /// issued.
     #[must_use]
     pub const fn exclusive(mut self, exclusive: bool) -> Self {
         self.exclusive = exclusive;
@@ -243,6 +244,8 @@ impl<E: Copy> Machine<E> {
             return;
         };
         self.data_in_flight -= u32::from(sequenced);
+        // Data that failed or was given up, too: some of it, or all, may be on the device.
+        self.writes += 1;
         let entry = self.requests.get_mut(id);
         entry.left.advance();
         if let Some(call) = call {
@@ -258,7 +261,6 @@ impl<E: Copy> Machine<E> {
                 self.complete(id, Err(error), actions);
             }
             Ok(()) => {
-                self.writes += 1;
                 if call.is_none() {
                     self.advance(now, id, actions);
                 }
