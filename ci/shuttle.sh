@@ -4,4 +4,4 @@
 source "$(dirname "$0")/lib.sh"
 step shuttle env RUSTFLAGS="--cfg shuttle" INFLIGHT_SHUTTLE_TIMES="${1:-1}" CARGO_PROFILE_DEV_OPT_LEVEL=1 \
     cargo test --quiet --target-dir "$target/shuttle" \
-    -p inflight-sbitmap -p inflight-tags -p inflight-workqueue --test 'shuttle_*'
+    -p inflight-sbitmap -p inflight-flush -p inflight-tags -p inflight-workqueue --test 'shuttle_*'

@@ -2,7 +2,8 @@
 #![cfg(not(any(loom, shuttle)))]
 
 use inflight_flush::{
-    Caps, Deferral, Device, Flags, FlushDomain, FlushError, Flusher, MemoryDevice, Power, WriteError,
+    Caps, Deferral, Device, Flags, FlushDomain, FlushError, Flusher, MemoryDevice, Power,
+    WriteError,
 };
 use inflight_sync::atomic::{AtomicBool, Ordering};
 use inflight_sync::time::Clock;

@@ -286,15 +286,13 @@ fn flushes_are_put_off(seed: u64) {
     let slow = domain.begin_blocking(Flags::write().fua()).unwrap();
     let mut threads = Threads::new();
     let waits = domain.clone();
-    threads.spawn(move || {
-        match seed % 3 {
-            0 => waits.flush_blocking().unwrap(),
-            1 => block_on(waits.flush()).unwrap(),
-            _ => match waits.flush_timeout(5 * MS) {
-                Ok(()) | Err(FlushError::TimedOut) => {}
-                Err(error) => panic!("{error}"),
-            },
-        }
+    threads.spawn(move || match seed % 3 {
+        0 => waits.flush_blocking().unwrap(),
+        1 => block_on(waits.flush()).unwrap(),
+        _ => match waits.flush_timeout(5 * MS) {
+            Ok(()) | Err(FlushError::TimedOut) => {}
+            Err(error) => panic!("{error}"),
+        },
     });
     let (other, gives_up) = (domain.clone(), domain.clone());
     threads.spawn(move || {
@@ -336,7 +334,11 @@ fn flushes_are_put_off(seed: u64) {
     let counters = domain.counters();
     let left = counters.requested() - counters.elided - counters.failed_before - counters.cancelled;
     assert_eq!(counters.merged, left, "{counters:?}");
-    assert_eq!(device.flushes(), counters.issued - counters.withdrawn, "{counters:?}");
+    assert_eq!(
+        device.flushes(),
+        counters.issued - counters.withdrawn,
+        "{counters:?}"
+    );
     assert!(domain.next_deadline().is_none());
 }
 

@@ -6,6 +6,7 @@
 #![cfg(shuttle)]
 
 #[path = "power_loss/history.rs"]
+#[allow(dead_code, reason = "each file uses its part")]
 mod history;
 mod shuttle_support;
 
@@ -176,7 +177,10 @@ fn merged(all: Vec<History>) -> History {
 
 fn reopened(storage: &MemoryStorage, restart: u64) -> (Log, Recovery, MemoryStorage) {
     let after = storage.restart(&Power::new(), restart);
-    let opened = LogOptions::new().segment_size(4096).buffer_size(1024).open(after.clone());
+    let opened = LogOptions::new()
+        .segment_size(4096)
+        .buffer_size(1024)
+        .open(after.clone());
     let (log, found) = opened.unwrap_or_else(|error| panic!("it is not found: {error}"));
     (log, found, after)
 }
@@ -254,7 +258,10 @@ fn blocks_and_records(seed: u64) {
                     break;
                 }
                 acknowledged.push(number);
-                if data.write_at(&(number + 1).to_le_bytes(), number * 512).is_err() {
+                if data
+                    .write_at(&(number + 1).to_le_bytes(), number * 512)
+                    .is_err()
+                {
                     break;
                 }
                 if id == 0 && block > 0 {
@@ -286,7 +293,10 @@ fn move_tail(log: &Log, data: &MemoryDevice, tail: Lsn) {
     // What the others have appended may be before the tail: it is written in place for them, as
     // whoever moves a tail has to see to.
     for number in 0..USERS * 4 {
-        if data.write_at(&(number + 1).to_le_bytes(), number * 512).is_err() {
+        if data
+            .write_at(&(number + 1).to_le_bytes(), number * 512)
+            .is_err()
+        {
             return;
         }
     }

@@ -56,6 +56,31 @@ fn dropped_by_others(mode: Mode) {
     owned.assert_all_back();
 }
 
+/// As many puts as waiters that keep what they get, and nothing else that could wake one; some have
+/// waited before, and leave.
+fn last_puts(mode: Mode) {
+    for leave in 0..3 {
+        let (owned, held) = Owned::taken(2, 2, mode);
+        let told = Waker::from(Arc::new(Told::default()));
+        let mut leaving: Vec<_> = (0..leave).map(|_| get_task(&owned)).collect();
+        for task in &mut leaving {
+            assert!(poll_with(task, &told).is_pending());
+        }
+        let mut threads = Threads::default();
+        threads
+            .on(&owned, |o| o.claim(&[o.queue.get_blocking().unwrap()]))
+            .on(&owned, |o| o.claim(&[block_on(o.queue.get()).unwrap()]))
+            .on(&owned, move |o| {
+                for &bit in &held {
+                    o.put(&[bit]);
+                }
+            })
+            .spawn(move || drop(leaving));
+        threads.join();
+        owned.assert_at_rest(2);
+    }
+}
+
 /// Two futures change their threads amid the wait, and so their wakers, among others that stay
 /// with one thread.
 fn handed_over(mode: Mode) {
@@ -273,6 +298,11 @@ fn deadlines_meet_grants(mode: Mode) {
 #[test]
 fn futures_dropped_by_others() {
     check("futures_dropped_by_others", dropped_by_others);
+}
+
+#[test]
+fn last_puts_and_those_who_leave() {
+    check("last_puts_and_those_who_leave", last_puts);
 }
 
 #[test]
