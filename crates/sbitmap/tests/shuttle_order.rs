@@ -15,9 +15,8 @@ use shuttle_support::{
 };
 use std::task::{Poll, Waker};
 
-/// A turn, and how many later grants end it.
+/// How many bits a turn has.
 const QUANTUM: usize = 13;
-const LIFE: usize = 11;
 
 fn check(name: &str, model: fn(Mode)) {
     let bounded: Vec<_> = MODES
@@ -27,13 +26,13 @@ fn check(name: &str, model: fn(Mode)) {
     check_in(name, &bounded, model);
 }
 
-/// How many bits may go to others before a waiter's own, with waiters before it for so many each,
-/// threads and then tasks.
+/// How many bits may go to others before a waiter's own: to threads that wait before it, or have a
+/// turn when its wait begins, and to tasks before it, for so many each.
 fn bound(mode: Mode, threads: usize, tasks: &[usize]) -> usize {
     let tasks: usize = tasks.iter().sum();
     match mode.fairness {
         Fairness::Fifo => threads + tasks,
-        _ => (threads + LIFE) * QUANTUM + tasks,
+        _ => threads * QUANTUM + tasks,
     }
 }
 
@@ -115,7 +114,7 @@ fn one_bit(mode: Mode) {
     let seen = taken.clone();
     threads.on(&owned, move |o| {
         let others = overtaken(o, &seen, mine, 0);
-        // Nobody was about to take one: all bits were out.
+        // Nobody had a turn, or was about to take one: all bits were out.
         assert!(others <= bound(mode, 0, &[1, 1]), "{others} in {mode:?}");
     });
     threads.join_ticking(&owned.clock, SECOND);
@@ -131,7 +130,7 @@ fn amid_others(mode: Mode) {
     let mut threads = Threads::default();
     for n in 0..CHURNERS {
         let taken = taken.clone();
-        threads.on(&owned, move |o| churn(o, &taken, n, 40));
+        threads.on(&owned, move |o| churn(o, &taken, n, 25));
     }
     let seen = taken.clone();
     threads.on(&owned, move |o| {
@@ -193,6 +192,45 @@ fn all_bits(mode: Mode) {
     owned.assert_all_back();
 }
 
+/// Who has a turn takes again and again while those behind are on their way; a thread that wants
+/// all bits waits behind them.
+fn turns_before(mode: Mode) {
+    const BEFORE: usize = 3;
+    let (owned, held) = Owned::taken(2, 2, mode);
+    let taken = Taken::default();
+    let mut threads = Threads::default();
+    let waits = |n| {
+        while owned.queue.snapshot().waiters[0] < n {
+            thread::yield_now();
+        }
+    };
+    for n in 0..BEFORE {
+        let taken = taken.clone();
+        threads.on(&owned, move |o| {
+            for _ in 0..40 {
+                let bits = [o.queue.get_blocking().unwrap()];
+                taken.note(&bits);
+                o.claim(&bits);
+                o.put(&bits);
+            }
+        });
+        waits(n + 1);
+    }
+    let seen = taken.clone();
+    threads.on(&owned, move |o| {
+        let bits = o.queue.get_many_blocking(2).unwrap();
+        let others = seen.so_far();
+        o.use_and_put(&bits);
+        // Nobody had a turn when it came.
+        assert!(others <= bound(mode, BEFORE, &[]), "{others} in {mode:?}");
+    });
+    waits(BEFORE + 1);
+    owned.put(&held[..1]);
+    owned.put(&held[1..]);
+    threads.join();
+    owned.assert_all_back();
+}
+
 /// In `Fifo` those who came one after the other are served so, threads, tasks and timed ones, also
 /// where one of them leaves.
 fn first_come_first_served(mode: Mode) {
@@ -248,6 +286,11 @@ fn overtaking_amid_others() {
 #[test]
 fn overtaking_who_wants_all() {
     check("overtaking_who_wants_all", all_bits);
+}
+
+#[test]
+fn overtaking_by_turns() {
+    check("overtaking_by_turns", turns_before);
 }
 
 #[test]
