@@ -1,5 +1,5 @@
 //! Random schedules of what crates above are given: tenants with shares that change, and who leave,
-//! while their waiters sleep; small requests and large ones in parts, threads, tasks and timed ones.
+//! while their waiters sleep; small requests and large ones in parts; threads, tasks, deadlines.
 //!
 //! Everybody is served who has not left, a tenant's count comes back to nothing, and in turns no
 //! tenant gets more than its share.
