@@ -271,6 +271,45 @@ fn every_second_flush_fails(seed: u64) {
     }
 }
 
+/// A loss is told to one call: a durable write, or the flush beside it, whose data it was. Whoever
+/// succeeds beside it has lost nothing, or knows.
+fn a_loss_is_told_once(seed: u64) {
+    let device = MemoryDevice::new(8192).with_caps(Caps::volatile_with_fua());
+    let device = device.with_lost_writes_readable();
+    let domain = FlushDomain::new(device.clone());
+    let before = domain.failed_flushes();
+    let mut threads = Threads::new();
+    for id in 0..2 {
+        let (domain, device) = (domain.clone(), device.clone());
+        threads.spawn(move || {
+            let sequence = domain.begin_blocking(Flags::write().fua()).unwrap();
+            let written = device.write_fua_at(&[1; 512], 512 * (8 + id));
+            thread::yield_now();
+            let _ = sequence.finish_blocking(written);
+            false
+        });
+    }
+    let (flushes, disk) = (domain.clone(), device.clone());
+    threads.spawn(move || {
+        disk.write_at(&[1; 512], 0).unwrap();
+        if seed % 2 == 0 {
+            disk.lose_cache();
+        }
+        let flushed = flushes.flush_blocking();
+        flushed.is_ok() && flushes.failed_flushes() == before
+    });
+    if seed % 2 == 1 {
+        device.lose_cache();
+    }
+    let durable = threads.join()[2];
+    if durable {
+        let mut bytes = [0; 512];
+        let after = device.restart(&Power::new(), seed);
+        after.read_at(&mut bytes, 0).unwrap();
+        assert_eq!(bytes, [1; 512]);
+    }
+}
+
 /// Flushes are put off for data under way; tasks and threads wait for them, also for a while only,
 /// and the domain's own thread ticks. Some of the data is given up.
 fn flushes_are_put_off(seed: u64) {
@@ -350,6 +389,11 @@ fn power_goes() {
 #[test]
 fn flushes_that_fail() {
     check("flushes_that_fail", 120, every_second_flush_fails);
+}
+
+#[test]
+fn losses_told_once() {
+    check("losses_told_once", 60, a_loss_is_told_once);
 }
 
 #[test]

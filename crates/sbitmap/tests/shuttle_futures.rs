@@ -81,6 +81,32 @@ fn last_puts(mode: Mode) {
     }
 }
 
+/// The same where a timed thread that waits before the others is chosen as its time is up.
+fn last_puts_at_a_deadline(mode: Mode) {
+    let (owned, held) = Owned::taken(2, 2, mode);
+    let mut threads = Threads::default();
+    threads.on(&owned, |o| {
+        if let Ok(bit) = o.queue.get_timeout(SECOND) {
+            o.use_and_put(&[bit]);
+        }
+    });
+    while owned.queue.snapshot().ws_active == 0 {
+        thread::yield_now();
+    }
+    let clock = owned.clock.clone();
+    threads
+        .on(&owned, |o| o.claim(&[o.queue.get_blocking().unwrap()]))
+        .on(&owned, |o| o.claim(&[block_on(o.queue.get()).unwrap()]))
+        .spawn(move || clock.advance(SECOND))
+        .on(&owned, move |o| {
+            for &bit in &held {
+                o.put(&[bit]);
+            }
+        });
+    threads.join();
+    owned.assert_at_rest(2);
+}
+
 /// Two futures change their threads amid the wait, and so their wakers, among others that stay
 /// with one thread.
 fn handed_over(mode: Mode) {
@@ -303,6 +329,11 @@ fn futures_dropped_by_others() {
 #[test]
 fn last_puts_and_those_who_leave() {
     check("last_puts_and_those_who_leave", last_puts);
+}
+
+#[test]
+fn last_puts_and_deadlines() {
+    check("last_puts_and_deadlines", last_puts_at_a_deadline);
 }
 
 #[test]

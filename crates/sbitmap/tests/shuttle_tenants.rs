@@ -173,6 +173,24 @@ impl Shared {
         }
     }
 
+    /// As a thread for one part and as a task for the next.
+    fn alternate(&self, mut waiter: Waiter, want: usize) {
+        let (mut had, mut n) = (0, 0);
+        while had < want {
+            let mut bits = Vec::new();
+            let queue = &self.owned.queue;
+            if n % 2 == 0 {
+                queue.block_part(&mut waiter, None, &mut bits).unwrap();
+            } else {
+                let poll = |cx: &mut Context<'_>| queue.poll_part(&mut waiter, cx, &mut bits);
+                block_on(poll_fn(poll)).unwrap();
+            }
+            n += 1;
+            had += bits.len();
+            self.use_and_put(&bits);
+        }
+    }
+
     /// Waits until the deadline, and leaves then.
     fn block_until(&self, mut waiter: Waiter, want: usize, deadline: Instant) {
         let mut had = 0;
@@ -332,8 +350,9 @@ fn waits_change_hands(mode: Mode) {
     });
     spawn(t, &shared, |s| s.block(s.small(0), 1));
     spawn(t, &shared, |s| s.wait_as_task(s.large(1, 2, 2), 2));
-    spawn(t, &shared, |s| s.block(s.large(2, 3, 2), 3));
-    threads.join_ticking(&shared.owned.clock, SECOND);
+    spawn(t, &shared, |s| s.alternate(s.large(2, 4, 1), 4));
+    spawn(t, &shared, |s| s.alternate(s.large(0, 3, 1), 3));
+    threads.join();
     shared.assert_all_back();
 }
 
