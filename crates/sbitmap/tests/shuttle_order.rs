@@ -66,21 +66,11 @@ fn churn(owned: &Owned, taken: &Taken, n: usize, rounds: usize) {
 }
 
 /// Waits as a task until it has its bits, and counts what goes to others meanwhile.
-fn overtaken(owned: &Owned, taken: &Taken, mut task: Task<Vec<usize>>, at_begin: usize) -> usize {
-    let told = Arc::new(Told::default());
-    let waker = Waker::from(told.clone());
-    loop {
-        // Not before it is told: then it has them.
-        if let Poll::Ready(bits) = poll_with(&mut task, &waker) {
-            let others = taken.so_far() - at_begin;
-            owned.use_and_put(&bits);
-            return others;
-        }
-        let seen = told.count();
-        while told.count() == seen {
-            thread::yield_now();
-        }
-    }
+fn overtaken(owned: &Owned, taken: &Taken, task: Task<Vec<usize>>, at_begin: usize) -> usize {
+    let bits = block_on(task);
+    let others = taken.so_far() - at_begin;
+    owned.use_and_put(&bits);
+    others
 }
 
 /// One bit goes round among threads that come again and again, and one waiter, a task, has come
