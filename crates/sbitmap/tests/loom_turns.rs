@@ -21,6 +21,7 @@
 //! | a new waker is not kept | `h4_turns_second_poll` |
 //! | growth serves nobody | `h20_turns_growth` |
 //! | shrink refuses nobody | `h20_turns_shrink` |
+//! | a newcomer reads the depth once to be refused and once for its part | `h20_turns_shrink_newcomer` |
 //!
 //! Not seen by any model: `closed` also when the head is a task, and `leave` that does not serve
 //! (whoever holds the token serves later, so both are delays), and no second section after a full
@@ -107,6 +108,8 @@ models! {
     h20_turns_growth, UNBOUNDED, growth_against_newcomer;
     /// H20.
     h20_turns_shrink, TWO, shrink_against_collector;
+    /// A shrink against G3.
+    h20_turns_shrink_newcomer, TWO, shrink_against_newcomer_for_two;
     /// `wake_all`.
     h6_turns_wake_all, TWO, wake_all_against_put;
     /// `wake_all` takes the waker.

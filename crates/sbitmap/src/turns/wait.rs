@@ -97,13 +97,12 @@ impl<'a, S: Store> Wait<'a, S> {
             None if in_turn => turns.rules.quantum - 1,
             None => 0,
         };
-        let check = || {
-            let (n, depth) = (want, turns.store.depth());
-            let too_many = n > 1 && !large && n > depth;
-            too_many.then_some(Err(GetManyError::TooMany { n, depth }))
+        let too_many = |depth| {
+            let refused = want > 1 && !large && want > depth;
+            refused.then_some(Err(GetManyError::TooMany { n: want, depth }))
         };
         // Before room is made for them. The depth may change: once more with the lock.
-        if let Some(refused) = check() {
+        if let Some(refused) = too_many(turns.store.depth()) {
             return Some(refused);
         }
         let ids = match request.part.min(want) {
@@ -115,10 +114,12 @@ impl<'a, S: Store> Wait<'a, S> {
         if let Err(closed) = close::check(queue.closed) {
             return Some(Err(closed));
         }
-        if let Some(refused) = check() {
+        // Read once: a request that the depth allows is not given less by another one.
+        let depth = turns.store.depth();
+        if let Some(refused) = too_many(depth) {
             return Some(refused);
         }
-        request.part = request.part.clamp(1, turns.store.depth().max(1));
+        request.part = request.part.clamp(1, depth.max(1));
         let node = Node::new(notify, request, ids, credits);
         // G3. Whoever has its turn goes on with it.
         let front = turn.is_some();

@@ -257,6 +257,21 @@ pub(crate) fn shrink_against_collector(new: New) {
     assert_quiet(&queue, 1);
 }
 
+/// The same with an id to be had, which is not all it asks for.
+pub(crate) fn shrink_against_newcomer_for_two(new: New) {
+    let (queue, mut ids) = taken(new, 2);
+    ids.sort_unstable();
+    queue.put(ids.remove(0)).unwrap();
+    let newcomer = spawn(&queue, |q| q.get_many_blocking(2));
+    queue.resize(1).unwrap();
+    assert!(matches!(
+        newcomer.join().unwrap(),
+        Err(GetManyError::TooMany { .. })
+    ));
+    queue.put_batch(&ids).unwrap();
+    assert_quiet(&queue, 1);
+}
+
 /// Everybody looks while an id comes back; nobody loses a place or the id.
 pub(crate) fn wake_all_against_put(new: New) {
     let (queue, ids) = taken(new, 1);
