@@ -15,6 +15,9 @@ pub struct Request {
     /// Whether it waits in its tenant's list of large requests, which is served by turns with the
     /// other.
     pub large: bool,
+    /// With a smaller depth it is refused: it is for so many together. Parts become as small as the
+    /// depth.
+    pub least_depth: usize,
     /// Whether it may try although others wait.
     pub privileged: bool,
     /// How many bits its wake is worth: those of requests that follow it are counted too.
@@ -30,9 +33,19 @@ impl Request {
             part: 1,
             tenant,
             large: false,
+            least_depth: 1,
             privileged: false,
             weight: 1,
         }
+    }
+
+    /// Whether there are so many.
+    pub(crate) const fn check(&self, depth: usize) -> Result<(), GetManyError> {
+        let n = self.least_depth;
+        if n > depth {
+            return Err(GetManyError::TooMany { n, depth });
+        }
+        Ok(())
     }
 
     /// Several bits that come together.
@@ -40,6 +53,7 @@ impl Request {
         Self {
             want: n,
             part: n,
+            least_depth: n,
             ..Self::one(0)
         }
     }

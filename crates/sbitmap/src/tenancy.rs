@@ -81,7 +81,8 @@ pub trait Tenancy: sealed::Queue {
         waiter::one(waiter.block(self.queue(), deadline))
     }
 
-    /// Waits as a task for the next part, which is pushed to `bits`.
+    /// Waits as a task for the next part, which is pushed to `bits`. Nothing comes, and the list is
+    /// left, if the depth is below the request's [`least_depth`](Request::least_depth).
     fn poll_part(
         &self,
         waiter: &mut Waiter,

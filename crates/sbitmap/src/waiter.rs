@@ -107,9 +107,12 @@ pub(crate) fn one(outcome: Outcome) -> Result<usize, GetError> {
     outcome.map(Ids::only).map_err(GetManyError::of_one)
 }
 
-/// Of a wait for a part, which is pushed to `bits`.
+/// Of a wait for a part, which is pushed to `bits`: nothing, if there are not so many together.
 pub(crate) fn part(outcome: Outcome, bits: &mut Vec<usize>) -> Result<(), GetError> {
-    let ids = outcome.map_err(GetManyError::of_one)?;
-    bits.extend_from_slice(ids.as_slice());
+    match outcome {
+        Ok(ids) => bits.extend_from_slice(ids.as_slice()),
+        Err(GetManyError::TooMany { .. }) => {}
+        Err(error) => return Err(error.of_one()),
+    }
     Ok(())
 }

@@ -159,7 +159,8 @@ pub enum ResizeError {
         /// The builder's [`max`](crate::HwQueueOptions::max).
         most: usize,
     },
-    /// A tag is held or in flight now. Only the try form says so.
+    /// A tag is held or in flight now, or somebody is just about to be refused one. Only the try
+    /// form says so.
     InUse,
     /// The time was up before no tag was held or in flight.
     TimedOut,
@@ -273,7 +274,8 @@ impl Error for WeightError {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FreezeError {
-    /// A tag is held or in flight now. Only the try forms say so.
+    /// A tag is held or in flight now, or somebody is just about to be refused one. Only the try
+    /// forms say so.
     InUse,
     /// The time was up before the last tag was freed.
     TimedOut,
@@ -372,7 +374,8 @@ pub enum DrainError {
         /// Its number.
         hw_queue: usize,
     },
-    /// One of its tags is held or in flight now. Only the try form says so.
+    /// One of its tags is held or in flight now, or somebody is just about to be refused one. Only
+    /// the try form says so.
     InUse {
         /// Its number.
         hw_queue: usize,

@@ -3,8 +3,19 @@
 
 use inflight_tags::{Admission, AllocError, SharePolicy, Tag, TagSet, Tenant};
 use std::pin::pin;
-use std::task::{Context, Poll, Waker};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
+
+#[derive(Default)]
+struct Told(AtomicBool);
+
+impl Wake for Told {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
 
 fn set(depth: usize, admission: Admission) -> (TagSet<()>, Tenant<()>) {
     let set = TagSet::builder().depth(depth).max_depth(16);
@@ -142,6 +153,56 @@ fn more_than_there_are() {
     let now = join.as_mut().poll(&mut cx);
     assert!(matches!(now, Poll::Ready(Err(error)) if error == too_many(3)));
     assert_eq!(set.in_use(), 0);
+}
+
+/// Whoever waits for more than there are is told when the depth changes, not when a tag comes back.
+#[test]
+fn a_join_that_waits_is_told_of_a_shrink() {
+    for policy in policies() {
+        let (set, dev) = set(4, policy);
+        let held = dev.try_alloc_batch(3);
+        let told = Arc::new(Told::default());
+        let waker = Waker::from(told.clone());
+        let mut cx = Context::from_waker(&waker);
+        let mut split = dev.split(3);
+        let mut join = pin!(split.join());
+        assert!(join.as_mut().poll(&mut cx).is_pending());
+        set.resize(2).unwrap();
+        assert!(told.0.load(Ordering::Relaxed), "{policy:?}");
+        let now = join.as_mut().poll(&mut cx);
+        let too_many = AllocError::TooMany {
+            pieces: 3,
+            depth: 2,
+        };
+        assert!(matches!(now, Poll::Ready(Err(error)) if error == too_many));
+        assert_eq!(set.in_use(), held.len());
+    }
+}
+
+/// Two of two tenants wait for three each when the depth falls to two for a moment: neither keeps a
+/// part.
+#[test]
+fn a_join_is_given_no_part_by_a_shrink() {
+    let set = TagSet::builder().depth(4).share(SharePolicy::None);
+    let set = set.build(|_, _| ()).unwrap();
+    let devs = ["sda", "sdb"].map(|name| set.add_tenant(name).unwrap());
+    let mut cx = Context::from_waker(Waker::noop());
+    let held = devs[0].try_alloc_batch(4);
+    let mut splits = devs.each_ref().map(|dev| dev.split(3));
+    let [one, two] = &mut splits;
+    let mut joins = [Box::pin(one.join()), Box::pin(two.join())];
+    for join in &mut joins {
+        assert!(join.as_mut().poll(&mut cx).is_pending());
+    }
+    set.resize(2).unwrap();
+    set.resize(4).unwrap();
+    Tag::free_batch(held);
+    for join in &mut joins {
+        let Poll::Ready(Ok(tags)) = join.as_mut().poll(&mut cx) else {
+            panic!("all four are free");
+        };
+        assert_eq!((tags.len(), set.in_use()), (3, 3));
+    }
 }
 
 /// What had come for a piece by itself goes back first.

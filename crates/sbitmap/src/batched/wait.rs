@@ -92,8 +92,9 @@ impl WaitGuard<'_> {
             self.waiter.woken = Some(place.queue);
             waits.leave(place);
         }
-        if let Err(closed) = close::check(self.queue.is_closed()) {
-            return Some(Err(closed));
+        if let Err(why) = self.check() {
+            self.pass_on_wake();
+            return Some(Err(why));
         }
         if self.is_privileged() || self.queue.admits() {
             if let Some(bit) = self.try_get() {
@@ -110,10 +111,11 @@ impl WaitGuard<'_> {
         let keeps = waits.gate.loser_keeps_queue();
         let kept = self.waiter.woken.filter(|_| keeps);
         self.waiter.place = Some(waits.register(notify, wake_info, kept));
-        // Seen with the list's lock, if whoever closes has told all of that list before.
-        if let Err(closed) = close::check(self.queue.is_closed()) {
+        // Seen with the list's lock, if whoever closes or shrinks has told all of that list before.
+        if let Err(why) = self.check() {
             self.leave_list();
-            return Some(Err(closed));
+            self.pass_on_wake();
+            return Some(Err(why));
         }
         // S3: a bit that was freed before the registration was seen is seen here.
         if !self.is_privileged() && !self.queue.admits_waiter() {
@@ -125,6 +127,19 @@ impl WaitGuard<'_> {
         };
         self.leave_list();
         Some(Ok(held.take()))
+    }
+
+    /// Whether it can have what it asks for, sooner or later.
+    fn check(&self) -> Result<(), GetManyError> {
+        close::check(self.queue.is_closed())?;
+        self.waiter.request.check(self.queue.map.depth())
+    }
+
+    /// It takes no bit for the wake that it has had, if it has.
+    fn pass_on_wake(&mut self) {
+        if self.waiter.woken.take().is_some() {
+            self.queue.waits.pass_on(1);
+        }
     }
 
     const fn is_privileged(&self) -> bool {

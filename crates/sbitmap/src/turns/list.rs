@@ -59,6 +59,8 @@ pub(super) struct Node {
     pub(super) want: usize,
     /// How many of them it is given at once: all, or the parts of a request that goes on.
     pub(super) part: usize,
+    /// With a smaller depth it is refused.
+    pub(super) least_depth: usize,
     /// Has a part that its owner is to fetch; it stays in its place meanwhile.
     pub(super) full: bool,
     /// In which wake_epoch its token was taken, if it took one.
@@ -88,6 +90,7 @@ impl Node {
             },
             want: of.want,
             part: of.part,
+            least_depth: of.least_depth,
             full: false,
             token: None,
             ids,

@@ -2,7 +2,6 @@
 
 use super::Turns;
 use super::list::{NodeKey, WaiterState};
-use super::next_waiter::RequestSize;
 use super::wait_queue::WaitQueue;
 use crate::error::ResizeError;
 use crate::store::Store;
@@ -26,7 +25,8 @@ impl<S: Store> Turns<S> {
 }
 
 impl WaitQueue {
-    /// Those who wait for more than `depth` ids end their wait. Returns whom to tell.
+    /// Those who want more than `depth` ids together end their wait; others take what there is, and
+    /// go on. Returns whom to tell.
     fn refuse_above(&mut self, depth: usize) -> Vec<Notify> {
         let keys: Vec<NodeKey> = self.list.newest_first().collect();
         let mut refused = Vec::new();
@@ -34,10 +34,8 @@ impl WaitQueue {
             let Some(node) = self.list.node(key) else {
                 continue;
             };
-            if node.size == RequestSize::Large {
-                // It takes what there is, and goes on.
-                node.part = node.part.min(depth.max(1));
-            } else if node.want > depth.max(1) {
+            node.part = node.part.min(depth);
+            if node.least_depth > depth {
                 let node = self.list.unlink(key);
                 node.state = WaiterState::Refused;
                 refused.extend(node.notify.take());

@@ -89,7 +89,7 @@ impl<'a, S: Store> Wait<'a, S> {
         // Tasks take no turns: their wake is cheap.
         let thread = matches!(notify, Notify::Thread(_));
         let mut request = self.waiter.request;
-        let (want, large) = (request.want, request.large);
+        let want = request.want;
         let in_turn = thread && want == 1 && !request.large;
         let turn = if in_turn { turns.turn() } else { None };
         let credits = match turn {
@@ -97,13 +97,9 @@ impl<'a, S: Store> Wait<'a, S> {
             None if in_turn => turns.rules.quantum - 1,
             None => 0,
         };
-        let too_many = |depth| {
-            let refused = want > 1 && !large && want > depth;
-            refused.then_some(Err(GetManyError::TooMany { n: want, depth }))
-        };
         // Before room is made for them. The depth may change: once more with the lock.
-        if let Some(refused) = too_many(turns.store.depth()) {
-            return Some(refused);
+        if let Err(refused) = request.check(turns.store.depth()) {
+            return Some(Err(refused));
         }
         let ids = match request.part.min(want) {
             1 if want == 1 => Ids::One(None),
@@ -116,10 +112,10 @@ impl<'a, S: Store> Wait<'a, S> {
         }
         // Read once: a request that the depth allows is not given less by another one.
         let depth = turns.store.depth();
-        if let Some(refused) = too_many(depth) {
-            return Some(refused);
+        if let Err(refused) = request.check(depth) {
+            return Some(Err(refused));
         }
-        request.part = request.part.clamp(1, depth.max(1));
+        request.part = request.part.clamp(1, depth);
         let node = Node::new(notify, request, ids, credits);
         // G3. Whoever has its turn goes on with it.
         let front = turn.is_some();
@@ -202,7 +198,7 @@ impl<'a, S: Store> Wait<'a, S> {
             }
             WaiterState::Waiting | WaiterState::Refused => {
                 close::check(closed)?;
-                let (n, depth) = (node.want, turns.store.depth());
+                let (n, depth) = (node.least_depth, turns.store.depth());
                 Err(GetManyError::TooMany { n, depth })
             }
         }

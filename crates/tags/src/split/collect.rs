@@ -16,7 +16,8 @@ impl<T: Send + 'static> Split<T> {
             return SplitStep::Done(Ok(None));
         }
         loop {
-            if let Err(error) = self.tenant.check(self.options) {
+            let refused = self.tenant.check(self.options);
+            if let Err(error) = refused.and_then(|()| self.check_join()) {
                 self.give_back();
                 return SplitStep::Done(Err(error));
             }
@@ -71,7 +72,10 @@ impl<T: Send + 'static> Split<T> {
     pub(super) fn request(&self, tag_map: TagMapId) -> Request {
         let bitmaps = self.tenant.bitmaps();
         let depth = bitmaps.bitmap(tag_map).depth();
-        let one = Request::one(self.tenant.tenant_index());
+        let one = Request {
+            least_depth: if self.joins_all { self.pieces() } else { 1 },
+            ..Request::one(self.tenant.tenant_index())
+        };
         match bitmaps.admission {
             Admission::WholeIo => Request {
                 want: self.remaining,

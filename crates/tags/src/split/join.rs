@@ -19,11 +19,11 @@ impl<T: Send + 'static> Future for Join<'_, T> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let split = &mut *self.0;
         split.begin_join();
-        while let Some(result) = split.joins() {
-            match result.map(|()| split.poll_piece(cx)) {
-                Ok(Poll::Pending) => return Poll::Pending,
-                Ok(Poll::Ready(Ok(tag))) => split.joined.extend(tag),
-                Ok(Poll::Ready(Err(why))) | Err(why) => {
+        while split.remaining > 0 {
+            match split.poll_piece(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Ok(tag)) => split.joined.extend(tag),
+                Poll::Ready(Err(why)) => {
                     split.end_join();
                     return Poll::Ready(Err(why));
                 }
@@ -53,8 +53,8 @@ impl<T: Send + 'static> Split<T> {
     ///
     /// # Errors
     ///
-    /// [`TooMany`](AllocError::TooMany) if there are more pieces than tags; as
-    /// [`Tenant::alloc_with`](crate::Tenant::alloc_with). Then it has taken none.
+    /// [`TooMany`](AllocError::TooMany) if there are more pieces than tags, at once or when the set
+    /// shrinks; as [`Tenant::alloc_with`](crate::Tenant::alloc_with). Then it has taken none.
     ///
     /// ```
     /// # use inflight_tags::TagSet;
@@ -136,8 +136,8 @@ impl<T: Send + 'static> Split<T> {
         mut next: impl FnMut(&mut Self) -> Result<Option<Tag<T>>, AllocError>,
     ) -> Result<Vec<Tag<T>>, AllocError> {
         self.begin_join();
-        while let Some(result) = self.joins() {
-            match result.and_then(|()| next(self)) {
+        while self.remaining > 0 {
+            match next(self) {
                 Ok(tag) => self.joined.extend(tag),
                 Err(why) => {
                     self.end_join();
@@ -157,24 +157,26 @@ impl<T: Send + 'static> Split<T> {
         }
     }
 
-    /// Whether it needs a piece more, if there can be so many: the set may have been resized.
-    fn joins(&mut self) -> Option<Result<(), AllocError>> {
-        if self.remaining == 0 {
-            return None;
+    /// Whether there can be as many as are asked for at once: the set may have been resized.
+    pub(super) fn check_join(&self) -> Result<(), AllocError> {
+        if !self.joins_all {
+            return Ok(());
         }
         let tag_map = self.tenant.choose_tag_map(self.options);
         let depth = self.tenant.bitmaps().bitmap(tag_map).depth();
-        let pieces = self.remaining + self.joined.len();
-        let refused = self.tenant.check(self.options).and_then(|()| {
-            if pieces > depth {
-                return Err(AllocError::TooMany {
-                    pieces: u32::try_from(pieces).unwrap_or(u32::MAX),
-                    depth: depth as u16, // at most 10,240
-                });
-            }
-            Ok(())
-        });
-        Some(refused)
+        let pieces = self.pieces();
+        if pieces <= depth {
+            return Ok(());
+        }
+        Err(AllocError::TooMany {
+            pieces: u32::try_from(pieces).unwrap_or(u32::MAX),
+            depth: depth as u16, // at most 10,240
+        })
+    }
+
+    /// How many are asked for at once.
+    pub(super) const fn pieces(&self) -> usize {
+        self.remaining + self.joined.len()
     }
 
     /// The tags, if all are there; else they go back, and the place with them.

@@ -1,0 +1,619 @@
+//! What the random schedules share: small sets in each mode, threads on their CPUs, and a record of
+//! who has which tag.
+//!
+//! The record is of what threads know: a tag is in it from after its allocation until before it is
+//! freed. So whatever it says is out is out, and what it finds wrong is wrong.
+#![allow(dead_code, reason = "each file uses its part")]
+
+use inflight_sbitmap::Engine;
+use inflight_sync::model::{check_pct, check_random};
+use inflight_sync::time::Clock;
+use inflight_sync::{Arc, Mutex, block_on, cpu, thread};
+use inflight_tags::{
+    Admission, AllocError, AllocOptions, Force, FrozenGuard, HwQueueOptions, NoPreempt,
+    QuiesceGuard, RedeemError, SharePolicy, Tag, TagSet, TagSetBuilder, Tenant, WakeAccounting,
+    WakePolicy,
+};
+use inflight_topology::Topology;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+pub(crate) const SECOND: Duration = Duration::from_secs(1);
+pub(crate) const PLAIN: AllocOptions = AllocOptions::new();
+pub(crate) const RESERVED: AllocOptions = AllocOptions::new().reserved();
+
+/// Schedules of each kind, for each mode.
+const RUNS: usize = 12;
+
+/// How tags are given out, where free ones are kept, whether hardware queues share them, and how
+/// tenants do.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mode {
+    pub(crate) admission: Admission,
+    pub(crate) engine: Engine,
+    pub(crate) shared: bool,
+    pub(crate) share: SharePolicy,
+}
+
+fn modes() -> Vec<Mode> {
+    let whole_io = Admission::WholeIo;
+    let no_preempt = NoPreempt::default().threshold(1);
+    let by_waiters = no_preempt.accounting(WakeAccounting::PerWaiter);
+    let never = by_waiters
+        .force(Force::Never)
+        .wake_policy(WakePolicy::FullestFirst);
+    let (alone, fair) = (SharePolicy::None, SharePolicy::Fair { min: 1 });
+    let weighted = SharePolicy::Weighted { min: 1 };
+    [
+        (whole_io, Engine::Local, false, fair),
+        (whole_io, Engine::Shared, true, weighted),
+        (Admission::preempt(), Engine::Shared, false, fair),
+        (
+            Admission::NoPreempt(no_preempt),
+            Engine::Shared,
+            true,
+            weighted,
+        ),
+        (Admission::NoPreempt(never), Engine::Shared, false, fair),
+        (
+            Admission::elastic_overcommit(1),
+            Engine::Shared,
+            false,
+            alone,
+        ),
+    ]
+    .map(|(admission, engine, shared, share)| Mode {
+        admission,
+        engine,
+        shared,
+        share,
+    })
+    .to_vec()
+}
+
+/// Both ways to choose schedules, for each mode.
+pub(crate) fn check(name: &str, model: fn(Mode)) {
+    for mode in modes() {
+        let name = format!("{name}/{mode:?}");
+        check_random(&name, RUNS, move || model(mode));
+        check_pct(&name, RUNS, 3, move || model(mode));
+    }
+}
+
+/// The same, for sets that hold whole requests together.
+pub(crate) fn check_whole_io(name: &str, model: fn(Mode)) {
+    for mode in modes() {
+        if mode.admission == Admission::WholeIo {
+            let name = format!("{name}/{mode:?}");
+            check_random(&name, RUNS, move || model(mode));
+            check_pct(&name, RUNS, 3, move || model(mode));
+        }
+    }
+}
+
+/// What is in a slot: who uses it, 0 for nobody.
+#[derive(Debug, Default)]
+pub(crate) struct Slot(usize);
+
+#[derive(Debug, Default)]
+struct Record {
+    /// How many have been given out.
+    given: usize,
+    /// How many of each table are out, normal and reserved ones.
+    out: Vec<[usize; 2]>,
+    most: usize,
+    /// Guards of freezes and quiesces that exist, and those of them that nothing is out under.
+    stopped: usize,
+    drained: usize,
+    /// How often the last of them has gone.
+    thaws: usize,
+}
+
+impl Record {
+    fn sum(&self) -> usize {
+        self.out.iter().flatten().sum()
+    }
+}
+
+/// A set of two CPUs with a hardware queue each, the tokens on their way, and the record.
+pub(crate) struct World {
+    pub(crate) set: TagSet<Slot>,
+    pub(crate) clock: Clock,
+    pub(crate) mode: Mode,
+    /// Reserved tags of each table, and those beyond the depth.
+    reserved: usize,
+    extra: usize,
+    ring: Mutex<Vec<(u64, usize)>>,
+    record: Mutex<Record>,
+}
+
+/// How a world differs from the usual one of two hardware queues.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Size {
+    pub(crate) hw_queues: HwQueueOptions,
+    pub(crate) depth: usize,
+    pub(crate) max_depth: usize,
+    pub(crate) reserved: usize,
+}
+
+impl Size {
+    /// Two hardware queues of so many normal tags each.
+    pub(crate) fn of(depth: usize) -> Self {
+        Self {
+            hw_queues: HwQueueOptions::new(2),
+            depth,
+            max_depth: depth,
+            reserved: 0,
+        }
+    }
+
+    pub(crate) fn max_depth(self, max_depth: usize) -> Self {
+        Self { max_depth, ..self }
+    }
+
+    /// So many more, for reserved ones.
+    pub(crate) fn reserved(self, reserved: usize) -> Self {
+        Self {
+            reserved,
+            depth: self.depth + reserved,
+            max_depth: self.max_depth + reserved,
+            ..self
+        }
+    }
+
+    pub(crate) fn hw_queues(self, hw_queues: HwQueueOptions) -> Self {
+        Self { hw_queues, ..self }
+    }
+}
+
+/// The builder of a mode's set.
+pub(crate) fn builder<T: Send + 'static>(
+    mode: Mode,
+    size: Size,
+    clock: &Clock,
+) -> TagSetBuilder<T> {
+    TagSet::builder()
+        .topology(&Topology::synthetic("core:2").unwrap())
+        .hw_queues(size.hw_queues.shared_tags(mode.shared))
+        .depth(size.depth)
+        .max_depth(size.max_depth)
+        .reserved(size.reserved)
+        .admission(mode.admission)
+        .engine(mode.engine)
+        .share(mode.share)
+        .timeout(SECOND)
+        .clock(clock.clone())
+}
+
+impl World {
+    pub(crate) fn new(mode: Mode, size: Size) -> Arc<Self> {
+        let clock = Clock::manual();
+        let set = builder(mode, size, &clock)
+            .build(|_, _| Slot::default())
+            .unwrap();
+        let extra = match mode.admission {
+            Admission::ElasticOvercommit { max_extra, .. } => max_extra,
+            _ => 0,
+        };
+        Arc::new(Self {
+            set,
+            clock,
+            mode,
+            reserved: size.reserved,
+            extra,
+            ring: Mutex::default(),
+            record: Mutex::new(Record {
+                most: size.max_depth,
+                out: vec![[0; 2]; 8],
+                ..Record::default()
+            }),
+        })
+    }
+
+    /// Somebody is about to ask for a tag.
+    pub(crate) fn ask(&self) -> Ask<'_> {
+        let record = self.record.lock();
+        Ask {
+            world: self,
+            stopped: (record.stopped > 0).then_some(record.thaws),
+        }
+    }
+
+    /// Tags that are out, as far as their owners know.
+    pub(crate) fn out(&self) -> usize {
+        self.record.lock().sum()
+    }
+
+    /// How many have been given out, as far as their owners know.
+    pub(crate) fn given(&self) -> usize {
+        self.record.lock().given
+    }
+
+    /// A freeze has returned: nothing is out until its guard goes.
+    pub(crate) fn frozen(&self, guard: FrozenGuard) -> Stopped<'_, FrozenGuard> {
+        Stopped::new(self, guard, true)
+    }
+
+    /// A quiesce has returned: nobody who asks from now on gets a tag.
+    pub(crate) fn quiesced(&self, guard: QuiesceGuard) -> Stopped<'_, QuiesceGuard> {
+        Stopped::new(self, guard, false)
+    }
+
+    /// Puts it in flight, and completes whatever is.
+    pub(crate) fn submit(&self, held: Held<'_>) {
+        let request = held.into_token();
+        self.ring.lock().push(request);
+        self.complete_all();
+    }
+
+    pub(crate) fn complete_all(&self) {
+        while let Some(request) = { self.ring.lock().pop() } {
+            drop(self.redeem(request));
+        }
+    }
+
+    /// Nobody marks requests as timed out.
+    pub(crate) fn redeem(&self, (token, me): (u64, usize)) -> Held<'_> {
+        let held = self.again(self.set.redeem(token).unwrap(), me);
+        let again = self.set.redeem(token).unwrap_err();
+        assert!(
+            matches!(again, RedeemError::NotInFlight { .. }),
+            "{again:?}"
+        );
+        held
+    }
+
+    /// The tag that has come back.
+    pub(crate) fn again(&self, tag: Tag<Slot>, me: usize) -> Held<'_> {
+        assert_eq!(tag.0, me, "another request's tag");
+        Held {
+            world: self,
+            tag: Some(tag),
+            me,
+        }
+    }
+
+    /// As one who gets a tag, runs out of time, or whose kind there is not.
+    pub(crate) fn submit_if(&self, result: Result<Held<'_>, AllocError>) -> bool {
+        match result {
+            Ok(held) => self.submit(held),
+            Err(
+                AllocError::TimedOut
+                | AllocError::Exhausted
+                | AllocError::Frozen
+                | AllocError::Quiesced
+                | AllocError::InactiveHwQueue { .. }
+                | AllocError::NoSuchHwQueue { .. }
+                | AllocError::Unmapped { .. },
+            ) => return false,
+            Err(error) => panic!("{error:?}"),
+        }
+        true
+    }
+
+    fn tables(&self) -> usize {
+        match self.mode.shared {
+            true => 1,
+            false => self.set.hw_queues().len(),
+        }
+    }
+
+    /// Nothing is out, nobody waits, the numbers agree, and one tenant alone can have every tag
+    /// there is.
+    pub(crate) fn assert_whole(&self) {
+        assert_eq!(self.out(), 0);
+        assert_eq!((self.set.in_use(), self.set.in_flight()), (0, 0));
+        assert_eq!((self.set.held(), self.set.any_in_flight()), (0, false));
+        assert!(!self.set.is_frozen() && !self.set.is_quiesced());
+        let stats = self.set.stats();
+        assert_eq!(stats.allocs, stats.frees);
+        self.set.reclaim_idle_shares();
+        let last = self.set.add_tenant("last").unwrap();
+        let mut all = Vec::new();
+        for hw_queue in 0..self.set.hw_queues().len() {
+            for options in [PLAIN, RESERVED] {
+                let options = options.hw_queue(hw_queue);
+                all.extend(std::iter::from_fn(|| last.try_alloc_with(options).ok()));
+            }
+        }
+        assert_eq!(
+            all.len(),
+            self.set.depth() * self.tables(),
+            "a tag was lost"
+        );
+    }
+}
+
+/// Before an allocation.
+#[derive(Clone, Copy)]
+pub(crate) struct Ask<'a> {
+    world: &'a World,
+    /// Which of the stops there was then.
+    stopped: Option<usize>,
+}
+
+impl<'a> Ask<'a> {
+    /// Afterwards.
+    pub(crate) fn got(self, mut tag: Tag<Slot>) -> Held<'a> {
+        let world = self.world;
+        let mut record = world.record.lock();
+        assert_eq!(record.drained, 0, "a tag while nothing is to be out");
+        if record.stopped > 0 && self.stopped == Some(record.thaws) {
+            panic!("a tag for who asked after the stop and got it before the end");
+        }
+        record.given += 1;
+        let reserved = tag.index() < world.reserved;
+        let table = table(world, &tag);
+        record.out[table][usize::from(reserved)] += 1;
+        let [normal, out_reserved] = record.out[table];
+        assert!(out_reserved <= world.reserved);
+        assert!(
+            normal <= record.most - world.reserved + world.extra,
+            "beyond the depth"
+        );
+        assert_eq!(tag.0, 0, "two owners");
+        let me = record.given;
+        tag.0 = me;
+        drop(record);
+        Held {
+            world,
+            tag: Some(tag),
+            me,
+        }
+    }
+
+    pub(crate) fn result(
+        self,
+        result: Result<Tag<Slot>, AllocError>,
+    ) -> Result<Held<'a>, AllocError> {
+        result.map(|tag| self.got(tag))
+    }
+}
+
+fn table(world: &World, tag: &Tag<Slot>) -> usize {
+    match world.mode.shared {
+        true => 0,
+        false => tag.hw_queue(),
+    }
+}
+
+/// A tag in the record. Frees it when dropped.
+pub(crate) struct Held<'a> {
+    world: &'a World,
+    tag: Option<Tag<Slot>>,
+    me: usize,
+}
+
+impl Held<'_> {
+    fn check(&self) {
+        let owner = self.tag.as_ref().map(|tag| tag.0);
+        assert_eq!(owner, Some(self.me), "two owners");
+        assert_eq!(
+            self.world.record.lock().drained,
+            0,
+            "it is out, and nothing is to be"
+        );
+    }
+
+    pub(crate) fn use_it(&self) {
+        self.check();
+        thread::yield_now();
+        self.check();
+    }
+
+    pub(crate) fn tag(&mut self) -> &mut Tag<Slot> {
+        self.tag.as_mut().unwrap()
+    }
+
+    /// Its token and who it is; the record keeps it.
+    pub(crate) fn into_token(mut self) -> (u64, usize) {
+        self.check();
+        (self.tag.take().unwrap().into_token(), self.me)
+    }
+
+    /// Out of the record.
+    pub(crate) fn into_tag(mut self) -> Tag<Slot> {
+        self.check();
+        let mut tag = self.tag.take().unwrap();
+        tag.0 = 0;
+        let reserved = tag.index() < self.world.reserved;
+        let table = table(self.world, &tag);
+        self.world.record.lock().out[table][usize::from(reserved)] -= 1;
+        tag
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        if self.tag.is_some() && !std::thread::panicking() {
+            let tag = Held {
+                world: self.world,
+                tag: self.tag.take(),
+                me: self.me,
+            };
+            drop(tag.into_tag());
+        }
+    }
+}
+
+/// A guard in the record.
+pub(crate) struct Stopped<'a, G> {
+    world: &'a World,
+    guard: Option<G>,
+    drained: bool,
+}
+
+impl<'a, G> Stopped<'a, G> {
+    fn new(world: &'a World, guard: G, drained: bool) -> Self {
+        let mut this = Self {
+            world,
+            guard: Some(guard),
+            drained: false,
+        };
+        world.record.lock().stopped += 1;
+        if drained {
+            this.drained();
+        }
+        this
+    }
+
+    pub(crate) fn guard(&self) -> &G {
+        self.guard.as_ref().unwrap()
+    }
+
+    /// Nothing is out from now on.
+    pub(crate) fn drained(&mut self) {
+        self.drained = true;
+        self.world.record.lock().drained += 1;
+        self.check();
+    }
+
+    pub(crate) fn check(&self) {
+        if self.drained {
+            assert_eq!(self.world.out(), 0);
+            assert_eq!(self.world.set.in_use(), 0);
+        }
+    }
+}
+
+impl<G> Drop for Stopped<'_, G> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            return;
+        }
+        self.check();
+        let mut record = self.world.record.lock();
+        record.stopped -= 1;
+        record.drained -= usize::from(self.drained);
+        record.thaws += usize::from(record.stopped == 0);
+        drop(record);
+        drop(self.guard.take());
+    }
+}
+
+/// Polls so often and gives up, as a `select!` whose other branch was faster.
+pub(crate) fn polled<F: Future>(future: F, times: usize) -> Option<F::Output> {
+    let mut future = pin!(future);
+    let mut left = times;
+    block_on(poll_fn(move |cx| {
+        if left == 0 {
+            return Poll::Ready(None);
+        }
+        left -= 1;
+        match future.as_mut().poll(cx) {
+            Poll::Ready(value) => Poll::Ready(Some(value)),
+            Poll::Pending => {
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            }
+        }
+    }))
+}
+
+/// How somebody asks for a tag.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Form {
+    Try,
+    Task,
+    Owned,
+    /// Given up after so many polls.
+    Dropped(usize),
+    Blocking,
+    Timeout,
+}
+
+pub(crate) const FORMS: [Form; 6] = [
+    Form::Blocking,
+    Form::Task,
+    Form::Timeout,
+    Form::Dropped(2),
+    Form::Owned,
+    Form::Try,
+];
+
+impl Form {
+    /// `None`: it has given up.
+    pub(crate) fn alloc<'a>(
+        self,
+        world: &'a World,
+        tenant: &Tenant<Slot>,
+        options: AllocOptions,
+    ) -> Option<Result<Held<'a>, AllocError>> {
+        let ask = world.ask();
+        let result = match self {
+            Self::Try => tenant.try_alloc_with(options),
+            Self::Task => block_on(tenant.alloc_with(options)),
+            Self::Owned => block_on(tenant.alloc_owned_with(options)),
+            Self::Dropped(times) => polled(tenant.alloc_with(options), times)?,
+            Self::Blocking => tenant.alloc_blocking_with(options),
+            Self::Timeout => tenant.alloc_timeout_with(SECOND, options),
+        };
+        Some(ask.result(result))
+    }
+
+    /// Gets a tag, submits it and completes; whether it got one.
+    pub(crate) fn run(self, world: &World, tenant: &Tenant<Slot>, options: AllocOptions) -> bool {
+        match self.alloc(world, tenant, options) {
+            Some(result) => {
+                let sure = matches!(self, Self::Task | Self::Owned | Self::Blocking);
+                let got = world.submit_if(result);
+                // Those that named a hardware queue may find it gone.
+                assert!(
+                    got || !sure || format!("{options:?}").contains("Some"),
+                    "{self:?}"
+                );
+                got
+            }
+            None => false,
+        }
+    }
+}
+
+/// Threads of one model, on CPUs 0, 1, 0, …, with two tenants by turns.
+pub(crate) struct Threads {
+    world: Arc<World>,
+    pub(crate) tenants: [Tenant<Slot>; 2],
+    running: Vec<thread::JoinHandle<()>>,
+}
+
+impl Threads {
+    pub(crate) fn of(world: &Arc<World>) -> Self {
+        Self {
+            world: world.clone(),
+            tenants: ["a", "b"].map(|name| world.set.add_tenant(name).unwrap()),
+            running: vec![],
+        }
+    }
+
+    pub(crate) fn spawn(
+        &mut self,
+        f: impl FnOnce(&World, &Tenant<Slot>) + Send + 'static,
+    ) -> &mut Self {
+        let n = self.running.len();
+        let (world, tenant) = (self.world.clone(), self.tenants[n / 2 % 2].clone());
+        self.running.push(thread::spawn(move || {
+            cpu::set_current_for_thread(Some(n % 2));
+            f(&world, &tenant);
+        }));
+        self
+    }
+
+    /// Until all have ended; then the set is whole.
+    pub(crate) fn join(mut self) {
+        self.running.drain(..).for_each(|t| t.join().unwrap());
+        let Self { world, tenants, .. } = self;
+        drop(tenants);
+        world.assert_whole();
+    }
+
+    /// The same, while time goes on by so much so often.
+    pub(crate) fn join_ticking(self, times: usize, by: Duration) {
+        for _ in 0..times {
+            self.world.clock.advance(by);
+            thread::yield_now();
+        }
+        self.join();
+    }
+}
