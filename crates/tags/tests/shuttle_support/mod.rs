@@ -608,7 +608,16 @@ impl Threads {
         world.assert_whole();
     }
 
-    /// The same, while time goes on by so much so often.
+    /// Until all have ended; then nothing is out of a set that is closed.
+    pub(crate) fn join_closed(mut self) {
+        self.running.drain(..).for_each(|t| t.join().unwrap());
+        assert_eq!(self.world.out(), 0);
+        assert_eq!(self.world.set.in_use(), 0);
+        let stats = self.world.set.stats();
+        assert_eq!(stats.allocs, stats.frees);
+    }
+
+    /// The same as [`join`](Self::join), while time goes on by so much so often.
     pub(crate) fn join_ticking(self, times: usize, by: Duration) {
         for _ in 0..times {
             self.world.clock.advance(by);
