@@ -6,6 +6,7 @@
 #![allow(dead_code, reason = "each file uses its part")]
 
 use inflight_sbitmap::Engine;
+use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_sync::model::{check_pct, check_random};
 use inflight_sync::time::Clock;
 use inflight_sync::{Arc, Mutex, block_on, cpu, thread};
@@ -576,6 +577,7 @@ pub(crate) struct Threads {
     world: Arc<World>,
     pub(crate) tenants: [Tenant<Slot>; 2],
     running: Vec<thread::JoinHandle<()>>,
+    busy: Arc<AtomicUsize>,
 }
 
 impl Threads {
@@ -584,6 +586,7 @@ impl Threads {
             world: world.clone(),
             tenants: ["a", "b"].map(|name| world.set.add_tenant(name).unwrap()),
             running: vec![],
+            busy: Arc::default(),
         }
     }
 
@@ -593,27 +596,43 @@ impl Threads {
     ) -> &mut Self {
         let n = self.running.len();
         let (world, tenant) = (self.world.clone(), self.tenants[n / 2 % 2].clone());
+        let busy = self.busy.clone();
+        // Relaxed here and below: the checker runs everything in one order.
+        busy.fetch_add(1, Ordering::Relaxed);
         self.running.push(thread::spawn(move || {
             cpu::set_current_for_thread(Some(n % 2));
             f(&world, &tenant);
+            busy.fetch_sub(1, Ordering::Relaxed);
         }));
         self
     }
 
-    /// Until all have ended; then the set is whole.
-    pub(crate) fn join(mut self) {
+    /// Time goes on until they have ended.
+    pub(crate) fn tick_while_busy(&self, by: Duration) {
+        while self.busy.load(Ordering::Relaxed) > 0 {
+            self.world.clock.advance(by);
+            thread::yield_now();
+        }
+    }
+
+    /// Until all have ended.
+    pub(crate) fn join_all(mut self) {
         self.running.drain(..).for_each(|t| t.join().unwrap());
-        let Self { world, tenants, .. } = self;
-        drop(tenants);
+    }
+
+    /// Until all have ended; then the set is whole.
+    pub(crate) fn join(self) {
+        let world = self.world.clone();
+        self.join_all();
         world.assert_whole();
     }
 
     /// Until all have ended; then nothing is out of a set that is closed.
-    pub(crate) fn join_closed(mut self) {
-        self.running.drain(..).for_each(|t| t.join().unwrap());
-        assert_eq!(self.world.out(), 0);
-        assert_eq!(self.world.set.in_use(), 0);
-        let stats = self.world.set.stats();
+    pub(crate) fn join_closed(self) {
+        let world = self.world.clone();
+        self.join_all();
+        assert_eq!((world.out(), world.set.in_use()), (0, 0));
+        let stats = world.set.stats();
         assert_eq!(stats.allocs, stats.frees);
     }
 
