@@ -105,6 +105,9 @@ struct Record {
     /// How many of each table are out, normal and reserved ones.
     out: Vec<[usize; 2]>,
     most: usize,
+    /// By the hardware queue that they are of, and which of these is drained.
+    of_hw_queue: [usize; 8],
+    closed: [bool; 8],
     /// Guards of freezes and quiesces that exist, and those of them that nothing is out under.
     stopped: usize,
     drained: usize,
@@ -242,6 +245,13 @@ impl World {
         Stopped::new(self, guard, false)
     }
 
+    /// A hardware queue has been drained, or is about to serve again.
+    pub(crate) fn close_hw_queue(&self, hw_queue: usize, closed: bool) {
+        let mut record = self.record.lock();
+        assert_eq!(record.of_hw_queue[hw_queue], 0, "one of its tags is out");
+        record.closed[hw_queue] = closed;
+    }
+
     /// Puts it in flight, and completes whatever is.
     pub(crate) fn submit(&self, held: Held<'_>) {
         let request = held.into_token();
@@ -354,6 +364,11 @@ impl<'a> Ask<'a> {
             normal <= record.most - world.reserved + world.extra,
             "beyond the depth"
         );
+        record.of_hw_queue[tag.hw_queue()] += 1;
+        assert!(
+            !record.closed[tag.hw_queue()],
+            "its hardware queue is drained"
+        );
         assert_eq!(tag.0, 0, "two owners");
         let me = record.given;
         tag.0 = me;
@@ -421,7 +436,10 @@ impl Held<'_> {
         tag.0 = 0;
         let reserved = tag.index() < self.world.reserved;
         let table = table(self.world, &tag);
-        self.world.record.lock().out[table][usize::from(reserved)] -= 1;
+        let mut record = self.world.record.lock();
+        record.out[table][usize::from(reserved)] -= 1;
+        record.of_hw_queue[tag.hw_queue()] -= 1;
+        drop(record);
         tag
     }
 }
