@@ -175,7 +175,7 @@ impl<T: Send + 'static> Split<T> {
     }
 
     /// How many are asked for at once.
-    pub(super) const fn pieces(&self) -> usize {
+    pub(super) fn pieces(&self) -> usize {
         self.remaining + self.joined.len()
     }
 
