@@ -402,6 +402,44 @@ fn the_hook_runs_before_a_wait() {
     waiter.join().unwrap();
 }
 
+/// A submitter that meets a freeze holds requests that it has collected: it submits them before it
+/// waits for the thaw, which else would wait for it.
+#[test]
+fn the_hook_runs_before_a_wait_for_the_thaw() {
+    let held = Arc::new(Mutex::new(Vec::new()));
+    let set = TagSet::builder().depth(4).reserved(1).before_wait({
+        let held = held.clone();
+        move |hwq| {
+            assert_eq!(hwq, 0);
+            held.lock().clear();
+        }
+    });
+    let set = set.build(|_, _| ()).unwrap();
+    let dev = set.add_tenant("q").unwrap();
+    let mut cx = Context::from_waker(Waker::noop());
+    for form in 0..5 {
+        held.lock().push(dev.alloc_blocking().unwrap());
+        let mut freeze = pin!(set.freeze());
+        assert!(freeze.as_mut().poll(&mut cx).is_pending(), "one is held");
+        let mut split = dev.split(2);
+        match form {
+            0 => assert!(pin!(dev.alloc()).poll(&mut cx).is_pending()),
+            1 => assert!(pin!(split.next()).poll(&mut cx).is_pending()),
+            2 => assert!(pin!(split.join()).poll(&mut cx).is_pending()),
+            3 => {
+                let late = dev.alloc_timeout_with(Duration::ZERO, AllocOptions::new().reserved());
+                assert_eq!(late.unwrap_err(), AllocError::TimedOut);
+            }
+            _ => {
+                let late = split.next_timeout(Duration::ZERO);
+                assert_eq!(late.unwrap_err(), AllocError::TimedOut);
+            }
+        }
+        assert!(held.lock().is_empty(), "form {form}");
+        assert!(freeze.as_mut().poll(&mut cx).is_ready());
+    }
+}
+
 /// The recipe of docs/tags.md: requests whose completion submits another, which has a reserved tag.
 #[test]
 fn an_io_that_needs_tags_to_finish_an_io() {

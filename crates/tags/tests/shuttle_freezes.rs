@@ -7,10 +7,11 @@
 
 mod shuttle_support;
 
-use inflight_sync::{block_on, thread};
+use inflight_sync::time::Clock;
+use inflight_sync::{Arc, Mutex, block_on, thread};
 use inflight_tags::{AllocError, FreezeError, HwQueueOptions, Tag, Tenant};
 use shuttle_support::{
-    FORMS, Form, Mode, PLAIN, RESERVED, SECOND, Size, Slot, Threads, World, check, polled,
+    FORMS, Form, Mode, PLAIN, RESERVED, SECOND, Size, Slot, Threads, World, builder, check, polled,
 };
 
 fn every_form(world: &World, tenant: &Tenant<Slot>) {
@@ -218,6 +219,55 @@ fn a_thaw_is_enough(mode: Mode) {
         }
     });
     threads.join();
+}
+
+/// Submitters collect what they have got, and free it before they wait, in the set's hook: no freeze
+/// waits for them while they wait for its end.
+fn collected_requests(mode: Mode) {
+    type Collected = Arc<Mutex<Vec<Tag<()>>>>;
+    fn free_all(collected: &Collected) {
+        let tags = std::mem::take(&mut *collected.lock());
+        Tag::free_batch(tags);
+    }
+    let collected = Collected::default();
+    let set = builder(mode, Size::of(2).reserved(1), &Clock::manual());
+    let set = set.before_wait({
+        let collected = collected.clone();
+        move |_| free_all(&collected)
+    });
+    let set = set.build(|_, _| ()).unwrap();
+    let mut threads = Vec::new();
+    for n in 0..3 {
+        let (collected, tenant) = (collected.clone(), set.add_tenant(n.to_string()).unwrap());
+        threads.push(thread::spawn(move || {
+            let options = if n == 2 { RESERVED } else { PLAIN };
+            for form in 0..4 {
+                let tag = match form {
+                    0 => tenant.alloc_blocking_with(options).ok(),
+                    1 => block_on(tenant.alloc_with(options)).ok(),
+                    2 => polled(tenant.alloc_with(options), 2).transpose().unwrap(),
+                    _ => block_on(tenant.split_with(2, options).next()).unwrap(),
+                };
+                collected.lock().extend(tag);
+                thread::yield_now();
+            }
+            free_all(&collected);
+        }));
+    }
+    let frozen = set.clone();
+    threads.push(thread::spawn(move || {
+        for _ in 0..2 {
+            drop(frozen.freeze_blocking());
+            frozen.quiesce().drain_blocking();
+        }
+    }));
+    threads.into_iter().for_each(|t| t.join().unwrap());
+    assert_eq!(set.in_use(), 0);
+}
+
+#[test]
+fn stops_and_collected_requests() {
+    check("stops_and_collected_requests", collected_requests);
 }
 
 #[test]

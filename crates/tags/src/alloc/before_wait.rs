@@ -1,6 +1,5 @@
 //! Before and after a wait: the hook of the set, and the counters of waits.
 
-use crate::tag_layout::TagMapId;
 use crate::tenant::Tenant;
 use inflight_sync::atomic::Ordering;
 use inflight_sync::time::Instant;
@@ -23,10 +22,10 @@ impl WaitRecord {
     }
 
     /// Calls the hook, if there is one, before each wait. Whether to try again first.
-    pub(crate) fn call_hook<T>(&mut self, tenant: &Tenant<T>, tag_map: TagMapId) -> bool {
+    pub(crate) fn call_hook<T>(&mut self, tenant: &Tenant<T>, hw_queue: usize) -> bool {
         self.hook_called = !self.hook_called && tenant.shared.before_wait.is_some();
         if let (true, Some(hook)) = (self.hook_called, &tenant.shared.before_wait) {
-            hook(tag_map.hw_queue);
+            hook(hw_queue);
         }
         self.hook_called
     }

@@ -116,11 +116,15 @@ impl Waiting {
         match tenant.alloc_step(self.options, true) {
             AllocStep::Done(result) => return Some(result),
             AllocStep::WaitForThaw(_) => {
-                self.record.begin(tenant);
-                self.at = AllocAt::Thaw(None);
+                // The freeze may wait for what the hook submits.
+                let hw_queue = tenant.choose_tag_map(self.options).hw_queue;
+                if !self.record.call_hook(tenant, hw_queue) {
+                    self.record.begin(tenant);
+                    self.at = AllocAt::Thaw(None);
+                }
             }
             AllocStep::WaitForBit(tag_map) => {
-                if !self.record.call_hook(tenant, tag_map) {
+                if !self.record.call_hook(tenant, tag_map.hw_queue) {
                     self.record.begin(tenant);
                     let request = Request::one(tenant.tenant_index());
                     self.at = AllocAt::WaitQueue(tenant.bitmaps().wait_for(tag_map, request));

@@ -78,11 +78,15 @@ impl<T: Send + 'static> Tenant<T> {
             let in_time = match self.alloc_step(options, true) {
                 AllocStep::Done(result) => return result,
                 AllocStep::WaitForThaw(_) => {
+                    // The freeze may wait for what the hook submits.
+                    if record.call_hook(self, self.choose_tag_map(options).hw_queue) {
+                        continue;
+                    }
                     record.begin(self);
                     self.bitmaps().wait_thaw(deadline)
                 }
                 AllocStep::WaitForBit(tag_map) => {
-                    if record.call_hook(self, tag_map) {
+                    if record.call_hook(self, tag_map.hw_queue) {
                         continue;
                     }
                     record.begin(self);

@@ -249,8 +249,10 @@ impl<T: Send + 'static> Split<T> {
                 SplitAt::Nowhere | SplitAt::Paused(_) => match self.step(true) {
                     SplitStep::Done(piece) => break piece,
                     SplitStep::WaitForThaw(_) => {
-                        self.record.begin(&self.tenant);
-                        self.at = SplitAt::Thaw(None);
+                        if !self.call_hook_before_thaw() {
+                            self.record.begin(&self.tenant);
+                            self.at = SplitAt::Thaw(None);
+                        }
                     }
                     SplitStep::WaitForBits(tag_map, request) => self.begin_wait(tag_map, request),
                 },
@@ -260,9 +262,15 @@ impl<T: Send + 'static> Split<T> {
         Poll::Ready(piece)
     }
 
+    /// The freeze may wait for what the hook submits. Whether to try again first.
+    fn call_hook_before_thaw(&mut self) -> bool {
+        let hw_queue = self.tenant.choose_tag_map(self.options).hw_queue;
+        self.record.call_hook(&self.tenant, hw_queue)
+    }
+
     /// Takes its place, unless the hook asks for another try.
     fn begin_wait(&mut self, tag_map: TagMapId, request: Request) {
-        if self.record.call_hook(&self.tenant, tag_map) {
+        if self.record.call_hook(&self.tenant, tag_map.hw_queue) {
             return;
         }
         self.record.begin(&self.tenant);
@@ -385,6 +393,9 @@ impl<T: Send + 'static> Split<T> {
                 _ => match self.step(true) {
                     SplitStep::Done(done) => return done,
                     SplitStep::WaitForThaw(_) => {
+                        if self.call_hook_before_thaw() {
+                            continue;
+                        }
                         self.record.begin(&self.tenant);
                         self.tenant.bitmaps().wait_thaw(deadline)
                     }
