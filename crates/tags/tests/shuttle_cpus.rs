@@ -147,6 +147,38 @@ fn a_drain_ends_when_the_queue_serves(mode: Mode) {
     world.assert_whole();
 }
 
+/// A drain waits for no tag of another hardware queue, whichever had the slot before: those keep
+/// theirs until it has ended.
+fn a_drain_waits_for_its_own(mode: Mode) {
+    let world = World::new(mode, Size::of(2));
+    let mut threads = Threads::of(&world);
+    for _ in 0..2 {
+        // All slots have been of hardware queue 1.
+        let tenant = &threads.tenants[0];
+        let tags = tenant.try_alloc_batch_with(2, NAMED).unwrap();
+        assert_eq!(tags.len(), 2);
+    }
+    let drained = Arc::new(Mutex::new(false));
+    for form in [Form::Blocking, Form::Task] {
+        let drained = drained.clone();
+        threads.spawn(move |world, tenant| {
+            let held = form.alloc(world, tenant, PLAIN.hw_queue(0)).unwrap();
+            while !*drained.lock() {
+                thread::yield_now();
+            }
+            drop(held.unwrap());
+        });
+    }
+    threads.spawn(move |world, _| {
+        assert_eq!(world.set.cpus().offline(1), [1]);
+        assert_eq!(drain(world, 1, 0), Ok(true));
+        assert_eq!(drain(world, 1, 1), Ok(true));
+        *drained.lock() = true;
+        world.set.cpus().online(1);
+    });
+    threads.join();
+}
+
 /// Hardware queues of each kind, two of each, some of which leave.
 fn kinds_leave(mode: Mode) {
     let kinds = HwQueueOptions::new(6).read(2).poll(2).max(6);
@@ -286,6 +318,12 @@ fn cpus_leave_among_changes() {
 fn cpus_come_back_during_a_drain() {
     let name = "cpus_come_back_during_a_drain";
     check(name, a_drain_ends_when_the_queue_serves);
+}
+
+#[test]
+fn cpus_leave_and_others_keep_their_tags() {
+    let name = "cpus_leave_and_others_keep_their_tags";
+    check(name, a_drain_waits_for_its_own);
 }
 
 #[test]

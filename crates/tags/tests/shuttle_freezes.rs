@@ -221,6 +221,27 @@ fn a_thaw_is_enough(mode: Mode) {
     threads.join();
 }
 
+/// The last tag is given to somebody who has gone: it comes back, and the freeze is told.
+fn a_wait_ends_under_a_freeze(mode: Mode) {
+    let world = World::new(mode, Size::of(1).hw_queues(HwQueueOptions::new(1)));
+    let mut threads = Threads::of(&world);
+    let tenant = threads.tenants[0].clone();
+    let held = Form::Try.alloc(&world, &tenant, PLAIN).unwrap().unwrap();
+    threads.spawn(|world, tenant| {
+        Form::Dropped(1).run(world, tenant, PLAIN);
+    });
+    threads.spawn(|world, _| drop(world.frozen(world.set.freeze_blocking())));
+    threads.spawn(|world, tenant| {
+        let (mut split, ask) = (tenant.split(2), world.ask());
+        if let Some(tag) = polled(split.next(), 1) {
+            world.submit(ask.got(tag.unwrap().unwrap()));
+        }
+    });
+    thread::yield_now();
+    drop(held);
+    threads.join();
+}
+
 /// Submitters collect what they have got, and free it before they wait, in the set's hook: no freeze
 /// waits for them while they wait for its end.
 fn collected_requests(mode: Mode) {
@@ -263,6 +284,11 @@ fn collected_requests(mode: Mode) {
     }));
     threads.into_iter().for_each(|t| t.join().unwrap());
     assert_eq!(set.in_use(), 0);
+}
+
+#[test]
+fn stops_and_dropped_waits() {
+    check("stops_and_dropped_waits", a_wait_ends_under_a_freeze);
 }
 
 #[test]
