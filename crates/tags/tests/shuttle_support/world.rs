@@ -226,6 +226,8 @@ impl<'a> Ask<'a> {
             !record.closed[tag.hw_queue()],
             "its hardware queue is drained"
         );
+        let hw_queues = world.set.hw_queues().len();
+        assert!(tag.hw_queue() < hw_queues, "its hardware queue is gone");
         assert_eq!(tag.0, 0, "two owners");
         let me = record.given;
         tag.0 = me;
