@@ -127,8 +127,8 @@ impl<T> TagSetBuilder<T> {
     }
 
     /// What is called before a submitter waits for a tag or for a thaw, with its hardware queue: to
-    /// submit what was collected and to reap what is complete, so that something can complete at all. It may
-    /// free tags; the submitter tries again before it waits.
+    /// submit what was collected and to reap what is complete, so that something can complete at
+    /// all. It may free tags; the submitter tries again before it waits.
     ///
     /// It is called on the submitter's thread, or in its task's poll, so it should not block; it
     /// may use the set but not wait for its tags. The try forms do not call it.

@@ -1,10 +1,10 @@
 //! All tags of a split at once: all or none, and no two halves.
 #![cfg(not(any(loom, shuttle)))]
 
+use inflight_sync::Arc;
+use inflight_sync::atomic::{AtomicBool, Ordering};
 use inflight_tags::{Admission, AllocError, SharePolicy, Tag, TagSet, Tenant};
 use std::pin::pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 

@@ -152,7 +152,8 @@ fn stops_run_out_of_time(mode: Mode) {
     threads.join_ticking(3, SECOND);
 }
 
-/// Under a freeze the depth and the number of hardware queues change; who waited finds the new ones.
+/// Under a freeze the depth and the number of hardware queues change; who waited finds the new
+/// ones.
 fn changes_under_a_freeze(mode: Mode) {
     let size = Size::of(2).max_depth(4).reserved(1);
     let world = World::new(mode, size.hw_queues(HwQueueOptions::new(2).max(3)));
@@ -183,8 +184,8 @@ fn changes_under_a_freeze(mode: Mode) {
     threads.join();
 }
 
-/// A thaw wakes who waits in the bitmap, and who waits for the thaw, while others still hold tags:
-/// two hold one of three each until the third is had by somebody who met a freeze.
+/// A thaw wakes who waits in the bitmap, and who waits for the thaw: no request that completes
+/// later does it for them.
 fn a_thaw_is_enough(mode: Mode) {
     let one = HwQueueOptions::new(1);
     let world = World::new(mode, Size::of(3).hw_queues(one));
@@ -242,8 +243,8 @@ fn a_wait_ends_under_a_freeze(mode: Mode) {
     threads.join();
 }
 
-/// Submitters collect what they have got, and free it before they wait, in the set's hook: no freeze
-/// waits for them while they wait for its end.
+/// Submitters collect what they have got, and free it before they wait, in the set's hook: no
+/// freeze waits for them while they wait for its end.
 fn collected_requests(mode: Mode) {
     type Collected = Arc<Mutex<Vec<Tag<()>>>>;
     fn free_all(collected: &Collected) {

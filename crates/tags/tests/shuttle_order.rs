@@ -4,13 +4,12 @@
 
 mod shuttle_support;
 
-use inflight_sync::atomic::{AtomicBool, Ordering};
+use inflight_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use inflight_sync::{Arc, block_on, cpu, thread};
 use inflight_tags::{HwQueueOptions, SharePolicy, Split, Tag, TagSet, Tenant};
 use shuttle_support::{Mode, Size, Slot, builder, check_whole_io};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
-use std::sync::atomic::AtomicUsize;
 use std::task::Poll;
 
 /// Threads that take tags.

@@ -1,15 +1,18 @@
 //! Random schedules of tenants that come, go, change their weight and fall idle while others wait.
 //!
-//! Whoever is below its share gets a tag as soon as one is free, whatever the others keep; no tenant
-//! goes further beyond its share than its threads do; and what an idle one leaves comes back.
+//! Whoever is below its share gets a tag as soon as one is free, whatever the others keep; no
+//! tenant goes further beyond its share than its threads do; and what an idle one leaves comes
+//! back.
 #![cfg(shuttle)]
 
 mod shuttle_support;
 
 use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_sync::{Arc, cpu, thread};
-use inflight_tags::{HwQueueOptions, SharePolicy, Tag, Tenant};
-use shuttle_support::{FORMS, Form, Held, Mode, PLAIN, SECOND, Size, Slot, Threads, World, check};
+use inflight_tags::{AllocError, HwQueueOptions, SharePolicy, Tag, Tenant};
+use shuttle_support::{
+    FORMS, Form, Held, Mode, PLAIN, SECOND, Size, Slot, Threads, World, check, polled,
+};
 
 fn one() -> HwQueueOptions {
     HwQueueOptions::new(1)
@@ -108,6 +111,66 @@ fn a_light_one_beside_a_heavy_one(mode: Mode) {
     drop(kept);
     drop((heavy, light));
     threads.join();
+}
+
+/// The same with nothing that makes all waiters look: the heavy one has its weight before it comes.
+fn a_heavy_one_comes(mode: Mode) {
+    let world = World::new(weighted(mode), Size::of(48).hw_queues(one()));
+    let mut threads = Threads::of(&world);
+    let [heavy, light] = threads.tenants.clone();
+    heavy.set_weight(47).unwrap();
+    let first = Form::Try.alloc(&world, &light, PLAIN).unwrap().unwrap();
+    let ask = world.ask();
+    let kept = heavy
+        .try_alloc_batch(47)
+        .into_iter()
+        .map(|tag| ask.got(tag));
+    let kept: Vec<_> = kept.collect();
+    let served = Count::default();
+    for form in [Form::Blocking, Form::Task, Form::Owned] {
+        let (served, light) = (served.clone(), light.clone());
+        threads.spawn(move |world, _| {
+            form.run(world, &light, PLAIN);
+            served.add();
+        });
+    }
+    drop(first);
+    served.wait(3);
+    drop(kept);
+    drop((heavy, light));
+    threads.join();
+}
+
+/// The only tag is offered to those who give up, by each way to do so, and to one who does not:
+/// who has it in the end.
+fn all_but_one_give_up(mode: Mode) {
+    for gives_up in 0..4 {
+        let world = World::new(mode, Size::of(1).hw_queues(one()));
+        let mut threads = Threads::of(&world);
+        let tenant = threads.tenants[0].clone();
+        let held = Form::Try.alloc(&world, &tenant, PLAIN).unwrap().unwrap();
+        threads.spawn(move |world, tenant| {
+            let (mut split, ask) = (tenant.split(1), world.ask());
+            let got = match gives_up {
+                0 => polled(tenant.alloc(), 1),
+                1 => polled(split.next(), 1).map(|piece| piece.map(Option::unwrap)),
+                2 => polled(split.join(), 1).map(|all| all.map(|mut all| all.remove(0))),
+                _ => Some(tenant.alloc_timeout(SECOND)),
+            };
+            match got {
+                Some(Ok(tag)) => drop(ask.got(tag)),
+                Some(Err(error)) => assert_eq!(error, AllocError::TimedOut),
+                None => {}
+            }
+        });
+        threads.spawn(|world, tenant| {
+            Form::Blocking.run(world, tenant, PLAIN);
+        });
+        thread::yield_now();
+        world.clock.advance(SECOND);
+        drop(held);
+        threads.join();
+    }
 }
 
 /// Tenants come with a weight, wait for a tag, and go, under the same names again and again.
@@ -273,7 +336,7 @@ fn the_last_handle_goes(mode: Mode) {
     let dropped = thread::spawn(move || {
         let mut owned = owned;
         let ask = world_too.ask();
-        let got = shuttle_support::polled(std::future::poll_fn(|cx| owned.poll_alloc(cx)), 2);
+        let got = polled(std::future::poll_fn(|cx| owned.poll_alloc(cx)), 2);
         drop(leaves);
         let held = got.map(|tag| ask.got(tag.unwrap()));
         thread::yield_now();
@@ -289,6 +352,16 @@ fn the_last_handle_goes(mode: Mode) {
 #[test]
 fn tenants_light_beside_heavy() {
     check("tenants_light_beside_heavy", a_light_one_beside_a_heavy_one);
+}
+
+#[test]
+fn tenants_heavy_ones_come() {
+    check("tenants_heavy_ones_come", a_heavy_one_comes);
+}
+
+#[test]
+fn tenants_give_up() {
+    check("tenants_give_up", all_but_one_give_up);
 }
 
 #[test]

@@ -305,7 +305,7 @@ impl Held<'_> {
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        if self.tag.is_some() && !std::thread::panicking() {
+        if self.tag.is_some() && !thread::panicking() {
             let tag = Held {
                 world: self.world,
                 tag: self.tag.take(),
@@ -358,7 +358,7 @@ impl<'a, G> Stopped<'a, G> {
 
 impl<G> Drop for Stopped<'_, G> {
     fn drop(&mut self) {
-        if std::thread::panicking() {
+        if thread::panicking() {
             return;
         }
         self.check();
