@@ -4,12 +4,15 @@ use inflight_sync::thread::{self, ThreadId};
 use inflight_sync::time::{Clock, Instant};
 use inflight_sync::{Arc, Mutex, Weak};
 use inflight_tags::Tag;
-use inflight_workqueue::{DelayedWork, Workqueue};
+use inflight_workqueue::{DelayedWork, QueueError, Workqueue};
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
+
+/// The shortest delay.
+const SOON: Duration = Duration::from_nanos(1);
 
 /// Keeps requests that are to be sent again later, oldest first, and sends them by a work of a
 /// queue: what a requeue list is to a block device. A clone is a handle to the same.
@@ -25,11 +28,12 @@ use std::time::Duration;
 ///
 /// # When the queue takes no work
 ///
-/// If the queue drains, was destroyed, or its system has gone, whoever hands the next request in
-/// sends all that wait, at once. Each is sent once by that call: one that is refused again waits,
-/// until the next is handed in from outside of `send`, somebody [kicks](Requeue::kick), or the
-/// last handle is dropped. So nothing goes round in a circle, however often a device refuses. After
-/// a drain, kick: the end of a drain has nobody send what waits.
+/// What is due while the queue drains is sent when the drain ends.
+///
+/// If the queue was destroyed or its system has gone, whoever hands the next request in sends all
+/// that wait, at once. Each is sent once by that call: one that is refused again waits, until the
+/// next is handed in from outside of `send`, somebody [kicks](Requeue::kick), or the last handle is
+/// dropped. So nothing goes round in a circle, however often a device refuses.
 ///
 /// When the last handle is dropped, the one who drops it sends what waits. What `send` gives back
 /// then is dropped, and its tag is free: an engine that ends has `send` complete a request with an
@@ -159,12 +163,12 @@ impl<T: Send + 'static> Requeue<T> {
         self.inner.send_each(refused);
     }
 
-    /// Sends all that wait now, whatever their delay: by the queue's work, or, if the queue takes
-    /// none, in this call. What is refused again waits anew. Called from within `send`, it leaves
-    /// them to the queue.
+    /// Sends all that wait now, whatever their delay: by the queue's work, if the queue drains at
+    /// the end of that, or, if it takes no more works, in this call. What is refused again waits
+    /// anew. Called from within `send`, it leaves them to the queue.
     ///
-    /// For a device that takes requests again, after a drain of the queue, and at the end of an
-    /// engine. It is `blk_mq_kick_requeue_list`.
+    /// For a device that takes requests again, and at the end of an engine. It is
+    /// `blk_mq_kick_requeue_list`.
     ///
     /// ```
     /// use inflight::prelude::*;
@@ -245,7 +249,12 @@ impl<T: Send + 'static> Inner<T> {
         };
         let now = self.clock.now();
         let delay = first.saturating_duration_since(now);
-        if self.queue.mod_delayed(&self.work, delay).is_ok() {
+        let armed = match self.queue.mod_delayed(&self.work, delay) {
+            // What comes due during a drain is queued when that ends.
+            Err(QueueError::Draining) => self.queue.mod_delayed(&self.work, SOON),
+            armed => armed,
+        };
+        if armed.is_ok() {
             return BTreeMap::new();
         }
         let me = thread::current_id();

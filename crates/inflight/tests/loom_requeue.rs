@@ -1,9 +1,10 @@
 //! Models of requests that are sent again: handed in by two at once, beside the work that sends
-//! them, a system that ends, and a kick beside a send that is refused.
+//! them, a drain, a system that ends, and a kick beside a send that is refused.
 //!
 //! | what is weakened | model that fails |
 //! |---|---|
 //! | the work is armed after the lock is let go | `two_hand_in_beside_the_work` |
+//! | what a drain refuses is not armed again | `a_drain_beside_one_who_hands_in` |
 //! | what the queue refuses stays in the list | `the_system_ends_beside_one_who_hands_in` |
 //! | what is refused again does not go back into the list | `a_kick_beside_a_send_that_is_refused` |
 #![cfg(loom)]
@@ -32,7 +33,9 @@ const THREE: Bound = Bound {
 const MS: Duration = Duration::from_millis(1);
 
 struct Setup {
+    clock: Clock,
     system: WorkqueueSystem,
+    queue: Workqueue,
     requeue: Requeue<usize>,
     set: TagSet<usize>,
     /// A bit for each request that was sent.
@@ -51,14 +54,21 @@ fn system(clock: &Clock) -> (WorkqueueSystem, Workqueue) {
     (system, queue)
 }
 
-fn setup() -> Setup {
+/// The device refuses so many times.
+fn setup(refusals: usize) -> Setup {
     let clock = Clock::manual();
     let (system, queue) = system(&clock);
     let set = TagSet::builder().depth(2).build(|_, _| 0).unwrap();
     let sent = Arc::new((AtomicUsize::new(0), Event::new()));
+    let left = AtomicUsize::new(refusals);
     let requeue = Requeue::with_clock(&queue, &clock, {
         let sent = sent.clone();
         move |tag: Tag<usize>| {
+            // Relaxed: used by one thread at a time.
+            if left.load(Ordering::Relaxed) > 0 {
+                left.fetch_sub(1, Ordering::Relaxed);
+                return Err((tag, Duration::ZERO));
+            }
             let before = sent.0.fetch_or(*tag, Ordering::AcqRel);
             sent.1.notify_all();
             assert_eq!(before & *tag, 0, "sent twice");
@@ -66,7 +76,9 @@ fn setup() -> Setup {
         }
     });
     Setup {
+        clock,
         system,
+        queue,
         requeue,
         set,
         sent,
@@ -84,7 +96,7 @@ fn tag(set: &TagSet<usize>, bit: usize) -> Tag<usize> {
 #[test]
 fn two_hand_in_beside_the_work() {
     check("two_hand_in_beside_the_work", ONE, || {
-        let setup = setup();
+        let setup = setup(0);
         let (now, later) = (tag(&setup.set, 1), tag(&setup.set, 2));
         let other = thread::spawn({
             let requeue = setup.requeue.clone();
@@ -100,12 +112,32 @@ fn two_hand_in_beside_the_work() {
     });
 }
 
+/// The queue is drained while one hands in a request that the device refuses once: it is sent all
+/// the same, before, during or after the drain.
+#[test]
+fn a_drain_beside_one_who_hands_in() {
+    check("a_drain_beside_one_who_hands_in", TWO, || {
+        let setup = setup(1);
+        let now = tag(&setup.set, 1);
+        let other = thread::spawn({
+            let requeue = setup.requeue.clone();
+            move || requeue.requeue(now, Duration::ZERO)
+        });
+        setup.queue.drain_blocking().unwrap();
+        other.join().unwrap();
+        setup.clock.advance(MS);
+        let (bits, event) = &*setup.sent;
+        event.wait_while(|| bits.load(Ordering::Acquire) != 1);
+        drop(setup.system);
+    });
+}
+
 /// The system ends while one hands in: the request is sent by the work, or by who handed it
 /// in.
 #[test]
 fn the_system_ends_beside_one_who_hands_in() {
     check("the_system_ends_beside_one_who_hands_in", THREE, || {
-        let setup = setup();
+        let setup = setup(0);
         let now = tag(&setup.set, 1);
         let other = thread::spawn({
             let requeue = setup.requeue.clone();

@@ -6,7 +6,9 @@ use inflight::sync::atomic::{AtomicUsize, Ordering};
 use inflight::sync::time::Clock;
 use inflight::sync::wait::Event;
 use inflight::sync::{Arc, Mutex, thread};
+use inflight::workqueue::{Wait, WaitError};
 use std::collections::VecDeque;
+use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
@@ -232,7 +234,7 @@ fn a_system_that_ends_first_loses_nothing() {
     }
 }
 
-/// A queue that drains takes no work from outside: all that wait are sent at once, oldest first.
+/// A queue that was destroyed takes no work: all that wait are sent at once, oldest first.
 #[test]
 fn a_queue_that_refuses_has_the_caller_send_all() {
     let setup = setup();
@@ -314,73 +316,81 @@ fn refusals_after_the_end_of_the_queue_wait_for_the_next_call() {
     }
 }
 
-/// Items of the queue that are not done keep the drain going.
-#[test]
-fn refusals_during_a_drain_wait_and_a_kick_after_it_sends() {
-    for by_handle in [false, true] {
-        let setup = setup();
-        let (requeue, sent) = refusing(&setup.queue, REFUSALS, by_handle);
-        let done = Arc::new((AtomicUsize::new(0), Event::new()));
-        let hold = done.clone();
-        let item = setup.queue.spawn(move || {
-            let (done, event) = &*hold;
-            event.wait_while(|| done.load(Ordering::Relaxed) == 0);
-        });
-        let mut drain = std::pin::pin!(setup.queue.drain());
-        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
-        assert!(drain.as_mut().poll(&mut cx).is_pending());
-        requeue.requeue(setup.tag(7), MS);
-        for _ in 1..REFUSALS {
-            assert_eq!(requeue.waiting(), 1);
-            requeue.kick();
-        }
-        assert_eq!(requeue.stats().requeued, 1 + REFUSALS as u64);
-        done.0.store(1, Ordering::Relaxed);
-        done.1.notify_all();
-        item.wait().unwrap();
-        inflight::sync::block_on(drain).unwrap();
-        assert_eq!(requeue.waiting(), 1, "nobody has sent it");
-        requeue.kick();
-        assert_eq!(*sent.recv(), 7, "a worker has");
-    }
+/// A drain of the queue that goes on until `end_drain` is called.
+struct HeldDrain {
+    item: JoinHandle<()>,
+    done: Arc<(AtomicUsize, Event)>,
+    drain: Wait<'static, Result<(), WaitError>>,
 }
 
-/// What comes due while its queue drains is kept, and a kick after the drain sends it. What comes
-/// due later is sent in its time.
-#[test]
-fn what_comes_due_around_a_drain() {
-    let setup = setup();
+fn begin_drain(queue: &Workqueue) -> HeldDrain {
     let done = Arc::new((AtomicUsize::new(0), Event::new()));
     let hold = done.clone();
-    let item = setup.queue.spawn(move || {
+    let item = queue.spawn(move || {
         let (done, event) = &*hold;
         event.wait_while(|| done.load(Ordering::Relaxed) == 0);
     });
+    let drain = queue.drain();
+    HeldDrain { item, done, drain }
+}
+
+fn end_drain(held: HeldDrain) {
+    held.done.0.store(1, Ordering::Relaxed);
+    held.done.1.notify_all();
+    held.item.wait().unwrap();
+    inflight::sync::block_on(held.drain).unwrap();
+}
+
+/// What comes due while its queue drains is sent at the end of that, without a kick, so a freeze
+/// that began during the drain ends too. What comes due later is sent in its time.
+#[test]
+fn what_comes_due_around_a_drain() {
+    let setup = setup();
     setup.hand_in(1, MS);
-    let mut drain = std::pin::pin!(setup.queue.drain());
-    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
-    assert!(drain.as_mut().poll(&mut cx).is_pending());
+    let drain = begin_drain(&setup.queue);
+    setup.hand_in(2, 2 * MS);
+    setup.clock.advance(2 * MS);
+    // Long enough for the timer to have come.
+    let later = setup.system.workqueue("later").bound().build().unwrap();
+    let seen = DelayedWork::new(|| ());
+    later.queue_delayed(&seen, MS).unwrap();
     setup.clock.advance(MS);
-    while setup.queue.stats().refused == 0 {
+    while seen.is_pending() {
         thread::yield_now();
     }
-    done.0.store(1, Ordering::Relaxed);
-    done.1.notify_all();
-    item.wait().unwrap();
-    inflight::sync::block_on(drain).unwrap();
-    assert_eq!(
-        (setup.requeue.waiting(), setup.set.in_use()),
-        (1, 1),
-        "kept"
-    );
-    setup.requeue.kick();
-    assert_eq!(*setup.sent.recv(), 1);
+    assert_eq!((setup.requeue.waiting(), setup.set.in_use()), (2, 2));
+    let mut freeze = setup.set.freeze();
+    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(std::pin::Pin::new(&mut freeze).poll(&mut cx).is_pending());
+    end_drain(drain);
+    assert_eq!([*setup.sent.recv(), *setup.sent.recv()], [1, 2]);
+    drop(inflight::sync::block_on(freeze));
 
-    setup.hand_in(2, 5 * MS);
+    setup.hand_in(3, 5 * MS);
     setup.queue.drain_blocking().unwrap();
     assert_eq!(setup.requeue.waiting(), 1);
     setup.clock.advance(5 * MS);
-    assert_eq!(*setup.sent.recv(), 2, "without a kick");
+    assert_eq!(*setup.sent.recv(), 3);
+    assert_eq!(setup.requeue.stats().sent_early, 0);
+}
+
+/// Nothing is sent while the queue drains, whoever hands in or kicks. Then all are, however often
+/// the device refuses.
+#[test]
+fn refusals_around_a_drain_need_no_kick() {
+    const REFUSALS: usize = 100;
+    for by_handle in [false, true] {
+        let setup = setup();
+        let (requeue, sent) = refusing(&setup.queue, REFUSALS, by_handle);
+        let drain = begin_drain(&setup.queue);
+        requeue.requeue(setup.tag(7), Duration::ZERO);
+        requeue.kick();
+        assert_eq!((requeue.waiting(), requeue.stats().requeued), (1, 1));
+        end_drain(drain);
+        setup.clock.advance(MS);
+        assert_eq!(*sent.recv(), 7);
+        assert_eq!(requeue.stats().requeued, 1 + REFUSALS as u64);
+    }
 }
 
 /// A queue that takes work has the request sent again when its delay is over.

@@ -19,10 +19,13 @@ use std::time::Duration;
 /// once, clones are handles on the same work, and dropping the last handle does not cancel.
 ///
 /// While it waits for its time it belongs to no queue yet: it counts neither in the queue's
-/// statistics nor for its flush or drain. If the queue takes no items when the time comes, because
-/// it is being drained (even if one of its own items has set the time), or has been destroyed, the
-/// work is idle again and [`WorkqueueStats::refused`](crate::WorkqueueStats::refused) counts it.
-/// The same happens to what still waits for its time when the system is shut down.
+/// statistics nor for its flush or drain. A time may be set while the queue is drained. If it comes
+/// then, the work goes on waiting, and is queued when the [drain](crate::Workqueue::drain) ends,
+/// even if one of the queue's own items has set the time.
+///
+/// If the queue has been destroyed when the time comes, the work is idle again and
+/// [`WorkqueueStats::refused`](crate::WorkqueueStats::refused) counts it. The same happens to what
+/// still waits for its time when the system is shut down.
 ///
 /// The time is that of the system's [clock](crate::SystemBuilder::clock). A run begins no earlier.
 ///
@@ -48,7 +51,8 @@ impl DelayedWork {
     /// # Errors
     ///
     /// [`FlushError::WouldDeadlock`] as for a work. [`FlushError::Rejected`] if it waits for its
-    /// time and its queue does not take it now; it goes on waiting for its time.
+    /// time and its queue does not take it now; it goes on waiting for its time. If the queue
+    /// closes during the call, the work may have been taken back.
     pub fn flush(&self) -> Wait<'_, Result<bool, FlushError>> {
         Wait::new(self.flush_now())
     }

@@ -112,8 +112,8 @@ fn run_timer(shared: &Arc<SystemShared>) -> End {
         shared.settle_housekeeper(0, &mut settled);
         match due {
             // Dropping an item that nobody else has runs foreign code.
-            Due::Now(job) => drop(contained(|| match job {
-                Job::Delayed(delayed) => delayed.expire(),
+            Due::Now(key, job) => drop(contained(|| match job {
+                Job::Delayed(delayed) => delayed.expire(key),
                 Job::Duty(duty) => duty(),
             })),
             // Woken or in time, it looks again.

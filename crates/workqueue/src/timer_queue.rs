@@ -31,7 +31,9 @@ pub(crate) enum Job {
 /// An item that waits for its time.
 pub(crate) trait Delayed: Send {
     /// Its time has come.
-    fn expire(self: Box<Self>);
+    fn expire(self: Box<Self>, key: TimerKey);
+    /// Whether it still waits.
+    fn is_live(&self) -> bool;
     /// It will not: the system ends.
     fn abandon(self: Box<Self>);
 }
@@ -149,13 +151,16 @@ impl TimerQueue {
         match state.jobs.first_entry() {
             None => Some(Due::Nothing),
             Some(first) if first.key().at > now => Some(Due::At(first.key().at)),
-            Some(first) => Some(Due::Now(first.remove())),
+            Some(first) => {
+                let (key, job) = first.remove_entry();
+                Some(Due::Now(key, job))
+            }
         }
     }
 }
 
 pub(crate) enum Due {
-    Now(Job),
+    Now(TimerKey, Job),
     At(Instant),
     Nothing,
 }

@@ -18,14 +18,13 @@ use support::{bound, held_work, system, until};
 fn ends<T>(what: &str, future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);
     let mut result = None;
-    let mut poll = || {
+    let poll = || {
         if let Poll::Ready(value) = future.as_mut().poll(&mut noop()) {
             result = Some(value);
         }
         result.is_some()
     };
-    let poll = std::cell::RefCell::new(&mut poll);
-    until(|| poll.borrow_mut()(), || format!("{what} hangs"));
+    until(poll, || format!("{what} hangs"));
     result.expect("it is ready")
 }
 

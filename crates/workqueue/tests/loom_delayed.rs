@@ -170,3 +170,55 @@ fn a_cancel_against_the_end() {
         assert_eq!((runs.get(), refused + u64::from(cancelled)), (0, 1));
     });
 }
+
+/// *postpone* against the end of a drain: the time comes while the drain begins and ends. The work
+/// runs once, and nobody has to queue it again.
+#[test]
+fn a_drain_against_the_timer() {
+    check("a_drain_against_the_timer", ONE, || {
+        let (sys, wq, clock) = system();
+        let ran = Flag::new();
+        let work = DelayedWork::new({
+            let ran = ran.clone();
+            move || ran.raise()
+        });
+        assert!(wq.queue_delayed(&work, TICK).unwrap().is_queued());
+        clock.advance(TICK);
+        wq.drain_blocking().unwrap();
+        ran.wait();
+        drop(sys);
+        assert_eq!((wq.stats().completed, wq.stats().refused), (1, 0));
+    });
+}
+
+/// *postpone* against *cancel*: what is cancelled while it comes due does not run after the drain,
+/// and goes before its end.
+#[test]
+fn a_drain_against_a_cancel() {
+    check("a_drain_against_a_cancel", TWO, || {
+        struct Raises(Flag);
+        impl Drop for Raises {
+            fn drop(&mut self) {
+                self.0.raise();
+            }
+        }
+        let (sys, wq, clock) = system();
+        let (gone, runs) = (Flag::new(), Count::new());
+        let work = DelayedWork::new({
+            let (raises, runs) = (Raises(gone.clone()), runs.clone());
+            move || {
+                let _ = &raises;
+                runs.add();
+            }
+        });
+        assert!(wq.queue_delayed(&work, TICK).unwrap().is_queued());
+        let drain = wq.drain();
+        clock.advance(TICK);
+        assert!(work.cancel(), "it waits for the end of the drain");
+        drop(work);
+        gone.wait();
+        drop(drain);
+        drop(sys);
+        assert_eq!((runs.get(), wq.stats().refused), (0, 0));
+    });
+}

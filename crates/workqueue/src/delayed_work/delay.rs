@@ -19,14 +19,22 @@ struct Expiry {
 }
 
 impl Delayed for Expiry {
-    fn expire(self: Box<Self>) {
-        let Self { item, seq, cpu, wq } = *self;
+    fn expire(self: Box<Self>, key: TimerKey) {
+        let wq = self.wq.inner().clone();
+        let Err(this) = wq.postpone(self.cpu, key, self) else {
+            return;
+        };
+        let Self { item, seq, cpu, wq } = *this;
         drop(forget(&item, seq));
         // Why ignored: a refusal is counted.
         let _ = wq.inner().queue_pending(&item, seq, cpu, Origin::Timer);
         if let Some(last) = item.drop_unless_last() {
             wq.inner().shared.apart(move || drop(last));
         }
+    }
+
+    fn is_live(&self) -> bool {
+        is_live(self.item.header().load(), self.seq)
     }
 
     fn abandon(self: Box<Self>) {
@@ -37,10 +45,10 @@ impl Delayed for Expiry {
 }
 
 impl Workqueue {
-    /// Whether the queue and its timer take something now.
+    /// Whether a time may be set.
     fn check_open(&self, cpu: usize) -> Result<(), QueueError> {
         let inner = self.inner();
-        inner.may_queue(inner.flags_of(cpu)?, Origin::Anybody)?;
+        inner.may_queue(inner.flags_of(cpu)?, Origin::Timer)?;
         let started = inner.shared.start_timer();
         started.map_err(|e| QueueError::NoTimer(e.kind()))
     }
@@ -143,7 +151,8 @@ impl Workqueue {
 
 impl TimedQueue for Handle {
     fn remove(&self, key: TimerKey) -> Option<Job> {
-        self.inner.shared.timers.remove(key)
+        let job = self.inner.shared.timers.remove(key);
+        job.or_else(|| Some(Job::Delayed(self.inner.take_postponed(key)?)))
     }
 
     fn check(&self, cpu: usize) -> Result<(), QueueError> {

@@ -26,7 +26,7 @@ use std::io;
 #[non_exhaustive]
 pub enum QueueError {
     /// The workqueue is being drained and takes only what its own items queue. Try again
-    /// afterwards.
+    /// afterwards, or queue it with a delay: what comes due during the drain is queued then.
     #[error("the workqueue is being drained")]
     Draining,
     /// The workqueue has been destroyed.

@@ -8,7 +8,8 @@ use inflight_sync::Arc;
 
 /// The queue that a timer is set for.
 pub(crate) trait TimedQueue: Send + Sync {
-    /// Takes the timer back. `None` if its time has come, or somebody else has taken it.
+    /// Takes the timer back. `None` if its time has come and no drain postpones it, or somebody
+    /// else has taken it.
     fn remove(&self, key: TimerKey) -> Option<Job>;
 
     /// Whether the queue takes something now.

@@ -57,6 +57,9 @@ impl Workqueue {
     /// futures; others get [`QueueError::Draining`](crate::QueueError::Draining). Afterwards it
     /// takes items again.
     ///
+    /// What waits for its time is not waited for. What comes due meanwhile is queued when the last
+    /// drain ends, in the order of the times; see [`DelayedWork`](crate::DelayedWork).
+    ///
     /// Does not return while an item keeps queueing itself. Several drains may overlap. The drain
     /// begins with the call and ends with the future, however that ends.
     ///

@@ -5,14 +5,16 @@ use crate::attrs::{Kind, Mode};
 use crate::choose_pool::PodMap;
 use crate::mayday_list::MaydayList;
 use crate::nr_active::NrActive;
-use crate::panics;
+use crate::panics::{self, contained};
 use crate::pool_attrs::Settings;
 use crate::pwq::{DESTROYED, DRAINING, RETIRED, SHUT_DOWN};
+use crate::timer_queue::{Delayed, TimerKey};
 use crate::unfinished::Unfinished;
 use crate::worker_pool::WorkerPool;
 use inflight_sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use inflight_sync::wait::Event;
 use inflight_sync::{Arc, Mutex};
+use std::collections::BTreeMap;
 use std::ptr;
 
 impl WorkqueueInner {
@@ -149,10 +151,43 @@ impl WorkqueueInner {
                 self.busy.fetch_sub(1, Ordering::Relaxed);
             }
         }
+        let due = if control.postpones() {
+            BTreeMap::new()
+        } else {
+            std::mem::take(&mut control.postponed)
+        };
         drop(control);
         if begins {
             self.pwq_is_idle();
         }
+        for (key, due) in due {
+            // Dropping an item that nobody else has runs foreign code.
+            contained(|| due.expire(key));
+        }
+    }
+
+    /// *postpone*: what comes due during a drain waits for its end. Comes back if there is none.
+    pub(crate) fn postpone<D: Delayed + 'static>(
+        self: &Arc<Self>,
+        cpu: usize,
+        key: TimerKey,
+        due: Box<D>,
+    ) -> Result<(), Box<D>> {
+        let drains = self.flags_of(cpu).is_ok_and(|flags| flags & DRAINING != 0);
+        if !drains {
+            return Err(due); // A drain that begins now takes it.
+        }
+        let mut control = self.control.lock();
+        if !control.postpones() || !due.is_live() {
+            return Err(due);
+        }
+        control.postponed.insert(key, due);
+        Ok(())
+    }
+
+    /// Takes back what waits for the end of a drain.
+    pub(crate) fn take_postponed(&self, key: TimerKey) -> Option<Box<dyn Delayed>> {
+        self.control.lock().postponed.remove(&key)
     }
 
     /// It is empty, and takes nothing more.
@@ -247,6 +282,11 @@ impl Drop for Destroy {
 }
 
 impl Control {
+    /// What comes due waits.
+    fn postpones(&self) -> bool {
+        self.draining > 0 && !self.destroyed && !self.shut_down
+    }
+
     /// What a pwq says to those who queue.
     pub(super) fn flags(&self) -> u8 {
         let flags = [

@@ -20,12 +20,14 @@ use crate::nr_active::NrActive;
 use crate::pool_attrs::PoolAttrs;
 use crate::pwq::Pwq;
 use crate::system_shared::SystemShared;
+use crate::timer_queue::{Delayed, TimerKey};
 use crate::unfinished::Unfinished;
 use crate::worker_pool::{QueueDeferred, WorkerPool};
 use inflight_sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use inflight_sync::wait::Event;
 use inflight_sync::{Arc, Mutex};
 use inflight_topology::wake::WakeRules;
+use std::collections::BTreeMap;
 
 /// How the limit of an unbound workqueue is split among memory nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -167,6 +169,8 @@ pub(crate) struct Control {
     pub(crate) frozen: bool,
     /// Drains under way.
     draining: usize,
+    /// What has come due during them, and waits for their end.
+    postponed: BTreeMap<TimerKey, Box<dyn Delayed>>,
     destroyed: bool,
     /// Those who wait for that.
     destroying: usize,

@@ -19,7 +19,7 @@ pub(crate) enum Origin {
     Anybody,
     /// A waker of a future, which is the queue's own.
     Own,
-    /// A timer, which is nobody's.
+    /// A timer, which is nobody's. What comes due during a drain is postponed: this came before.
     Timer,
 }
 
@@ -268,7 +268,7 @@ impl WorkqueueInner {
         let own = match origin {
             Origin::Anybody => current::runs_item_of(self),
             Origin::Own => flags & DESTROYED == 0 || current::runs_item_of(self),
-            Origin::Timer => false,
+            Origin::Timer => flags & DESTROYED == 0,
         };
         if own {
             Ok(())

@@ -158,7 +158,7 @@ pub(crate) fn counting(runs: &Level) -> Work {
 pub(crate) const LOOKS: usize = 50_000_000;
 
 /// Waits until it is so, by looking. If it never is, says what there is instead.
-pub(crate) fn until(is_so: impl Fn() -> bool, or: impl Fn() -> String) {
+pub(crate) fn until(mut is_so: impl FnMut() -> bool, or: impl Fn() -> String) {
     let mut looks = 0;
     while !is_so() {
         looks += 1;
