@@ -100,6 +100,12 @@ impl TimerQueue {
         self.state.lock().jobs.remove(&key)
     }
 
+    /// How many jobs were ever set.
+    #[cfg(all(test, not(any(loom, shuttle))))]
+    pub(crate) fn jobs_set(&self) -> u64 {
+        self.state.lock().next_id
+    }
+
     /// The calling thread is that of the timer queue, and sleeps there.
     pub(crate) fn arrive(&self) -> Parker {
         IS_TIMER.with(|is_timer| is_timer.set(true));

@@ -108,3 +108,63 @@ impl PoolState {
             .collect()
     }
 }
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::test_support::{Rigged, Signal};
+    use crate::{Attrs, blocking};
+    use inflight_sync::fault::Faults;
+    use inflight_sync::thread;
+    use inflight_sync::time::Clock;
+    use inflight_topology::Scope;
+
+    /// A pool of two CPUs was refused a thread. The next one is on its way when the timer comes, so
+    /// no further one is asked for; the timer sleeps until it is time to look again.
+    #[test]
+    fn the_timer_sleeps_while_a_worker_is_on_its_way() {
+        let (faults, clock) = (Faults::new(), Clock::manual());
+        let sys = Rigged::new("core:2", |builder| {
+            builder.faults(&faults).clock(clock.clone()).sampling(false)
+        });
+        let attrs = Attrs::new().scope(Scope::System);
+        let wq = sys.0.workqueue("any").unbound(attrs).build().unwrap();
+        let (begun, open) = (Signal::default(), Signal::default());
+        let blocked = wq.spawn_on(0, {
+            let (begun, open) = (begun.clone(), open.clone());
+            move || {
+                blocking(|| {
+                    begun.raise();
+                    open.wait(1);
+                });
+            }
+        });
+        begun.wait(1);
+        faults.refuse_spawns(true);
+        let waits = wq.spawn_on(0, || ());
+        let pool = wq.inner().pwq_of(0).unwrap().pool.clone();
+        let on_its_way = {
+            let mut state = pool.lock();
+            assert!(state.mayday.is_some() && state.needs_help());
+            state.core.workers.create()
+        };
+        clock.advance(FIRST_MAYDAY);
+        let jobs = || pool.shared.timers.jobs_set();
+        let before = jobs();
+        while clock.sleepers() == 0 && jobs() < before + 100 {
+            thread::yield_now();
+        }
+        let sleeps = clock.sleepers() > 0;
+        faults.refuse_spawns(false);
+        {
+            // It has not come: somebody else does.
+            let mut state = pool.lock();
+            state.core.workers.remove(on_its_way);
+            pool.unlock(state, true);
+        }
+        waits.wait().unwrap();
+        open.raise();
+        blocked.wait().unwrap();
+        assert!(sleeps, "it spins");
+    }
+}
