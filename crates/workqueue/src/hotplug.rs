@@ -96,12 +96,24 @@ impl SystemInner {
 }
 
 impl SystemShared {
-    /// Whether a thread has to take its place again: since it last asked, the machine has changed,
-    /// or the CPUs of unbound queues. So it is when it first asks.
-    pub(crate) fn must_settle(&self, seen: &mut Option<usize>) -> bool {
+    /// Whether a thread has to take its place: it never did, or since then the machine has changed,
+    /// or the CPUs of unbound queues.
+    pub(crate) fn must_settle(&self, settled: Option<usize>) -> bool {
+        settled != Some(self.refreshes())
+    }
+
+    /// The calling thread takes its place by `settle`, if it must. The number is read before that,
+    /// so that no change in between is missed.
+    pub(crate) fn settle_if_moved(&self, settled: &mut Option<usize>, settle: impl FnOnce()) {
+        let refreshes = self.refreshes();
+        if settled.replace(refreshes) != Some(refreshes) {
+            settle();
+        }
+    }
+
+    fn refreshes(&self) -> usize {
         // Relaxed: as said where it is.
-        let refreshed = self.refreshes.load(Ordering::Relaxed);
-        seen.replace(refreshed) != Some(refreshed)
+        self.refreshes.load(Ordering::Relaxed)
     }
 
     /// Whether that is a CPU: of the machine there was at first, or of that there is now.
@@ -120,5 +132,30 @@ impl SystemShared {
     fn set_machine(&self, machine: &Topology) {
         let same = |other: &Topology| other.version() == machine.version() && other == machine;
         self.now.replace(same, || machine.clone());
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::test_support::Rigged;
+
+    /// A CPU comes while a thread takes its place, which may have been without that: it takes it
+    /// once more, and then stays.
+    #[test]
+    fn a_refresh_while_a_thread_settles() {
+        let sys = Rigged::new("core:2 offline:1", |builder| builder);
+        let shared = &sys.0.inner.shared;
+        let (mut settled, mut times) = (None, 0);
+        shared.settle_if_moved(&mut settled, || {
+            times += 1;
+            let now = Topology::synthetic("core:2").unwrap();
+            sys.0.refresh(&now).unwrap();
+        });
+        assert!(shared.must_settle(settled));
+        for _ in 0..2 {
+            shared.settle_if_moved(&mut settled, || times += 1);
+        }
+        assert_eq!((times, shared.must_settle(settled)), (2, false));
     }
 }

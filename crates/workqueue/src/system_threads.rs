@@ -71,10 +71,10 @@ impl SystemShared {
     /// The same for threads that serve the whole system: they keep to the CPUs of unbound queues.
     /// Unless nothing has changed since it was `settled`.
     pub(crate) fn settle_housekeeper(&self, nice: i32, settled: &mut Option<usize>) {
-        if self.must_settle(settled) {
+        self.settle_if_moved(settled, || {
             let cpus = self.unbound_cpus.lock().clone();
             self.settle_thread(&cpus, nice);
-        }
+        });
     }
 }
 

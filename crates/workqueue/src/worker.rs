@@ -39,10 +39,8 @@ const TIMED_TOGETHER: u32 = 8;
 
 pub(crate) fn run(pool: &Arc<WorkerPool>, me: WorkerId) -> End {
     submitters::is_a_worker();
-    // Before it takes its place, so that no change in between is missed.
     let mut settled = None;
-    pool.shared.must_settle(&mut settled);
-    pool.settle_worker();
+    pool.settle_worker(&mut settled);
     let parker = Parker::current();
     let shared = WorkerShared::new(&pool.shared, threads::name());
     let context = Context::new(pool.clone(), me, shared.clone());
@@ -91,10 +89,10 @@ pub(crate) fn run(pool: &Arc<WorkerPool>, me: WorkerId) -> End {
                 }
             }
         }
-        if pool.shared.must_settle(&mut settled) {
+        if pool.shared.must_settle(settled) {
             // CPUs have come or gone: back to its own, if they are there.
             pool.unlock(state, false);
-            pool.settle_worker();
+            pool.settle_worker(&mut settled);
             state = pool.lock();
         }
     };

@@ -6,13 +6,16 @@ use inflight_sync::cpu;
 use inflight_topology::PinGuard;
 
 impl WorkerPool {
-    /// Where the calling worker runs, and with which priority.
-    pub(crate) fn settle_worker(&self) {
-        self.shared
-            .settle_thread(&self.attrs.allowed, self.attrs.nice);
-        if let Some(cpu) = self.attrs.cpu {
-            cpu::set_current_for_thread(Some(cpu));
-        }
+    /// Where the calling worker runs, and with which priority. Unless nothing has changed since it
+    /// was `settled`.
+    pub(crate) fn settle_worker(&self, settled: &mut Option<usize>) {
+        let shared = &self.shared;
+        shared.settle_if_moved(settled, || {
+            shared.settle_thread(&self.attrs.allowed, self.attrs.nice);
+            if let Some(cpu) = self.attrs.cpu {
+                cpu::set_current_for_thread(Some(cpu));
+            }
+        });
     }
 
     /// The calling thread, a rescuer's, runs where the pool's workers do and queues as if it were
