@@ -51,8 +51,8 @@ impl DelayedWork {
     /// # Errors
     ///
     /// [`FlushError::WouldDeadlock`] as for a work. [`FlushError::Rejected`] if it waits for its
-    /// time and its queue does not take it now; it goes on waiting for its time. If the queue
-    /// closes during the call, the work may have been taken back.
+    /// time and its queue does not take it now; it goes on waiting for its time. If the queue is
+    /// destroyed or its system ends during the call, the work may have been taken back.
     pub fn flush(&self) -> Wait<'_, Result<bool, FlushError>> {
         Wait::new(self.flush_now())
     }

@@ -9,7 +9,7 @@ use inflight_sync::model::check;
 use inflight_sync::thread;
 use inflight_sync::time::Clock;
 use inflight_topology::Topology;
-use inflight_workqueue::{DelayedWork, Queued, Workqueue, WorkqueueSystem};
+use inflight_workqueue::{DelayedWork, FlushError, QueueError, Queued, Workqueue, WorkqueueSystem};
 use model_support::{Count, Flag, ONE, TWO};
 use std::time::Duration;
 
@@ -220,5 +220,28 @@ fn a_drain_against_a_cancel() {
         drop(drain);
         drop(sys);
         assert_eq!((runs.get(), wq.stats().refused), (0, 0));
+    });
+}
+
+/// *flush* against the begin of a drain: the work runs now, or goes on waiting for its time.
+#[test]
+fn a_drain_against_a_flush() {
+    check("a_drain_against_a_flush", ONE, || {
+        let (sys, wq, _clock) = system();
+        let (work, runs) = counting();
+        assert!(wq.queue_delayed(&work, TICK).unwrap().is_queued());
+        let other = thread::spawn({
+            let wq = wq.clone();
+            move || wq.drain()
+        });
+        match work.flush_blocking() {
+            Ok(waited) => assert_eq!((waited, runs.get()), (true, 1)),
+            Err(why) => {
+                assert_eq!(why, FlushError::Rejected(QueueError::Draining));
+                assert_eq!((work.is_pending(), runs.get()), (true, 0));
+            }
+        }
+        drop(other.join().unwrap());
+        drop(sys);
     });
 }

@@ -93,7 +93,8 @@ impl Workqueue {
                 },
             };
             if delay.is_zero() {
-                self.timed().queue_now(item, seq, cpu)?;
+                let queue = self.inner();
+                queue.queue_pending(item, seq, cpu, Origin::Anybody)?;
             } else {
                 self.arm(item, seq, cpu, delay)?;
             }
@@ -160,6 +161,7 @@ impl TimedQueue for Handle {
     }
 
     fn queue_now(&self, item: &ReusableRef, seq: Seq, cpu: usize) -> Result<(), QueueError> {
-        self.inner.queue_pending(item, seq, cpu, Origin::Anybody)
+        // It was let in by `check`: a drain that has begun since does not refuse it.
+        self.inner.queue_pending(item, seq, cpu, Origin::Own)
     }
 }

@@ -15,7 +15,7 @@ pub(crate) trait TimedQueue: Send + Sync {
     /// Whether the queue takes something now.
     fn check(&self, cpu: usize) -> Result<(), QueueError>;
 
-    /// The item, which is pending with that number, is queued.
+    /// The item, which is pending with that number, is queued. `check` has said that it may be.
     fn queue_now(&self, item: &ReusableRef, seq: Seq, cpu: usize) -> Result<(), QueueError>;
 }
 

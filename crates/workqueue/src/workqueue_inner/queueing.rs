@@ -17,7 +17,7 @@ use std::ptr;
 pub(crate) enum Origin {
     /// Anybody: while the queue is drained only its own items may queue.
     Anybody,
-    /// A waker of a future, which is the queue's own.
+    /// A waker of a future, which is the queue's own, or a flush that was let in.
     Own,
     /// A timer, which is nobody's. What comes due during a drain is postponed: this came before.
     Timer,
