@@ -90,7 +90,7 @@ impl Word {
     /// Finds a zero in `word` and sets it. Goes round again only when another getter was faster.
     #[inline]
     fn take_zero(&self, search: Search) -> Option<u32> {
-        // Relaxed: a stale view costs a failed exchange, or a call of `deferred_clear`, which locks.
+        // Relaxed: a stale view costs a failed exchange, or a call of `refill`, which may lock.
         let mut word = self.word.load(Ordering::Relaxed);
         loop {
             let zeros = !word & search.mask();
