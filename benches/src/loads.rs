@@ -3,6 +3,7 @@
 use crate::ids::Ids;
 use crate::machine::{Overlap, together};
 use crate::rng::Rng;
+use inflight_sync::CachePadded;
 use parking_lot::Mutex;
 use std::fmt;
 use std::hint::{black_box, spin_loop};
@@ -148,7 +149,9 @@ impl<I: Ids> Loads for I {
 
     fn ring(&self, n: u64, completer: Completer) -> Together {
         let (submit, complete) = rtrb::RingBuffer::new(RING);
-        let (submit, complete) = (Mutex::new(submit), Mutex::new(complete));
+        // Each thread writes to its end.
+        let submit = CachePadded::new(Mutex::new(submit));
+        let complete = CachePadded::new(Mutex::new(complete));
         let (_, overlap) = together(|thread| {
             let local = &mut self.local(thread);
             match (thread, completer) {

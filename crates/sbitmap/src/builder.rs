@@ -62,8 +62,8 @@ impl SbitmapBuilder {
         self
     }
 
-    /// Also catches double frees that race with each other. Puts then clear their bit where getters
-    /// look for one, instead of beside it.
+    /// Also catches double frees that race with each other, as long as nobody else has got the bit
+    /// in between. Puts then clear their bit where getters look for one, instead of beside it.
     ///
     /// Of `checked(true)` and [`trusted(true)`](SbitmapBuilder::trusted) the last call holds.
     pub fn checked(self, on: bool) -> Self {

@@ -174,7 +174,7 @@ impl Word {
         }
         // Ordering: Release pairs with the Acquire in `take_zero` and `take_range`.
         let before = self.word.fetch_and(!held, Ordering::Release);
-        // If all puts are direct, as they are for racing ones, this bit says it all.
+        // If all puts are direct, as they are for racing ones, one of two is told here.
         held & before
     }
 
@@ -193,8 +193,8 @@ impl Word {
         if moves % 2 != 0 {
             return self.held_while_no_move(mask);
         }
-        // Relaxed, both: D3, ordered by D2; and a bit is granted before its waiter is woken, and
-        // has been put before that.
+        // Relaxed, both. D3 is ordered by D2. A bit is granted before its waiter is told, and the
+        // waiter ends that before it can put the bit.
         let word = self.word.load(Ordering::Relaxed);
         mask & word & !cleared & !self.freed.granted.load(Ordering::Relaxed)
     }

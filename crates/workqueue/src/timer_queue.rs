@@ -32,8 +32,8 @@ pub(crate) enum Job {
 pub(crate) trait Delayed: Send {
     /// Its time has come.
     fn expire(self: Box<Self>, key: TimerKey);
-    /// Whether it still waits.
-    fn is_live(&self) -> bool;
+    /// Whether it may wait longer: it is not cancelled, and nobody waits for it.
+    fn may_wait(&self) -> bool;
     /// It will not: the system ends.
     fn abandon(self: Box<Self>);
 }

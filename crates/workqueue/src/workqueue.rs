@@ -185,9 +185,9 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// A [`QueueError`]; the work is then not queued by this call. [`QueueError::Draining`] without
-    /// delay alone. [`QueueError::NoTimer`] if this is the system's first delay and it refuses the
-    /// thread that waits for it.
+    /// A [`QueueError`]; the work is then not queued by this call. [`QueueError::Draining`] only
+    /// without a delay. [`QueueError::NoTimer`] if this is the system's first delay and it refuses
+    /// the thread that waits for it.
     ///
     /// ```
     /// # use inflight_workqueue::{DelayedWork, Modified, WorkqueueSystem};

@@ -5,13 +5,21 @@
 
 mod model_support;
 
-use inflight_sync::model::check;
+use inflight_sync::model::{Bound, check};
 use inflight_sync::thread;
 use inflight_sync::time::Clock;
 use inflight_topology::Topology;
-use inflight_workqueue::{DelayedWork, FlushError, QueueError, Queued, Workqueue, WorkqueueSystem};
+use inflight_workqueue::{
+    DelayedWork, FlushError, QueueError, Queued, Workqueue, WorkqueueSystem, blocking,
+};
 use model_support::{Count, Flag, ONE, TWO};
 use std::time::Duration;
+
+/// With two workers there are too many executions for more.
+const FEW: Bound = Bound {
+    quick: Some(0),
+    deep: Some(1),
+};
 
 const TICK: Duration = Duration::from_millis(1);
 
@@ -242,6 +250,28 @@ fn a_drain_against_a_flush() {
             }
         }
         drop(other.join().unwrap());
+        drop(sys);
+    });
+}
+
+/// *flush* by an item of the queue against *postpone*: the drain waits for the item, so the work
+/// may not wait for the end of the drain. It takes the deep bound to see a missing mark; at the
+/// quick one there is `what_is_flushed_waits_for_no_drain`.
+#[test]
+fn a_drain_against_a_flush_by_an_item() {
+    check("a_drain_against_a_flush_by_an_item", FEW, || {
+        let (sys, wq, clock) = system();
+        let (work, runs) = counting();
+        assert!(wq.queue_delayed(&work, TICK).unwrap().is_queued());
+        let item = wq.spawn({
+            let work = work.clone();
+            move || blocking(|| work.flush_blocking().unwrap())
+        });
+        let drain = wq.drain();
+        clock.advance(TICK);
+        assert!(item.wait().is_ok());
+        assert_eq!(runs.get(), 1);
+        drop(drain);
         drop(sys);
     });
 }

@@ -120,7 +120,8 @@ impl FlushDomainBuilder {
     }
 
     /// Every write of the device goes through this domain ([`begin`](FlushDomain::begin)), so a
-    /// flush with nothing to do ends at once. Default: no.
+    /// flush ends at once if no write has ended, well or not, since the last successful one was
+    /// issued. Default: no.
     pub fn exclusive(mut self, exclusive: bool) -> Self {
         self.exclusive = exclusive;
         self
@@ -258,8 +259,8 @@ impl FlushDomain {
         ended.unwrap_or(Err(FlushError::TimedOut))
     }
 
-    /// `Ok` if there is nothing to flush: the device has no volatile cache, or an exclusive domain
-    /// has seen no write since the last flush.
+    /// `Ok` if there is nothing to flush: the device has no volatile cache, or no write of an
+    /// exclusive domain has ended, well or not, since the last successful flush was issued.
     ///
     /// # Errors
     ///

@@ -58,12 +58,12 @@ impl PerCpuStore {
         if !seen.is_drained() {
             return Some(hint);
         }
-        let empty = self.words.all_are_empty(hint); // A1 and A2
-        if empty.is_ok() && self.mode.is_still(seen) {
+        let found = self.words.first_with_ids(hint); // A1 and A2
+        if found.is_none() && self.mode.is_still(seen) {
             self.note_none(); // A3
             return None;
         }
-        Some(empty.err().unwrap_or(hint))
+        Some(found.unwrap_or(hint))
     }
 
     /// `popped` is an id above the depth that a push racing with a resize left in a stack.

@@ -208,28 +208,25 @@ impl Words {
         Some(scan)
     }
 
-    /// A guess.
+    /// Relaxed: a guess; `get_slow` looks properly.
     #[inline]
     pub(super) fn may_have_ids(&self, word: usize) -> bool {
         let word = self.words.get(word);
         word.is_some_and(|word| mask_of(word.load(Ordering::Relaxed)) != 0)
     }
 
-    /// A1 and A2, if every word is empty: also above the depth, and by the highest summary where
-    /// there is one. Else where to begin to look: at the first word from `from` on that is not
-    /// empty, as far as is known.
+    /// The first word from `from` on that has ids, as far as is known. `None`, after A1 and A2:
+    /// every word is empty, also those above the depth, whose ids it takes for free ones.
     #[inline]
-    pub(super) fn all_are_empty(&self, from: usize) -> Result<(), usize> {
+    pub(super) fn first_with_ids(&self, from: usize) -> Option<usize> {
         if self.summary.is_empty() {
-            let counts = self.counts_if_empty(from)?;
-            return (self.counts_if_empty(from)? == counts)
-                .then_some(())
-                .ok_or(from);
+            return match self.counts_if_empty(from) {
+                Err(word) => Some(word),
+                counts => (self.counts_if_empty(from) != counts).then_some(from),
+            };
         }
-        let scan = self.no_summary_bit().ok_or(from)?;
-        (self.no_summary_bit() == Some(scan))
-            .then_some(())
-            .ok_or(from)
+        let scan = self.no_summary_bit();
+        (scan.is_none() || self.no_summary_bit() != scan).then_some(from)
     }
 
     /// The sum of the counts of all words, or the first from `from` on that has an id.

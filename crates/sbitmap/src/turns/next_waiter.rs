@@ -143,7 +143,8 @@ impl TenantQueues {
         queue.is_some_and(|queue| queue.ends(size).head != NIL)
     }
 
-    /// Whether nobody waits but small requests of one tenant.
+    /// Whether there is one list: no tenant but the first has ever waited, and nobody waits with a
+    /// large request.
     pub(super) fn has_one_list(&self) -> bool {
         self.all.len() <= 1 && self.all.first().is_none_or(|queue| queue.large.head == NIL)
     }

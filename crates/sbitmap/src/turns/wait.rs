@@ -110,7 +110,7 @@ impl<'a, S: Store> Wait<'a, S> {
         if let Err(closed) = close::check(queue.closed) {
             return Some(Err(closed));
         }
-        // Read once: a request that the depth allows is not given less by another one.
+        // Read once: a second look could find another depth, and cut the part by it.
         let depth = turns.store.depth();
         if let Err(refused) = request.check(depth) {
             return Some(Err(refused));

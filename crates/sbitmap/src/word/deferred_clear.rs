@@ -94,11 +94,11 @@ impl Word {
         let moves = self.freed.moves.load(Ordering::Relaxed);
         self.freed.moves.store(moves + 1, Ordering::Relaxed);
         // Ordering: M1, Acquire pairs with the Release in `put`; Release pairs with the Acquire in
-        // `refill`, which for `flush` sees what its caller wrote.
+        // `refill`, which for `flush` sees what its caller wrote, and with D1 in `held`.
         let parked = self.freed.cleared.swap(0, Ordering::AcqRel);
         // Ordering: M2, Release pairs with the Acquire in `take_zero` and `take_range`.
         self.word.fetch_and(!parked, Ordering::Release);
-        // Ordering: Release pairs with the Acquire in `refill`.
+        // Ordering: Release pairs with the Acquire in `refill`, and with D2 in `held`.
         self.freed.moves.store(moves + 2, Ordering::Release);
         parked
     }

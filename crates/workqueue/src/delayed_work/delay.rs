@@ -3,7 +3,7 @@
 use crate::cancel;
 use crate::error::QueueError;
 use crate::item::ReusableRef;
-use crate::item::timer::{Armed, TimedQueue, forget};
+use crate::item::timer::{Armed, TimedQueue, forget, is_flushed};
 use crate::item::word::{Seq, is_live};
 use crate::queued::{Modified, Queued};
 use crate::timer_queue::{Delayed, Job, NotSet, TimerKey};
@@ -33,8 +33,8 @@ impl Delayed for Expiry {
         }
     }
 
-    fn is_live(&self) -> bool {
-        is_live(self.item.header().load(), self.seq)
+    fn may_wait(&self) -> bool {
+        is_live(self.item.header().load(), self.seq) && !is_flushed(&self.item, self.seq)
     }
 
     fn abandon(self: Box<Self>) {
@@ -129,6 +129,7 @@ impl Workqueue {
                 key,
                 seq,
                 cpu,
+                flushed: false,
                 queue: self.timed(),
             })
         });
@@ -163,5 +164,46 @@ impl TimedQueue for Handle {
     fn queue_now(&self, item: &ReusableRef, seq: Seq, cpu: usize) -> Result<(), QueueError> {
         // It was let in by `check`: a drain that has begun since does not refuse it.
         self.inner.queue_pending(item, seq, cpu, Origin::Own)
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::timer_queue::Due;
+    use crate::{DelayedWork, WorkqueueSystem};
+    use inflight_sync::block_on;
+    use inflight_sync::time::Clock;
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    const TICK: Duration = Duration::from_millis(1);
+
+    /// *postpone*: the timer has taken what is due, somebody flushes it, and a drain begins. The
+    /// drain may wait for him, so the work does not wait for the drain.
+    #[test]
+    fn what_is_flushed_waits_for_no_drain() {
+        let clock = Clock::manual();
+        let sys = WorkqueueSystem::builder().clock(clock.clone());
+        let sys = sys.build().unwrap();
+        let wq = sys.workqueue("flushed").bound().build().unwrap();
+        let work = DelayedWork::new(|| {});
+        assert!(wq.queue_delayed(&work, TICK).unwrap().is_queued());
+        let shared = &wq.inner().shared;
+        let (key, due) = loop {
+            match shared.timers.due(clock.now() + TICK) {
+                Some(Due::Now(key, Job::Delayed(due))) => break (key, due),
+                Some(Due::Now(_, Job::Duty(_))) => {}
+                _ => panic!("a work waits for its time"),
+            }
+        };
+        let mut flush = pin!(work.flush());
+        let polled = flush.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert!(polled.is_pending());
+        let drain = wq.drain();
+        assert!(!due.may_wait());
+        due.expire(key);
+        assert_eq!(block_on(flush), Ok(true));
+        drop(drain);
     }
 }

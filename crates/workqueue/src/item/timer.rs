@@ -24,6 +24,8 @@ pub(crate) struct Armed {
     pub(crate) key: TimerKey,
     pub(crate) seq: Seq,
     pub(crate) cpu: usize,
+    /// Somebody waits for the run: no drain postpones it.
+    pub(crate) flushed: bool,
     /// A handle on the queue.
     pub(crate) queue: Arc<dyn TimedQueue>,
 }
@@ -33,6 +35,22 @@ pub(crate) fn forget(item: &ReusableRef, seq: Seq) -> Option<Armed> {
     let mut state = item.known_state()?;
     let is_it = state.timer.as_ref().is_some_and(|armed| armed.seq == seq);
     is_it.then(|| state.timer.take()).flatten()
+}
+
+/// The timer of that queueing is not postponed any more.
+fn set_flushed(item: &ReusableRef, seq: Seq) {
+    let mut state = item.known_state();
+    let timer = state.as_mut().and_then(|state| state.timer.as_mut());
+    if let Some(armed) = timer.filter(|armed| armed.seq == seq) {
+        armed.flushed = true;
+    }
+}
+
+/// Whether somebody waits for the run of that queueing.
+pub(crate) fn is_flushed(item: &ReusableRef, seq: Seq) -> bool {
+    let state = item.known_state();
+    let timer = state.as_ref().and_then(|state| state.timer.as_ref());
+    timer.is_some_and(|armed| armed.seq == seq && armed.flushed)
 }
 
 /// The queueing was cancelled: its timer goes. Returns what is to be dropped without a lock.
@@ -52,8 +70,14 @@ pub(crate) fn expedite(item: &ReusableRef) -> Result<bool, QueueError> {
         return Ok(false);
     };
     queue.check(cpu)?;
-    let Some(job) = queue.remove(key) else {
-        return Ok(true); // The timer is at it, or somebody has cancelled it.
+    let mut job = queue.remove(key);
+    if job.is_none() {
+        // The timer is at it: it may see this. Or it has postponed it meanwhile.
+        set_flushed(item, seq);
+        job = queue.remove(key);
+    }
+    let Some(job) = job else {
+        return Ok(true); // The timer queues it, or somebody has cancelled it.
     };
     let forgotten = forget(item, seq);
     let queued = queue.queue_now(item, seq, cpu);

@@ -178,7 +178,7 @@ impl WorkqueueInner {
             return Err(due); // A drain that begins now takes it.
         }
         let mut control = self.control.lock();
-        if !control.postpones() || !due.is_live() {
+        if !control.postpones() || !due.may_wait() {
             return Err(due);
         }
         control.postponed.insert(key, due);
