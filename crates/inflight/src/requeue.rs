@@ -30,9 +30,9 @@ const SOON: Duration = Duration::from_nanos(1);
 ///
 /// What is due while the queue drains is sent when the drain ends.
 ///
-/// If the queue was destroyed or its system has gone, whoever hands the next request in sends all
+/// If the queue was destroyed or its system has gone, whoever requeues the next request sends all
 /// that wait, at once. Each is sent once by that call: one that is refused again waits, until the
-/// next is handed in from outside of `send`, somebody [kicks](Requeue::kick), or the last handle is
+/// next is requeued from outside of `send`, somebody [kicks](Requeue::kick), or the last handle is
 /// dropped. So nothing goes round in a circle, however often a device refuses.
 ///
 /// When the last handle is dropped, the one who drops it sends what waits. What `send` gives back

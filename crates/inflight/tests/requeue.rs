@@ -374,7 +374,7 @@ fn what_comes_due_around_a_drain() {
     assert_eq!(setup.requeue.stats().sent_early, 0);
 }
 
-/// Nothing is sent while the queue drains, whoever hands in or kicks. Then all are, however often
+/// Nothing is sent while the queue drains, whoever requeues or kicks. Then all are, however often
 /// the device refuses.
 #[test]
 fn refusals_around_a_drain_need_no_kick() {

@@ -145,7 +145,8 @@ impl Word {
         }
     }
 
-    /// Gives a bit back: parks it. `false`: nobody held it.
+    /// Gives a bit back: parks it, or, where puts may race, clears it as `put_mask` does. `false`:
+    /// nobody held it.
     #[inline]
     pub(crate) fn put(&self, offset: u32, check: Check) -> bool {
         let bit = 1 << offset;

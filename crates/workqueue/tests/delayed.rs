@@ -13,7 +13,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
-use support::{LOOKS, Level, Log, bound, builder, plug};
+use support::{LOOKS, Level, Log, bound, builder, delayed_counting, plug};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -23,16 +23,6 @@ fn manual() -> (WorkqueueSystem, Workqueue, Clock) {
     let sys = builder.clock(clock.clone()).build().unwrap();
     let wq = bound(&sys);
     (sys, wq, clock)
-}
-
-/// A work that counts its runs.
-fn counting() -> (DelayedWork, Level) {
-    let runs = Level::new();
-    let work = DelayedWork::new({
-        let runs = runs.clone();
-        move || runs.raise()
-    });
-    (work, runs)
 }
 
 /// Waits until the timer sleeps towards a time that has not come.
@@ -45,7 +35,7 @@ fn settled(clock: &Clock) {
 #[test]
 fn it_runs_when_its_time_has_come_and_not_before() {
     let (_sys, wq, clock) = manual();
-    let (work, runs) = counting();
+    let (work, runs) = delayed_counting();
     assert_eq!(wq.queue_delayed(&work, 10 * MS), Ok(Queued::Queued));
     assert_eq!(wq.queue_delayed(&work, MS), Ok(Queued::AlreadyPending));
     assert!(work.is_pending());
@@ -89,7 +79,7 @@ fn no_delay_is_a_plain_queueing() {
     let faults = Faults::new();
     let builder = builder();
     let sys = builder.faults(&faults).build().unwrap();
-    let (wq, (work, runs)) = (bound(&sys), counting());
+    let (wq, (work, runs)) = (bound(&sys), delayed_counting());
     assert!(wq.queue_delayed(&work, Duration::ZERO).unwrap().is_queued());
     runs.wait(1);
     assert_eq!(
@@ -103,7 +93,7 @@ fn no_delay_is_a_plain_queueing() {
 #[test]
 fn a_modified_work_runs_at_its_new_time_alone() {
     let (_sys, wq, clock) = manual();
-    let (work, runs) = counting();
+    let (work, runs) = delayed_counting();
     assert_eq!(wq.mod_delayed_on(0, &work, 10 * MS), Ok(Modified::Queued));
     assert_eq!(wq.mod_delayed_on(0, &work, 20 * MS), Ok(Modified::Moved));
     settled(&clock);
@@ -135,7 +125,7 @@ fn a_modified_work_runs_at_its_new_time_alone() {
 fn a_modified_work_changes_its_queue() {
     let (sys, wq, clock) = manual();
     let other = sys.workqueue("other").bound().build().unwrap();
-    let (work, runs) = counting();
+    let (work, runs) = delayed_counting();
     assert!(wq.queue_delayed(&work, 10 * MS).unwrap().is_queued());
     assert_eq!(other.mod_delayed(&work, 20 * MS), Ok(Modified::Moved));
     settled(&clock);
@@ -147,7 +137,7 @@ fn a_modified_work_changes_its_queue() {
 #[test]
 fn cancel_takes_it_from_its_timer() {
     let (_sys, wq, clock) = manual();
-    let (work, runs) = counting();
+    let (work, runs) = delayed_counting();
     assert!(wq.queue_delayed(&work, MS).unwrap().is_queued());
     assert!(work.cancel());
     assert!(!work.is_pending() && !work.cancel());
@@ -168,7 +158,7 @@ fn cancel_takes_it_from_its_timer() {
 #[test]
 fn flush_makes_its_time_now() {
     let (_sys, wq, _clock) = manual();
-    let (work, runs) = counting();
+    let (work, runs) = delayed_counting();
     assert_eq!(work.flush_blocking(), Ok(false));
     assert!(wq.queue_delayed(&work, MS).unwrap().is_queued());
     assert_eq!(work.flush_blocking(), Ok(true));
@@ -190,7 +180,7 @@ fn flush_makes_its_time_now() {
 #[test]
 fn a_destroyed_queue_takes_nothing_whose_time_comes() {
     let (_sys, wq, clock) = manual();
-    let (work, runs) = counting();
+    let (work, runs) = delayed_counting();
     assert!(wq.queue_delayed(&work, MS).unwrap().is_queued());
     wq.destroy_blocking().unwrap();
     assert_eq!(wq.mod_delayed(&work, MS), Err(QueueError::Destroyed));
@@ -248,7 +238,7 @@ fn a_refused_move_takes_nothing_back_but_itself() {
     let (sys, wq, _) = manual();
     let other = sys.workqueue("other").bound().build().unwrap();
     let open = plug(&wq); // and the pool of both
-    let (work, runs) = counting();
+    let (work, runs) = delayed_counting();
     assert!(
         wq.queue_delayed_on(0, &work, Duration::ZERO)
             .unwrap()
@@ -303,7 +293,7 @@ fn a_slow_destructor_holds_up_no_other_delay() {
     settled(&clock);
     clock.advance(MS);
     begun.wait(1);
-    let (work, runs) = counting();
+    let (work, runs) = delayed_counting();
     assert!(wq.queue_delayed(&work, MS).unwrap().is_queued());
     let looks = |_| {
         clock.advance(MS);
@@ -319,7 +309,7 @@ fn a_slow_destructor_holds_up_no_other_delay() {
 #[test]
 fn shutdown_does_not_wait_for_times() {
     let (sys, wq, _clock) = manual();
-    let (work, runs) = counting();
+    let (work, runs) = delayed_counting();
     assert!(wq.queue_delayed(&work, MS).unwrap().is_queued());
     drop(sys);
     assert_eq!((work.is_pending(), runs.get()), (false, 0));
@@ -354,7 +344,7 @@ fn a_refused_timer_thread_is_an_error() {
     let faults = Faults::new();
     let builder = builder();
     let sys = builder.faults(&faults).build().unwrap();
-    let (wq, (work, runs)) = (bound(&sys), counting());
+    let (wq, (work, runs)) = (bound(&sys), delayed_counting());
     faults.refuse_spawns(true);
     let refused = wq.queue_delayed(&work, MS);
     assert!(matches!(refused, Err(QueueError::NoTimer(_))));
@@ -374,7 +364,7 @@ fn an_item_whose_pool_has_no_worker_yet_is_tried_again() {
     let faults = Faults::new();
     let builder = builder();
     let sys = builder.faults(&faults).build().unwrap();
-    let (wq, (work, runs)) = (bound(&sys), counting());
+    let (wq, (work, runs)) = (bound(&sys), delayed_counting());
     assert!(wq.queue_delayed(&work, MS).unwrap().is_queued());
     let before = faults.spawn_attempts();
     faults.refuse_spawns(true);
@@ -395,7 +385,7 @@ fn a_flush_without_a_worker_leaves_the_work_to_its_time() {
     let (faults, clock) = (Faults::new(), Clock::manual());
     let builder = builder().faults(&faults).clock(clock);
     let sys = builder.build().unwrap();
-    let (wq, (work, runs)) = (bound(&sys), counting());
+    let (wq, (work, runs)) = (bound(&sys), delayed_counting());
     assert!(wq.queue_delayed(&work, MS).unwrap().is_queued());
     faults.refuse_spawns(true);
     let flushed = work.flush_blocking();
@@ -413,7 +403,7 @@ fn a_flush_without_a_worker_leaves_the_work_to_its_time() {
 #[test]
 fn the_timer_thread_sleeps_when_nothing_is_armed() {
     let (_sys, wq, clock) = manual();
-    let (work, runs) = counting();
+    let (work, runs) = delayed_counting();
     assert!(wq.queue_delayed(&work, MS).unwrap().is_queued());
     settled(&clock);
     clock.advance(MS);
@@ -428,7 +418,7 @@ fn the_timer_thread_sleeps_when_nothing_is_armed() {
 #[test]
 fn the_real_time_comes_too() {
     let sys = builder().build().unwrap();
-    let (wq, (work, runs)) = (bound(&sys), counting());
+    let (wq, (work, runs)) = (bound(&sys), delayed_counting());
     let clock = Clock::system();
     let start = clock.now();
     assert!(wq.queue_delayed(&work, 20 * MS).unwrap().is_queued());

@@ -12,7 +12,7 @@ use inflight_workqueue::{
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
-use support::{Level, Log, Rigged, bound, builder, held_work, rigged, until};
+use support::{Level, Log, Rigged, bound, builder, delayed_counting, held_work, rigged, until};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -20,16 +20,6 @@ fn manual() -> (Rigged, Workqueue, Clock) {
     let (sys, _, clock) = rigged(builder());
     let wq = bound(&sys);
     (sys, wq, clock)
-}
-
-/// A work that counts its runs.
-fn counting() -> (DelayedWork, Level) {
-    let runs = Level::new();
-    let work = DelayedWork::new({
-        let runs = runs.clone();
-        move || runs.raise()
-    });
-    (work, runs)
 }
 
 /// A drain of a queue that goes on until the level is raised.
@@ -54,7 +44,7 @@ fn poll<T>(future: &mut Wait<'_, T>) -> Poll<T> {
 /// The time comes, and the timer has seen to all that is due.
 fn advance(sys: &WorkqueueSystem, clock: &Clock, time: Duration) {
     let other = sys.workqueue("last").bound().build().unwrap();
-    let (last, seen) = counting();
+    let (last, seen) = delayed_counting();
     assert!(other.queue_delayed(&last, time).unwrap().is_queued());
     clock.advance(time);
     seen.wait(1);
@@ -106,7 +96,7 @@ fn what_comes_due_during_a_drain_is_queued_when_it_ends() {
 #[test]
 fn what_comes_due_during_two_drains_waits_for_both() {
     let (sys, wq, clock) = manual();
-    let (work, runs) = counting();
+    let (work, runs) = delayed_counting();
     assert!(wq.queue_delayed(&work, MS).unwrap().is_queued());
     let ((first, hold), second) = (held_drain(&wq), wq.drain());
     advance(&sys, &clock, MS);
@@ -124,7 +114,7 @@ fn what_comes_due_during_two_drains_waits_for_both() {
 fn what_a_drain_postpones_can_be_taken_back() {
     let (sys, wq, clock) = manual();
     let other = sys.workqueue("other").bound().build().unwrap();
-    let [(cancelled, a), (later, b), (elsewhere, c)] = [(); 3].map(|()| counting());
+    let [(cancelled, a), (later, b), (elsewhere, c)] = [(); 3].map(|()| delayed_counting());
     for work in [&cancelled, &later, &elsewhere] {
         assert!(wq.queue_delayed(work, MS).unwrap().is_queued());
     }
@@ -152,7 +142,7 @@ fn what_a_drain_postpones_can_be_taken_back() {
 fn what_a_drain_postpones_is_refused_by_the_end() {
     for by_system in [false, true] {
         let (sys, wq, clock) = manual();
-        let (work, runs) = counting();
+        let (work, runs) = delayed_counting();
         assert!(wq.queue_delayed(&work, MS).unwrap().is_queued());
         let (drain, hold) = held_drain(&wq);
         advance(&sys, &clock, MS);

@@ -84,3 +84,75 @@ pub(crate) fn expedite(item: &ReusableRef) -> Result<bool, QueueError> {
     drop((job, forgotten));
     queued.map(|()| true)
 }
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::super::tests::Nothing;
+    use super::*;
+    use crate::timer_queue::{Due, TimerQueue};
+    use inflight_sync::Mutex;
+    use inflight_sync::atomic::{AtomicUsize, Ordering};
+    use inflight_sync::time::Clock;
+
+    /// Its timer is at the job when somebody looks for the first time, and has postponed it before
+    /// the second look.
+    #[derive(Default)]
+    struct Postpones {
+        job: Mutex<Option<Job>>,
+        looks: AtomicUsize,
+        queued: AtomicUsize,
+    }
+
+    impl TimedQueue for Postpones {
+        fn remove(&self, _: TimerKey) -> Option<Job> {
+            let looks = self.looks.fetch_add(1, Ordering::Relaxed);
+            self.job.lock().take_if(|_| looks > 0)
+        }
+
+        fn check(&self, _: usize) -> Result<(), QueueError> {
+            Ok(())
+        }
+
+        fn queue_now(&self, _: &ReusableRef, _: Seq, _: usize) -> Result<(), QueueError> {
+            self.queued.fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        }
+    }
+
+    /// *postpone*, case 2: what was postponed before the mark is there is found by the look after
+    /// it.
+    #[test]
+    fn a_flush_finds_what_was_postponed_meanwhile() {
+        let timers = TimerQueue::default();
+        let now = Clock::manual().now();
+        let set = timers.set(now, Job::Duty(Box::new(|| ())), || Ok(()));
+        let key = set.unwrap();
+        let Some(Due::Now(_, job)) = timers.due(now) else {
+            panic!("it is due");
+        };
+        let queue = Arc::new(Postpones {
+            job: Mutex::new(Some(job)),
+            ..Postpones::default()
+        });
+        let item = ReusableRef::new(Nothing);
+        let seq = item.header().set_pending(None).unwrap();
+        item.extra().state.lock().timer = Some(Armed {
+            key,
+            seq,
+            cpu: 0,
+            flushed: false,
+            queue: queue.clone(),
+        });
+        assert_eq!(expedite(&item), Ok(true));
+        assert_eq!(queue.queued.load(Ordering::Relaxed), 1);
+        assert!(
+            forget(&item, seq).is_none(),
+            "it waits for no time any more"
+        );
+        assert!(
+            item.header()
+                .take_pending(item.header().load(), 0)
+                .is_some()
+        );
+    }
+}

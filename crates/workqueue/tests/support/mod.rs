@@ -7,7 +7,7 @@ use inflight_sync::time::Clock;
 use inflight_sync::wait::Event;
 use inflight_sync::{Arc, Mutex, thread};
 use inflight_topology::{Scope, Topology};
-use inflight_workqueue::{Attrs, SystemBuilder, Work, Workqueue, WorkqueueSystem};
+use inflight_workqueue::{Attrs, DelayedWork, SystemBuilder, Work, Workqueue, WorkqueueSystem};
 #[cfg(unix)]
 use std::io::Read;
 use std::ops::{ControlFlow, Deref};
@@ -145,6 +145,16 @@ pub(crate) fn held_work() -> (Work, Level, Level) {
         }
     });
     (work, release, begun)
+}
+
+/// A delayed work that counts its runs.
+pub(crate) fn delayed_counting() -> (DelayedWork, Level) {
+    let runs = Level::new();
+    let work = DelayedWork::new({
+        let runs = runs.clone();
+        move || runs.raise()
+    });
+    (work, runs)
 }
 
 /// A work that counts its runs.
