@@ -41,6 +41,18 @@ pub fn current_id() -> ThreadId {
     native::current().id()
 }
 
+/// The name that the calling thread was started with.
+///
+/// ```
+/// use inflight_sync::thread::{self, Builder};
+/// let reader = Builder::new().name("reader".into()).spawn(thread::current_name).unwrap();
+/// assert_eq!(reader.join().unwrap().as_deref(), Some("reader"));
+/// ```
+#[must_use]
+pub fn current_name() -> Option<String> {
+    native::current().name().map(str::to_owned)
+}
+
 /// Whether the calling thread is unwinding from a panic.
 pub use std::thread::panicking;
 

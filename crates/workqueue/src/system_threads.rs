@@ -31,9 +31,9 @@ impl SystemShared {
         }
         let id = threads.started;
         let shared = self.clone();
-        let builder = Builder::new().name(name.clone()).faults(&self.faults);
+        let builder = Builder::new().name(name).faults(&self.faults);
         let handle = builder.spawn(move || {
-            threads::begin(shared.address(), name);
+            threads::begin(shared.address());
             let end = f();
             shared.threads.lock().over += 1;
             notify_all(&shared.thread_over);

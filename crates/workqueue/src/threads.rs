@@ -1,7 +1,7 @@
 //! The threads of a system, from their start to their being joined.
 
-use inflight_sync::Arc;
 use inflight_sync::thread::JoinHandle;
+use inflight_sync::{Arc, thread};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
@@ -72,10 +72,10 @@ impl Threads {
     }
 }
 
-/// The calling thread is that system's from now on, under that name.
-pub(crate) fn begin(system: usize, name: String) {
+/// The calling thread is that system's from now on, under the name that it was started with.
+pub(crate) fn begin(system: usize) {
     SYSTEM.with(|s| s.set(system));
-    NAME.with(|n| n.replace(Some(name.into())));
+    NAME.with(|n| n.replace(thread::current_name().map(Into::into)));
 }
 
 /// Whether the calling thread is that system's.

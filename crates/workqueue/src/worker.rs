@@ -139,6 +139,18 @@ impl<'a> Worker<'a> {
                 return Next::Ran;
             }
         }
+        self.took_nothing(state, is_too_many, lingered)
+    }
+
+    /// It lingers, steals, sleeps or leaves. Apart, so that batches are run on a small frame.
+    #[inline(never)]
+    fn took_nothing(
+        &mut self,
+        mut state: MutexGuard<'a, PoolState>,
+        is_too_many: bool,
+        lingered: &mut bool,
+    ) -> Next<'a> {
+        let batch = &self.context.shared.batch;
         if state.has_deferred() {
             self.pool.unlock(state, false);
             return Next::Again(self.pool.lock());

@@ -47,6 +47,7 @@ impl PoolState {
 
 impl WorkerPool {
     /// The timer looks at the pool from now on. The caller has set `watched`.
+    #[cold]
     pub(super) fn begin_watch(&self) {
         if !self.plan_tick(sampler::SOON) {
             // Nobody may wait for a tick that does not come.
@@ -126,10 +127,11 @@ impl WorkerPool {
         turn: u32,
         verdict: Verdict,
     ) -> bool {
-        let Some(thread) = state.threads.get(worker).cloned().flatten() else {
+        let Some(thread) = state.known_thread(worker) else {
             return false;
         };
-        let shared = thread.running_as();
+        let (is_away, own) = (thread.away.is_some(), thread.own.clone());
+        let shared = thread.running_as().clone();
         let Some(function) = shared.function.get() else {
             return false;
         };
@@ -138,7 +140,7 @@ impl WorkerPool {
         if !sampler::is_candidate(w, true) || turn != shared.batch.next() {
             return false;
         }
-        if thread.away.is_none() && !state.is_recalled(worker) {
+        if !is_away && !state.is_recalled(worker) {
             state.recall(&[worker]);
         }
         let (flag, mark) = match verdict {
@@ -165,9 +167,9 @@ impl WorkerPool {
             }
         };
         self.unlock(state, true);
-        if let Some((own, me)) = &thread.own {
+        if let Some((own, me)) = own {
             // A guest holds its own pool back.
-            own.flag_away(*me, shared, flag);
+            own.flag_away(me, &shared, flag);
         }
         if let Some(mut hog) = hog {
             hog.worker.read_stack();

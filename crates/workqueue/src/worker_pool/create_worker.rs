@@ -4,8 +4,8 @@ use super::{PoolState, WorkerPool, WorkerShared, WorkerThread};
 use crate::pool_core::WorkerId;
 use crate::proc;
 use crate::worker;
+use inflight_sync::Arc;
 use inflight_sync::atomic::Ordering;
-use inflight_sync::{Arc, Parker};
 use std::io;
 
 impl WorkerPool {
@@ -68,21 +68,24 @@ impl WorkerPool {
             state.started += 1;
             state.started - 1
         };
-        let high = if self.attrs.is_high() { "H" } else { "" };
-        let name = match self.attrs.cpu {
-            Some(cpu) if self.attrs.bh => format!("inflight/bh:{cpu}{high}"),
-            Some(cpu) => format!("inflight/{cpu}:{number}{high}"),
-            None => format!("inflight/u{}:{number}{high}", self.id),
-        };
         let pool = self.arc();
-        let started = self
-            .shared
-            .start_thread(name, move || worker::run(&pool, worker));
+        let run = move || worker::run(&pool, worker);
+        let started = self.shared.start_thread(self.worker_name(number), run);
         match &started {
             Ok(()) => self.somebody_comes(),
             Err(_) => self.creation_failed(worker),
         }
         started
+    }
+
+    #[cold]
+    fn worker_name(&self, number: usize) -> String {
+        let high = if self.attrs.is_high() { "H" } else { "" };
+        match self.attrs.cpu {
+            Some(cpu) if self.attrs.bh => format!("inflight/bh:{cpu}{high}"),
+            Some(cpu) => format!("inflight/{cpu}:{number}{high}"),
+            None => format!("inflight/u{}:{number}{high}", self.id),
+        }
     }
 }
 
@@ -90,13 +93,12 @@ impl PoolState {
     /// The calling thread is that worker from now on.
     pub(crate) fn register(&mut self, worker: WorkerId, shared: Arc<WorkerShared>) {
         if self.threads.len() <= worker {
-            self.threads.resize(worker + 1, None);
+            self.threads.resize_with(worker + 1, || None);
         }
         // A batch goes on counting where that of the worker before was.
         shared.batch.resume(self.core.workers.get(worker).settled);
         self.threads[worker] = Some(WorkerThread {
             shared,
-            unparker: Parker::current().unparker(),
             number: proc::this_thread(),
             woken_at: None,
             seen: None,

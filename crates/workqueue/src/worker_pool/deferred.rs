@@ -12,10 +12,18 @@ impl WorkerPool {
     /// is brought.
     #[inline]
     pub(crate) fn unlock(&self, state: MutexGuard<'_, PoolState>, now: bool) -> bool {
-        match self.release(state, now) {
-            Some(after) => after.perform(self),
-            None => false,
+        if state.siblings.is_none() && state.needs_nothing(now) {
+            return false;
         }
+        self.unlock_slow(state, now)
+    }
+
+    /// Apart from its callers, whose frames stay small: the stack of each worker is touched as deep
+    /// as the deepest call below them.
+    #[inline(never)]
+    fn unlock_slow(&self, state: MutexGuard<'_, PoolState>, now: bool) -> bool {
+        let mut after = self.release_slow(state, now);
+        after.as_mut().is_some_and(|after| after.perform(self))
     }
 
     /// The same after an entry has been queued, and nothing else.
@@ -113,7 +121,7 @@ impl PoolState {
 
 impl Drop for QueueDeferred {
     fn drop(&mut self) {
-        for (pool, after) in self.pools.drain(..) {
+        for (pool, mut after) in self.pools.drain(..) {
             after.perform(&pool);
         }
         for (nr_active, id) in self.slots.drain(..) {
@@ -128,10 +136,10 @@ impl Drop for QueueDeferred {
 
 impl PoolDeferred {
     /// Does it. No lock is held. Returns whether a worker is brought.
-    pub(crate) fn perform(mut self, pool: &WorkerPool) -> bool {
+    pub(crate) fn perform(&mut self, pool: &WorkerPool) -> bool {
         let brings = self.wake.is_some() || self.create.is_some() || self.poll;
-        if let Some(thread) = self.wake.take() {
-            thread.wake();
+        if let Some(worker) = self.wake.take() {
+            worker.wake();
             pool.somebody_comes();
         }
         if let Some(worker) = self.create.take() {
@@ -148,7 +156,7 @@ impl PoolDeferred {
         if let Some(now) = self.help {
             pool.seek_help(now);
         }
-        for action in self.actions {
+        for action in self.actions.drain(..) {
             match action {
                 Deferred::Slot(nr_active, id) => pwq::grant(&nr_active, id),
                 Deferred::Flushed(pwq, over) => pwq.flushed(over),
@@ -156,7 +164,7 @@ impl PoolDeferred {
             }
         }
         if !self.stale.is_empty() {
-            let stale = self.stale;
+            let stale = std::mem::take(&mut self.stale);
             pool.shared.apart(move || {
                 for item in stale {
                     // SAFETY: the cancel has left a reference with the entry.

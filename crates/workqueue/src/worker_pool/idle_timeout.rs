@@ -1,11 +1,11 @@
 //! How a worker goes idle, and is woken: it may linger first, and then sleeps until `woken` is set.
 //! And which idle workers are let go, and when.
 
-use super::{PoolState, WorkerPool, WorkerShared, WorkerThread};
+use super::{PoolState, WorkerPool, WorkerShared};
 use crate::pool_core::{WorkerId, Workers};
-use inflight_sync::MutexGuard;
 use inflight_sync::atomic::Ordering;
 use inflight_sync::time::Instant;
+use inflight_sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 impl WorkerPool {
@@ -25,7 +25,7 @@ impl WorkerPool {
         state.core.workers.enter_idle(worker, now.as_nanos());
         let (woken, cull_at) = self.next_cull(&mut state, now);
         self.unlock(state, false);
-        woken.iter().for_each(WorkerThread::wake);
+        woken.iter().for_each(|worker| worker.wake());
         self.plan_cull(cull_at);
     }
 }
@@ -40,13 +40,11 @@ impl WorkerShared {
         }
         woken
     }
-}
 
-impl WorkerThread {
     pub(super) fn wake(&self) {
         // Relaxed: as in `take_woken`. The worker sleeps on if a token was meant for something
         // else.
-        self.shared.woken.store(true, Ordering::Relaxed);
+        self.woken.store(true, Ordering::Relaxed);
         self.unparker.unpark();
     }
 }
@@ -58,7 +56,7 @@ impl WorkerPool {
         &self,
         state: &mut PoolState,
         now: Instant,
-    ) -> (Vec<WorkerThread>, Option<Instant>) {
+    ) -> (Vec<Arc<WorkerShared>>, Option<Instant>) {
         let mut woken = Vec::new();
         let timeout = self.shared.idle_timeout;
         if timeout == Duration::MAX {
@@ -72,7 +70,7 @@ impl WorkerPool {
                 return (woken, (!planned).then_some(at));
             }
             state.core.workers.dismiss(worker);
-            woken.extend(state.threads[worker].clone());
+            woken.push(state.thread(worker).shared.clone());
         }
         (woken, None)
     }
@@ -92,7 +90,7 @@ impl WorkerPool {
         state.culling = false;
         let (woken, at) = self.next_cull(&mut state, self.shared.clock.now());
         drop(state);
-        woken.iter().for_each(WorkerThread::wake);
+        woken.iter().for_each(|worker| worker.wake());
         self.plan_cull(at);
     }
 }

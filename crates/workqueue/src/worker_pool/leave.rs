@@ -1,7 +1,7 @@
 //! When workers of a pool leave it: with the system, with the pool's last queue, and as guests.
 //! Idle ones too many are dismissed by `idle_timeout`.
 
-use super::{PoolState, Settlement, WorkerPool, WorkerShared, WorkerThread};
+use super::{PoolState, Settlement, WorkerPool, WorkerShared};
 use crate::pool_core::WorkerId;
 use inflight_sync::MutexGuard;
 use inflight_sync::atomic::Ordering;
@@ -31,10 +31,10 @@ impl WorkerPool {
         let mut woken = Vec::new();
         while let Some((worker, _)) = state.core.workers.coldest() {
             state.core.workers.dismiss(worker);
-            woken.extend(state.threads[worker].clone());
+            woken.push(state.thread(worker).shared.clone());
         }
         drop(state);
-        woken.iter().for_each(WorkerThread::wake);
+        woken.iter().for_each(|worker| worker.wake());
     }
 
     /// Nothing is queued and nothing will be: the workers leave with the system.

@@ -16,7 +16,7 @@ use crate::system_shared::SystemShared;
 use inflight_sync::atomic::AtomicUsize;
 use inflight_sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
 use inflight_sync::time::Instant;
-use inflight_sync::{Arc, CachePadded, Mutex, MutexGuard, Unparker, Weak};
+use inflight_sync::{Arc, CachePadded, Mutex, MutexGuard, Parker, Unparker, Weak};
 use smallvec::SmallVec;
 use std::time::Duration;
 
@@ -113,10 +113,8 @@ pub(crate) struct PoolState {
     chosen: Vec<WorkerId>,
 }
 
-#[derive(Clone)]
 pub(crate) struct WorkerThread {
     pub(crate) shared: Arc<WorkerShared>,
-    unparker: Unparker,
     /// Its number, if threads have one.
     number: Option<u32>,
     /// When it was woken, if it has not come yet and that matters.
@@ -193,6 +191,8 @@ pub(crate) struct PollerState {
 /// What a worker shares with those who hold its pool's lock, and with the timer.
 pub(crate) struct WorkerShared {
     pub(crate) batch: Batch,
+    /// Of its thread, or of whoever has made it for a poller, which is not woken by it.
+    unparker: Unparker,
     /// It was woken, or is to leave.
     woken: AtomicBool,
     /// What was found out about the item that it runs. Relaxed, these three: statistics and hints.
@@ -211,10 +211,10 @@ pub(crate) struct WorkerShared {
 #[must_use]
 #[derive(Default)]
 pub(crate) struct PoolDeferred {
-    wake: Option<WorkerThread>,
+    wake: Option<Arc<WorkerShared>>,
     create: Option<WorkerId>,
     /// In most cases one or two, which need no memory of their own.
-    actions: SmallVec<[Deferred<Arc<Pwq>>; 4]>,
+    actions: SmallVec<[Deferred<Arc<Pwq>>; 2]>,
     watch: bool,
     /// The siblings are to be looked at for help, and whether what waits is not left to those that
     /// run.
@@ -235,9 +235,11 @@ pub(crate) struct QueueDeferred {
 }
 
 impl WorkerShared {
+    /// Of the calling thread.
     pub(crate) fn new(shared: &SystemShared, thread_name: Option<Arc<str>>) -> Arc<Self> {
         Arc::new(Self {
             batch: Batch::new(shared.fence),
+            unparker: Parker::current().unparker(),
             woken: AtomicBool::new(false),
             found: AtomicU8::new(0),
             function: FunctionCell::new(),

@@ -45,7 +45,7 @@ impl WorkerPool {
                 let matters = state.siblings.is_some();
                 let thread = state.threads[worker].as_mut().expect("it is idle");
                 thread.woken_at = matters.then(|| self.shared.clock.now());
-                after.wake = Some(thread.clone());
+                after.wake = Some(thread.shared.clone());
             }
             WakeAction::Create(worker) if self.may_create(state) => after.create = Some(worker),
             WakeAction::Create(worker) => state.core.workers.remove(worker),
@@ -90,6 +90,7 @@ impl WorkerPool {
 
     /// *wake*, for what is listed, without the lock: a worker of the pool that suits it best.
     /// Unless `now`, little is left to those that run.
+    #[inline(never)]
     pub(super) fn seek_help(&self, now: bool) {
         let (siblings, mine, first) = {
             let mut state = self.lock();
@@ -120,7 +121,7 @@ impl WorkerPool {
             state.look_later = 0;
             let action = state.core.need_worker(now || !self.is_looked_after());
             let watch = self.must_watch(&state, action);
-            let after = self.after(&mut state, action, watch, None);
+            let mut after = self.after(&mut state, action, watch, None);
             drop(state);
             after.perform(self);
         }
@@ -133,7 +134,7 @@ impl WorkerPool {
             return false;
         }
         let action = state.core.workers.wake_or_create();
-        let after = self.after(&mut state, action, false, None);
+        let mut after = self.after(&mut state, action, false, None);
         self.wants_help(&mut state);
         drop(state);
         after.perform(self);
