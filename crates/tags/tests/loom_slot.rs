@@ -10,6 +10,7 @@
 //! | S5 keeps the generation | `h23_redeem_or_timeout`, `h23_visitor` |
 //! | S5 after the put | `h4_alloc_or_free`, `payload_to_next` |
 //! | the Acquire in `observe` | `h23_age` |
+//! | S6, the Release store in `track` | `h23_the_time_of_what_is_tracked` |
 //!
 //! Models in which a token is handed over Relaxed show that the payload is ordered by S1 and S2 to
 //! S4 alone, once the exchange succeeds. That it succeeds they cannot show: here an exchange always
@@ -137,6 +138,27 @@ fn h23_the_time_of_a_later_submission() {
         let second = tag.into_token();
         visitor.join().unwrap();
         drop(set.redeem(second).unwrap());
+    });
+}
+
+/// S6 against those who look for expired requests: what is tracked never expires by the time of an
+/// earlier submission, or of none.
+#[test]
+fn h23_the_time_of_what_is_tracked() {
+    check("h23_the_time_of_what_is_tracked", TWO, || {
+        let clock = Clock::manual();
+        let set = TagSet::builder().depth(1).clock(clock.clone());
+        let set = set.timeout(Duration::from_secs(9)).build(|_, _| 0);
+        let set = set.unwrap();
+        clock.advance(Duration::from_secs(99));
+        let mut tag = set.add_tenant("q").unwrap().try_alloc().unwrap();
+        let visitor = thread::spawn({
+            let set = set.clone();
+            move || assert!(set.try_expired().is_none(), "it had nine seconds")
+        });
+        tag.track();
+        visitor.join().unwrap();
+        assert!(!tag.is_overdue());
     });
 }
 
