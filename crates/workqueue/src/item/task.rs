@@ -25,6 +25,9 @@ const TAKEN: u64 = DISABLED;
 pub(crate) trait Job<T>: Send {
     fn name(&self) -> &str;
 
+    /// The name, for whoever tells of the run when the function has gone.
+    fn owned_name(&self) -> Name;
+
     /// The type of the function that its user has given.
     fn function() -> &'static str;
 
@@ -35,6 +38,10 @@ pub(crate) trait Job<T>: Send {
 impl<T, F: FnOnce() -> T + Send> Job<T> for F {
     fn name(&self) -> &str {
         type_name::<F>()
+    }
+
+    fn owned_name(&self) -> Name {
+        type_name::<F>().into()
     }
 
     fn function() -> &'static str {
@@ -56,6 +63,10 @@ pub(crate) struct Named<F> {
 impl<T, F: FnOnce() -> T + Send> Job<T> for Named<F> {
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn owned_name(&self) -> Name {
+        self.name.clone()
     }
 
     fn function() -> &'static str {
@@ -162,13 +173,20 @@ where
 
     unsafe fn name(item: ItemPtr) -> NonNull<str> {
         // SAFETY: whoever asks for the name of a task has it before the run or runs it.
+        unsafe { Self::with_function(item, |f| NonNull::from(f.name())) }
+    }
+
+    /// # Safety
+    ///
+    /// The function is there, and nobody takes it meanwhile.
+    unsafe fn with_function<R>(item: ItemPtr, look: impl FnOnce(&F) -> R) -> R {
+        // SAFETY: so the item lives.
         let this = unsafe { Self::of(item) };
         this.content.with(|p| {
-            // SAFETY: so nobody changes the content.
+            // SAFETY: nobody changes the content.
             let content = unsafe { &*p };
-            // SAFETY: and the function is there.
-            let f = unsafe { &content.f };
-            NonNull::from(f.name())
+            // SAFETY: the caller's promise.
+            look(unsafe { &content.f })
         })
     }
 
@@ -278,8 +296,8 @@ where
     #[inline]
     fn tracer<'a>(item: ItemPtr, scope: &RunScope<'a>) -> impl Fn(TraceStep) + use<'a, F, T> {
         let traced = scope.trace.map(|trace| {
-            // SAFETY: the caller is about to run the item, so it lives.
-            (trace, unsafe { item.name() }.to_owned())
+            // SAFETY: the caller is about to run the item, and nobody else can.
+            (trace, unsafe { Self::with_function(item, F::owned_name) })
         });
         move |step| {
             if let Some((trace, name)) = &traced {
@@ -435,6 +453,10 @@ struct Promised;
 
 impl<T> Job<T> for Promised {
     fn name(&self) -> &str {
+        unreachable!("it is in no queue")
+    }
+
+    fn owned_name(&self) -> Name {
         unreachable!("it is in no queue")
     }
 

@@ -126,10 +126,10 @@ impl WorkqueueInner {
 
     #[cold]
     fn submit_traced(self: &Arc<Self>, task: ItemPtr, cpu: usize) -> Result<(), QueueError> {
-        // SAFETY: nobody has queued it yet. When it has been, it may have run.
-        let name = unsafe { task.name() }.to_owned();
         let pwq = self.pwq_of_new(task, cpu)?;
-        self.push_traced(pwq, task, &name, 0, cpu, Origin::Anybody)
+        // SAFETY: nobody has queued it yet. When it has been, `push_traced` does not look at it.
+        let name = unsafe { task.name() };
+        self.push_traced(pwq, task, name, 0, cpu, Origin::Anybody)
     }
 
     /// *queue*, and tells of it: where the queue takes everything before that, so that this comes
@@ -145,15 +145,15 @@ impl WorkqueueInner {
         origin: Origin,
     ) -> Result<(), QueueError> {
         let (shared, queue) = (&self.shared, &self.name);
-        let tell = || shared.trace_on(queue, name, TraceStep::Queued, cpu);
-        let open = pwq.flags() & (NOT_OPEN & !RETIRED) == 0;
-        if open {
-            tell();
+        let tell = |name: &str| shared.trace_on(queue, name, TraceStep::Queued, cpu);
+        if pwq.flags() & (NOT_OPEN & !RETIRED) == 0 {
+            tell(name);
+            return self.push(pwq, item, seq, cpu, origin);
         }
+        // When it has been queued, it may have run, and its name gone.
+        let name = name.to_owned();
         self.push(pwq, item, seq, cpu, origin)?;
-        if !open {
-            tell();
-        }
+        tell(&name);
         Ok(())
     }
 
