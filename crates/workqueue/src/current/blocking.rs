@@ -5,8 +5,8 @@ use super::{Context, current, refuse_sleep};
 use crate::pool_core::{BLOCKED, WorkerId};
 use crate::worker_pool::{PoolState, WorkerPool};
 use crate::workqueue_inner::Count;
-use inflight_sync::MutexGuard;
 use inflight_sync::block_hook::BlockHook;
+use inflight_sync::{MutexGuard, cpu};
 
 /// Runs `f`, which may sleep or wait for something outside: meanwhile another worker may run.
 ///
@@ -106,7 +106,7 @@ impl BlockHook for Context {
 impl WorkerPool {
     /// *block*: the worker does not count as running. Returns whether another one is brought.
     fn block(&self, mut state: MutexGuard<'_, PoolState>, me: WorkerId) -> bool {
-        state.core.workers.set_flag(me, BLOCKED, true);
+        state.core.workers.block(me, cpu::current());
         self.unlock(state, true)
     }
 

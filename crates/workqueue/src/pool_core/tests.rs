@@ -177,6 +177,38 @@ fn the_last_idle_is_woken_first_and_the_first_idle_leaves_first() {
     assert_eq!(core.workers.coldest(), None);
 }
 
+/// A worker that blocks leaves its CPU to one of the last few that went idle there; others keep their
+/// order.
+#[test]
+fn a_cpu_that_is_left_is_given_to_who_went_idle_there() {
+    let mut core = PoolCore::<Entry<'static>>::new(4);
+    let idle_on = |core: &mut PoolCore<Entry<'static>>, workers: &[WorkerId], cpus: &[usize]| {
+        for (worker, cpu) in workers.iter().zip(cpus) {
+            core.workers.enter_idle(*worker, 0);
+            core.workers.set_idle_on(*worker, *cpu);
+        }
+    };
+    let blocks = active(&mut core);
+    let workers: Vec<_> = (0..10).map(|_| active(&mut core)).collect();
+    idle_on(&mut core, &workers, &[5, 7, 7, 7, 3, 7, 7, 7, 3, 7]);
+    core.workers.block(blocks, 3);
+    let wakes = |core: &mut PoolCore<_>, worker: usize| {
+        let action = core.workers.wake_or_create();
+        assert_eq!(action, WakeAction::Wake(workers[worker]));
+    };
+    wakes(&mut core, 8);
+    // One wake for each CPU that is left.
+    wakes(&mut core, 9);
+    core.workers.block(blocks, 3);
+    wakes(&mut core, 4);
+    // Nobody went idle there, or long ago.
+    core.workers.block(blocks, 3);
+    wakes(&mut core, 7);
+    idle_on(&mut core, &[workers[7], workers[8], workers[9]], &[7; 3]);
+    core.workers.block(blocks, 5);
+    wakes(&mut core, 9);
+}
+
 /// Two idle workers stay, and one more for each four that are busy.
 #[test]
 fn the_idle_rule() {

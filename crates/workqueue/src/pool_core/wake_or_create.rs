@@ -72,7 +72,7 @@ impl<T: PoolItem> PoolCore<T> {
 impl Workers {
     /// An idle worker is woken, or else one is created.
     pub fn wake_or_create(&mut self) -> WakeAction {
-        if let Some(worker) = self.idle.pop() {
+        if let Some(worker) = self.pop_idle() {
             self.change(worker, |w| w.phase = WorkerPhase::Waking);
             return WakeAction::Wake(worker);
         }

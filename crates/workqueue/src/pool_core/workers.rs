@@ -14,6 +14,9 @@ pub const INTENSIVE: u8 = 4;
 /// A rescuer, or a worker of another pool.
 pub(crate) const GUEST: u8 = 8;
 
+/// So many idle workers are looked at for one that suits a CPU.
+const FEW_IDLE: usize = 8;
+
 /// Where a worker is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkerPhase {
@@ -46,6 +49,8 @@ pub(crate) struct Worker {
     pub(crate) held: Vec<PwqIndex>,
     /// When it went idle, in ns.
     idle_since: u64,
+    /// The CPU on which it went idle, if that is known.
+    idle_on: Option<usize>,
     /// Entries of its batch that are counted as in flight although they were not when they were
     /// appended, a bit each as in [`Batch`](crate::batch::Batch).
     pub(crate) counted_later: u64,
@@ -63,8 +68,10 @@ pub struct Workers {
     lingering: bool,
     /// Nobody is created.
     pub(crate) creates: bool,
-    /// The one that went idle last is woken first.
+    /// The one that went idle last is woken first, but for `left_cpu`.
     pub(super) idle: Vec<WorkerId>,
+    /// The CPU that a blocked worker is about to leave, until the next one is woken.
+    left_cpu: Option<usize>,
     all: Vec<Worker>,
     /// All but the free ones, those that leave, and guests.
     nr_workers: usize,
@@ -169,6 +176,7 @@ impl Workers {
             recalled: None,
             held: Vec::new(),
             idle_since: 0,
+            idle_on: None,
             counted_later: 0,
         };
         let free = self.all.iter().position(|w| w.phase == WorkerPhase::Free);
@@ -238,6 +246,29 @@ impl Workers {
             w.idle_since = since;
         });
         self.idle.push(worker);
+    }
+
+    /// It went idle on that CPU.
+    pub(crate) fn set_idle_on(&mut self, worker: WorkerId, cpu: usize) {
+        self.all[worker].idle_on = Some(cpu);
+    }
+
+    /// It is about to sleep outside, and leaves that CPU.
+    pub(crate) fn block(&mut self, worker: WorkerId, cpu: usize) {
+        self.set_flag(worker, BLOCKED, true);
+        self.left_cpu = Some(cpu);
+    }
+
+    /// The idle worker that is woken next. For a CPU that is left it is one that went idle there,
+    /// if there is one among the last few: the system lets it run there as soon as the other
+    /// sleeps. Elsewhere it would wait for a CPU that is in use, beside one that is idle.
+    pub(super) fn pop_idle(&mut self) -> Option<WorkerId> {
+        let last = self.idle.len().checked_sub(1)?;
+        let there = self.left_cpu.take().and_then(|cpu| {
+            let mut few = (0..=last).rev().take(FEW_IDLE);
+            few.find(|at| self.all[self.idle[*at]].idle_on == Some(cpu))
+        });
+        Some(self.idle.remove(there.unwrap_or(last)))
     }
 
     /// It has left, or its thread was refused.

@@ -5,7 +5,7 @@ use super::{PoolState, WorkerPool, WorkerShared};
 use crate::pool_core::{WorkerId, Workers};
 use inflight_sync::atomic::Ordering;
 use inflight_sync::time::Instant;
-use inflight_sync::{Arc, MutexGuard};
+use inflight_sync::{Arc, MutexGuard, cpu};
 use std::time::Duration;
 
 impl WorkerPool {
@@ -23,6 +23,7 @@ impl WorkerPool {
     pub(crate) fn enter_idle(&self, mut state: MutexGuard<'_, PoolState>, worker: WorkerId) {
         let now = self.shared.clock.now();
         state.core.workers.enter_idle(worker, now.as_nanos());
+        state.core.workers.set_idle_on(worker, cpu::current());
         let (woken, cull_at) = self.next_cull(&mut state, now);
         self.unlock(state, false);
         woken.iter().for_each(|worker| worker.wake());
