@@ -177,8 +177,8 @@ fn the_last_idle_is_woken_first_and_the_first_idle_leaves_first() {
     assert_eq!(core.workers.coldest(), None);
 }
 
-/// A worker that blocks leaves its CPU to one of the last few that went idle there; others keep their
-/// order.
+/// A worker that blocks leaves its CPU to one of the last few that went idle there; the others keep
+/// their order.
 #[test]
 fn a_cpu_that_is_left_is_given_to_who_went_idle_there() {
     let mut core = PoolCore::<Entry<'static>>::new(4);
