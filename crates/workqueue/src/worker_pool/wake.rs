@@ -104,27 +104,31 @@ impl WorkerPool {
             let first = first.map(|index| state.pwq(index).clone());
             (siblings, state.load(self), first)
         };
-        let loads = siblings.loads(self, mine);
-        let helper = match siblings.policy.wake_for(siblings.me, &loads) {
-            WakeTarget::Nobody => return,
-            WakeTarget::Other(to, _) => siblings.all[to].pool.upgrade(),
-            WakeTarget::Own => None,
-        };
-        if let Some(helper) = helper {
-            let invited = helper.invite();
-            self.lock().look_later = 0;
-            if let Some(pwq) = first.filter(|_| invited) {
-                pwq.wq.counted(Count::RemoteWakeups, 1);
+        let mut loads = siblings.loads(self, mine);
+        loop {
+            let to = match siblings.policy.wake_for(siblings.me, &loads) {
+                WakeTarget::Nobody => return,
+                WakeTarget::Other(to, _) => to,
+                WakeTarget::Own => break,
+            };
+            let helper = siblings.all[to].pool.upgrade();
+            if helper.is_some_and(|helper| helper.invite()) {
+                self.lock().look_later = 0;
+                if let Some(pwq) = first {
+                    pwq.wq.counted(Count::RemoteWakeups, 1);
+                }
+                return;
             }
-        } else {
-            let mut state = self.lock();
-            state.look_later = 0;
-            let action = state.core.need_worker(now || !self.is_looked_after());
-            let watch = self.must_watch(&state, action);
-            let mut after = self.after(&mut state, action, watch, None);
-            drop(state);
-            after.perform(self);
+            // It is not what it has said: as if all were there. The next one is asked.
+            loads[to].awake = usize::MAX;
         }
+        let mut state = self.lock();
+        state.look_later = 0;
+        let action = state.core.need_worker(now || !self.is_looked_after());
+        let watch = self.must_watch(&state, action);
+        let mut after = self.after(&mut state, action, watch, None);
+        drop(state);
+        after.perform(self);
     }
 
     /// A worker is wanted for an item of another pool. `false`: there is none to be had.

@@ -58,23 +58,17 @@ fn workers(pool: &WorkerPool) -> [usize; 3] {
 }
 
 /// A pool is asked for help because of a hint that is out of date: as many run as may, so
-/// nobody is brought. The next one that is asked helps.
+/// nobody is brought. The next one is asked.
 #[test]
 fn an_invite_brings_nobody_beyond_the_target() {
     let (_sys, wq) = pods("core:3");
     let held = [0, 1].map(|cpu| hold(&wq, cpu));
     let waits = wq.spawn_on(0, || ());
-    let (own, other) = (pool(&wq, 0), pool(&wq, 1));
+    let other = pool(&wq, 1);
     other.hint.tell(&Load::default());
     take_long(&wq, 0);
-    assert_eq!(workers(&other), [1, 0, 1]);
-    assert_eq!(wq.stats().remote_wakeups, 0);
-    other.hint.tell(&Load {
-        awake: 1,
-        ..Load::default()
-    });
-    own.unlock(own.lock(), false);
     waits.wait().unwrap();
+    assert_eq!(workers(&other), [1, 0, 1]);
     let stats = wq.stats();
     assert_eq!((stats.remote_wakeups, stats.stolen), (1, 1));
     held.into_iter().for_each(end);
@@ -188,4 +182,24 @@ fn a_worker_that_is_one_too_many_does_not_steal() {
     assert!(waits.wait().unwrap(), "the second one has ended");
     assert_eq!(wq.stats().stolen, 1);
     end(busy);
+}
+
+/// A pool that its last queue has left may live on, and its workers have gone: it helps nobody, and
+/// keeps nobody from helping.
+#[test]
+fn a_pool_that_nobody_uses_is_no_helper() {
+    let sys = Rigged::new("cache:2 core:2", |builder| builder);
+    let scope = |scope| Attrs::new().scope(scope);
+    let wq = sys.0.workqueue("moves").unbound(scope(Scope::Cpu));
+    let wq = wq.build().unwrap();
+    let left = pool(&wq, 2);
+    wq.set_attrs(scope(Scope::Cache)).unwrap();
+    assert!(left.attrs.is_sibling_of(&pool(&wq, 0).attrs));
+    let held = [0, 0].map(|cpu| hold(&wq, cpu));
+    let waits = wq.spawn_on(0, || ());
+    take_long(&wq, 0);
+    waits.wait().unwrap();
+    let stats = wq.stats();
+    assert_eq!((stats.remote_wakeups, stats.stolen), (1, 1));
+    held.into_iter().for_each(end);
 }
