@@ -111,7 +111,7 @@ impl BhPoller {
             pools: Vec::new(),
         };
         for nice in [HIGHPRI, 0] {
-            let pool = system.pool(&PoolAttrs::of_cpu(cpu, nice, true));
+            let pool = system.pool(&PoolAttrs::of_cpu(cpu, nice, true), system.shared.machine());
             let shared = WorkerShared::new(shared, None);
             // Who has the first has both.
             let me = pool.register_poller(notify.clone(), &shared);

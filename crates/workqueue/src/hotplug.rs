@@ -138,7 +138,9 @@ impl SystemShared {
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
+    use crate::Attrs;
     use crate::test_support::Rigged;
+    use inflight_topology::Scope;
 
     /// A CPU comes while a thread takes its place, which may have been without that: it takes it
     /// once more, and then stays.
@@ -157,5 +159,25 @@ mod tests {
             shared.settle_if_moved(&mut settled, || times += 1);
         }
         assert_eq!((times, shared.must_settle(settled)), (2, false));
+    }
+
+    /// What pools know of each other's CPUs is right of those that have just come, and is not
+    /// forgotten of those that leave and return.
+    #[test]
+    fn pods_have_all_cores_of_cpus_that_come_and_go() {
+        let machine = |text| Topology::synthetic(text).unwrap();
+        for away in ["cache:2 core:2 offline:3", "cache:2 core:2 offline:1"] {
+            let sys = Rigged::new(away, |builder| builder);
+            let attrs = Attrs::new().scope(Scope::Cache);
+            let wq = sys.0.workqueue("pods").unbound(attrs).build().unwrap();
+            for _ in 0..2 {
+                sys.0.refresh(&machine("cache:2 core:2")).unwrap();
+                let pwq = wq.inner().pwq_of(0).unwrap();
+                let siblings = pwq.lock().siblings.clone().unwrap();
+                let cores = siblings.policy.pods.iter().map(|pod| (pod.cpus, pod.cores));
+                assert_eq!(cores.collect::<Vec<_>>(), [(2, 2), (2, 2)], "{away}");
+                sys.0.refresh(&machine(away)).unwrap();
+            }
+        }
     }
 }

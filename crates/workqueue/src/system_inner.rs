@@ -15,6 +15,7 @@ use inflight_sync::thread::JoinHandle;
 use inflight_sync::time::Instant;
 use inflight_sync::wait::Event;
 use inflight_sync::{Arc, Mutex, Weak};
+use inflight_topology::Topology;
 use std::collections::BTreeMap;
 
 pub(crate) struct SystemInner {
@@ -246,14 +247,14 @@ impl QueueHost for SystemInner {
         &self.shared
     }
 
-    fn pool(&self, attrs: &PoolAttrs) -> Arc<WorkerPool> {
+    fn pool(&self, attrs: &PoolAttrs, machine: &Topology) -> Arc<WorkerPool> {
         let mut pools = self.pools.lock();
         pools.all.retain(|(_, pool)| pool.strong_count() > 0);
         let known = pools.all.iter().find(|(known, _)| known == attrs);
         if let Some(pool) = known.and_then(|(_, pool)| pool.upgrade()) {
             return pool;
         }
-        let pool = WorkerPool::new(attrs.clone(), pools.made, &self.shared);
+        let pool = WorkerPool::new(attrs.clone(), machine, pools.made, &self.shared);
         pools.made += 1;
         pools.all.push((attrs.clone(), Arc::downgrade(&pool)));
         if attrs.may_have_siblings() {
@@ -269,11 +270,10 @@ impl QueueHost for SystemInner {
             return;
         }
         let all: Vec<_> = pools.all.iter().filter_map(|(_, p)| p.upgrade()).collect();
-        let machine = self.shared.machine();
         for pool in all.iter().filter(|pool| pool.attrs.may_have_siblings()) {
             let others = all.iter().filter(|p| p.attrs.is_sibling_of(&pool.attrs));
             let others: Vec<_> = others.cloned().collect();
-            let siblings = Siblings::new(machine, pool, &others, &pools.overloaded);
+            let siblings = Siblings::new(pool, &others, &pools.overloaded);
             pool.meet(siblings, deferred);
         }
     }

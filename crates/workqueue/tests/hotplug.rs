@@ -124,6 +124,27 @@ fn what_waits_for_a_cpu_survives_it() {
     assert_eq!(log.entries(), ["running", "inactive", "delayed", "frozen"]);
 }
 
+/// A node has its part of the limit also in a pool with a CPU that was away before.
+#[test]
+fn a_cpu_that_comes_belongs_to_its_node() {
+    let sys = on(&machine("numa:2 core:2 offline:3"));
+    let numa = Attrs::new().scope(Scope::Numa);
+    let wq = sys.workqueue("nodes").unbound(numa).share(Share::PerNode);
+    let wq = wq.max_active(4).min_active(1).build().unwrap();
+    sys.refresh(&machine("numa:2 core:2")).unwrap();
+    let open = Level::new();
+    let items: Vec<_> = (0..4)
+        .map(|_| {
+            let open = open.clone();
+            wq.spawn_on(2, move || open.wait(1))
+        })
+        .collect();
+    let stats = wq.stats();
+    open.raise();
+    items.into_iter().for_each(|item| item.wait().unwrap());
+    assert_eq!((stats.active, stats.inactive), (2, 2));
+}
+
 /// A change that needs a thread which cannot be had changes nothing, and can be repeated.
 #[test]
 fn a_cpu_leaves_while_threads_are_refused() {

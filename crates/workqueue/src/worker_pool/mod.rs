@@ -11,12 +11,13 @@ use crate::pool_core::{Deferred, PoolCore, PoolItem, PwqIndex, WorkerId};
 use crate::pwq::{Batch, Pwq};
 use crate::sampler::Sampler;
 use crate::shrink::shrink_table;
-use crate::steal_policy::StealPolicy;
+use crate::steal_policy::{Pod, StealPolicy};
 use crate::system_shared::SystemShared;
 use inflight_sync::atomic::AtomicUsize;
 use inflight_sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
 use inflight_sync::time::Instant;
 use inflight_sync::{Arc, CachePadded, Mutex, MutexGuard, Parker, Unparker, Weak};
+use inflight_topology::Topology;
 use smallvec::SmallVec;
 use std::time::Duration;
 
@@ -57,6 +58,8 @@ pub(crate) struct WorkerPool {
     /// Names it in dumps, and the threads of an unbound pool.
     pub(crate) id: usize,
     pub(crate) attrs: PoolAttrs,
+    /// Its CPUs, on the machine for which it was made: some of them may leave and return.
+    pub(crate) pod: Pod,
     pub(crate) shared: Arc<SystemShared>,
     pub(crate) hint: Arc<LoadHint>,
     sampler: Mutex<Sampler>,
@@ -93,7 +96,7 @@ pub(crate) struct PoolState {
     /// So many events pass before somebody looks again for a sibling that could help.
     look_later: u32,
     /// The pools that may help this one and be helped, if there are any.
-    siblings: Option<Arc<Siblings>>,
+    pub(crate) siblings: Option<Arc<Siblings>>,
     /// What those know.
     told: LastTold,
     /// Items with an entry that was cancelled and left behind, and is gone. Dropping one may run
@@ -136,7 +139,7 @@ pub(crate) struct Overloaded(CachePadded<AtomicUsize>);
 
 /// A pool and those of its system that may help it and be helped.
 pub(crate) struct Siblings {
-    policy: StealPolicy,
+    pub(crate) policy: StealPolicy,
     /// Which of `all` the pool is itself.
     me: usize,
     /// In the order of their CPUs.
@@ -258,10 +261,16 @@ impl WorkerThread {
 }
 
 impl WorkerPool {
-    pub(crate) fn new(attrs: PoolAttrs, id: usize, shared: &Arc<SystemShared>) -> Arc<Self> {
+    pub(crate) fn new(
+        attrs: PoolAttrs,
+        machine: &Topology,
+        id: usize,
+        shared: &Arc<SystemShared>,
+    ) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             this: this.clone(),
             id,
+            pod: Pod::new(machine, &attrs.cpus),
             hint: Arc::default(),
             sampler: Mutex::default(),
             meter: Meter::default(),

@@ -3,22 +3,20 @@
 
 use super::{LastTold, Overloaded, PoolState, QueueDeferred, Sibling, Siblings, WorkerPool};
 use crate::pool_core::WorkerId;
-use crate::steal_policy::{Costs, Load, Pod, StealPolicy};
+use crate::steal_policy::{Costs, Load, StealPolicy};
 use inflight_sync::Arc;
 use inflight_sync::atomic::Ordering;
-use inflight_topology::Topology;
 
 impl Siblings {
     /// `pool` among `others`.
     pub(crate) fn new(
-        topology: &Topology,
         pool: &Arc<WorkerPool>,
         others: &[Arc<WorkerPool>],
         overloaded: &Arc<Overloaded>,
     ) -> Self {
         let mut all: Vec<_> = others.iter().chain([pool]).collect();
         all.sort_by_key(|pool| pool.attrs.cpus.first());
-        let pods = all.iter().map(|p| Pod::new(topology, &p.attrs.cpus));
+        let pods = all.iter().map(|p| p.pod.clone());
         Self {
             policy: StealPolicy::of(pods.collect(), Costs::default()),
             me: all.iter().position(|p| Arc::ptr_eq(p, pool)).unwrap_or(0),

@@ -12,6 +12,7 @@ use crate::pool_attrs::Settings;
 use crate::pwq::{Pwq, RETIRED};
 use crate::worker_pool::QueueDeferred;
 use inflight_sync::{Arc, MutexGuard};
+use inflight_topology::Topology;
 
 /// A change that is prepared: nothing can refuse it any more, and nothing else changes the queue
 /// meanwhile. If it is dropped, nothing has changed.
@@ -42,7 +43,7 @@ impl WorkqueueInner {
         }
         let pods = PodMap::new(settings, self.mode, &attrs, self.flags.highpri);
         let before = control.pwqs.len();
-        let pwqs = self.prepare_pwqs(&mut control, &pods, deferred);
+        let pwqs = self.prepare_pwqs(&mut control, &pods, &settings.topology, deferred);
         let mut change = AttrsChange {
             wq: self,
             control,
@@ -60,6 +61,7 @@ impl WorkqueueInner {
         self: &Arc<Self>,
         control: &mut Control,
         pods: &PodMap,
+        machine: &Topology,
         deferred: &mut QueueDeferred,
     ) -> Result<Vec<Arc<Pwq>>, AttrsError> {
         let mut pwqs = Vec::new();
@@ -71,7 +73,7 @@ impl WorkqueueInner {
                 .find(|pwq| pwq.pool.attrs == *attrs && self.may_use_again(pwq));
             let pwq = match known {
                 Some(known) => known.clone(),
-                None => self.add_pwq(control, attrs)?,
+                None => self.add_pwq(control, attrs, machine)?,
             };
             // Who queues later makes the first worker itself; a queue in use is to go on.
             let in_use = self.is_in_use(control);

@@ -14,6 +14,7 @@ use crate::pwq::{Pwq, RETIRED};
 use crate::submitters;
 use inflight_sync::atomic::Ordering;
 use inflight_sync::{Arc, cpu};
+use inflight_topology::Topology;
 use std::ptr;
 
 impl WorkqueueInner {
@@ -64,7 +65,7 @@ impl WorkqueueInner {
             .find(|pwq| pwq.pool.attrs == attrs && pwq.flags() & RETIRED == 0);
         let pwq = match known {
             Some(known) => known.clone(),
-            None => self.add_pwq(&mut control, &attrs)?,
+            None => self.add_pwq(&mut control, &attrs, self.shared.machine())?,
         };
         for other in 0..self.by_cpu.len() {
             if control.pods.index_of(other) == at {
@@ -95,15 +96,16 @@ impl WorkqueueInner {
         self: &Arc<Self>,
         control: &mut Control,
         attrs: &PoolAttrs,
+        machine: &Topology,
     ) -> Result<Arc<Pwq>, QueueError> {
-        let pool = self.host.pool(attrs);
+        let pool = self.host.pool(attrs, machine);
         let limit = match self.mode {
             Mode::Bh => Limit::None,
             Mode::Bound | Mode::Ordered => Limit::Own {
                 max: control.limit.max_active,
                 used: 0,
             },
-            Mode::Unbound => Limit::Shared(self.nr_active_of(control, &pool)),
+            Mode::Unbound => Limit::Shared(Self::nr_active_of(control, &pool)),
         };
         let (frozen, flags) = (control.frozen, control.flags());
         let counting = control.counting;

@@ -4,17 +4,17 @@ use super::{Control, Share, WorkqueueInner};
 use crate::attrs::Mode;
 use crate::error::MinActiveError;
 use crate::nr_active::{NrActive, default_min_active, node_shares};
-use crate::pool_attrs::{Settings, node_of};
+use crate::pool_attrs::Settings;
 use crate::worker_pool::{PoolState, QueueDeferred, WorkerPool};
 use inflight_sync::Arc;
 
 impl WorkqueueInner {
     /// The limit that the pwq of a pool shares.
-    pub(super) fn nr_active_of(&self, control: &Control, pool: &WorkerPool) -> Arc<NrActive> {
+    pub(super) fn nr_active_of(control: &Control, pool: &WorkerPool) -> Arc<NrActive> {
         let nodeless = control.nr_active.len() - 1;
         let node = match control.limit.share {
             Share::Lend => None,
-            Share::PerNode => node_of(self.shared.machine(), &pool.attrs.cpus),
+            Share::PerNode => pool.pod.node,
         };
         let at = node.and_then(|node| control.nodes.iter().position(|(n, _)| *n == node));
         control.nr_active[at.unwrap_or(nodeless)].clone()

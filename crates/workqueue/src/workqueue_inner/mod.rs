@@ -26,6 +26,7 @@ use crate::worker_pool::{QueueDeferred, WorkerPool};
 use inflight_sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use inflight_sync::wait::Event;
 use inflight_sync::{Arc, Mutex};
+use inflight_topology::Topology;
 use inflight_topology::wake::WakeRules;
 use std::collections::BTreeMap;
 
@@ -108,8 +109,8 @@ const COUNTS: usize = 11;
 pub(crate) trait QueueHost: Send + Sync {
     fn shared(&self) -> &Arc<SystemShared>;
 
-    /// The pool with such attributes, made if there is none.
-    fn pool(&self, attrs: &PoolAttrs) -> Arc<WorkerPool>;
+    /// The pool with such attributes, made for that machine if there is none.
+    fn pool(&self, attrs: &PoolAttrs, machine: &Topology) -> Arc<WorkerPool>;
 
     /// Pools that have been made, and those that serve the same queues, learn of each other.
     fn introduce_newcomers(&self, deferred: &mut QueueDeferred);
