@@ -69,10 +69,9 @@ impl Theft {
         let guest = state.attach(shared.clone(), own.clone());
         let taken = state.take(guest, &shared.batch).entries;
         let context = Context::guest(victim.clone(), guest, shared.clone(), own);
-        if taken > 0 {
+        for (_, entry) in state.entries(guest) {
             // SAFETY: the entry has just been taken.
-            let pwq = unsafe { shared.batch.get(shared.batch.next()).pwq.as_ref() };
-            pwq.wq.counted(Count::Stolen, taken as u64);
+            unsafe { entry.pwq.as_ref() }.wq.counted(Count::Stolen, 1);
         }
         let unmanaged = !state.core.workers.get(guest).may_hold_others_back();
         victim.unlock(state, false);

@@ -203,3 +203,29 @@ fn a_pool_that_nobody_uses_is_no_helper() {
     assert_eq!((stats.remote_wakeups, stats.stolen), (1, 1));
     held.into_iter().for_each(end);
 }
+
+/// Each queue counts what was stolen of its own, also if others have items in the same batch.
+#[test]
+fn each_queue_counts_what_was_stolen_of_it() {
+    let (sys, wq) = pods("core:2");
+    let few = sys
+        .0
+        .workqueue("few")
+        .unbound(wq.inner().attrs())
+        .build()
+        .unwrap();
+    let held = hold(&wq, 0);
+    {
+        let own = pool(&wq, 0);
+        let mut state = own.lock();
+        state.watched = true;
+        state.core.set_batching(true);
+    }
+    let first = few.spawn_on(0, || ());
+    let items = [(); 300].map(|()| wq.spawn_on(0, || ()));
+    first.wait().unwrap();
+    assert!(wq.stats().stolen > 0);
+    assert_eq!(few.stats().stolen, 1);
+    end(held);
+    items.into_iter().for_each(|item| item.wait().unwrap());
+}
