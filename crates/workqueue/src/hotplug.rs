@@ -138,8 +138,9 @@ impl SystemShared {
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
-    use crate::Attrs;
-    use crate::test_support::Rigged;
+    use crate::test_support::{Rigged, Signal};
+    use crate::{Attrs, Share};
+    use inflight_sync::thread;
     use inflight_topology::Scope;
 
     /// A CPU comes while a thread takes its place, which may have been without that: it takes it
@@ -179,5 +180,48 @@ mod tests {
                 sys.0.refresh(&machine(away)).unwrap();
             }
         }
+    }
+
+    /// Two workers have two items each when a CPU comes, and their node may run one less. Those that
+    /// have not begun wait for that.
+    #[test]
+    fn a_part_that_becomes_smaller_takes_back_what_has_not_begun() {
+        let sys = Rigged::new("numa:2 core:2 offline:1", |builder| builder);
+        let attrs = Attrs::new().scope(Scope::Numa).strict(true);
+        let wq = sys.0.workqueue("parts").unbound(attrs).freezable();
+        let wq = wq.share(Share::PerNode).max_active(2).min_active(1);
+        let wq = wq.build().unwrap();
+        let frozen = sys.0.freeze();
+        {
+            let mut state = wq.inner().pwq_of(2).unwrap().lock();
+            state.watched = true;
+            state.core.set_batching(true);
+            state.core.note_service(5_000);
+        }
+        let [begun, first, second] = [(); 3].map(|()| Signal::default());
+        let items = [&first, &second, &first, &second].map(|open| {
+            let (begun, open) = (begun.clone(), open.clone());
+            wq.spawn_on(2, move || {
+                begun.raise();
+                open.wait(1);
+            })
+        });
+        drop(frozen);
+        begun.wait(2);
+        let now = Topology::synthetic("numa:2 core:2").unwrap();
+        sys.0.refresh(&now).unwrap();
+        first.raise();
+        begun.wait(3);
+        let idle = || {
+            let pwq = wq.inner().pwq_of(2).unwrap();
+            pwq.lock().core.workers.nr_idle()
+        };
+        while idle() == 0 && begun.get() == 3 {
+            thread::yield_now();
+        }
+        let begun = begun.get();
+        second.raise();
+        items.into_iter().for_each(|item| item.wait().unwrap());
+        assert_eq!(begun, 3);
     }
 }

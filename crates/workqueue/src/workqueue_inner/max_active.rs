@@ -27,12 +27,11 @@ impl WorkqueueInner {
     pub(crate) fn set_max_active(&self, max_active: usize) {
         let mut deferred = QueueDeferred::default();
         let mut control = self.control.lock();
-        let lowered = max_active < control.limit.max_active;
         control.limit.max_active = max_active;
         if let Some(min_active) = &mut control.limit.min_active {
             *min_active = (*min_active).min(max_active);
         }
-        self.apply(&control, lowered, &mut deferred);
+        self.apply(&control, &mut deferred);
     }
 
     pub(crate) fn set_min_active(&self, min_active: usize) -> Result<(), MinActiveError> {
@@ -49,21 +48,18 @@ impl WorkqueueInner {
             });
         }
         control.limit.min_active = Some(min_active);
-        self.apply(&control, true, &mut deferred);
+        self.apply(&control, &mut deferred);
         Ok(())
     }
 
     /// The limits are what `control` says. What waited for more goes on; what workers have not
-    /// begun goes back if there may be fewer.
-    pub(super) fn apply(&self, control: &Control, lowered: bool, deferred: &mut QueueDeferred) {
+    /// begun goes back, as there may be fewer.
+    fn apply(&self, control: &Control, deferred: &mut QueueDeferred) {
         control.apply_limit();
         for pwq in &control.pwqs {
-            let own = pwq.nr_active.is_none();
-            if own || lowered {
-                let max = control.limit.max_active;
-                let set_max = |state: &mut PoolState| state.core.set_max(pwq.index, max);
-                pwq.change(lowered, deferred, set_max);
-            }
+            let max = control.limit.max_active;
+            let set_max = |state: &mut PoolState| state.core.set_max(pwq.index, max);
+            pwq.change(true, deferred, set_max);
         }
         for nr_active in &control.nr_active {
             while let Some(id) = nr_active.next() {
@@ -81,7 +77,7 @@ impl WorkqueueInner {
     ) {
         if self.mode == Mode::Unbound {
             control.count_cpus(settings);
-            self.apply(control, false, deferred);
+            self.apply(control, deferred);
         }
     }
 
