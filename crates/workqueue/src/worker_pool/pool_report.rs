@@ -257,7 +257,7 @@ impl WorkerPool {
                 blocked: w.is_blocked(),
                 turn: state.core.progress(),
                 thread: thread.number?,
-                queue: thread.shared.charged.queue(),
+                queue: thread.running_as().charged.queue(),
                 before: thread.shared.charged.before,
             })
         });
@@ -270,8 +270,11 @@ impl WorkerPool {
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
+    use crate::Attrs;
     use crate::test_support::{Rigged, Signal};
     use crate::worker_pool::WorkerShared;
+    use inflight_sync::thread;
+    use inflight_topology::Scope;
 
     #[test]
     fn a_worker_whose_thread_is_being_made_is_metered_when_it_has_come() {
@@ -318,5 +321,44 @@ mod tests {
         second.wait().unwrap();
         assert!(!started, "it was recalled");
         assert!(!running, "it may be somebody else's");
+    }
+
+    /// What a worker uses for another pool's item is charged to that item's queue, also if nobody
+    /// has looked before it is back.
+    #[cfg(all(target_os = "linux", not(miri)))]
+    #[test]
+    fn a_stolen_item_is_charged_to_its_queue() {
+        let sys = Rigged::new("core:2", |builder| builder);
+        let attrs = Attrs::new().scope(Scope::Cpu);
+        let wq = sys.0.workqueue("stolen").unbound(attrs).build().unwrap();
+        let [busy, thief] = [0, 1].map(|cpu| wq.inner().pwq_of(cpu).unwrap().pool.clone());
+        let [begun, open] = [(); 2].map(|()| Signal::default());
+        let items = [1, 2].map(|number| {
+            let item = wq.spawn_on(0, {
+                let (begun, open) = (begun.clone(), open.clone());
+                move || {
+                    begun.raise();
+                    open.wait(3 - number);
+                }
+            });
+            let mut state = busy.lock();
+            // It takes long, and there is another pool.
+            state.core.note_service(1 << 40);
+            busy.unlock(state, false);
+            begun.wait(number);
+            item
+        });
+        let charged = || thief.metered().0[0].queue;
+        assert_eq!(charged(), wq.inner().number);
+        open.raise();
+        let [first, second] = items;
+        second.wait().unwrap();
+        while thief.lock().core.workers.nr_idle() == 0 {
+            thread::yield_now();
+        }
+        assert_eq!(charged(), wq.inner().number);
+        open.raise();
+        first.wait().unwrap();
+        assert_eq!(wq.stats().stolen, 1);
     }
 }

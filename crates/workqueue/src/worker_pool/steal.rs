@@ -33,7 +33,11 @@ impl WorkerPool {
     /// know what it runs.
     pub(super) fn set_away(&self, worker: WorkerId, away: Option<Arc<WorkerShared>>) {
         let mut state = self.lock();
-        state.threads[worker].as_mut().expect("it is there").away = away;
+        let thread = state.threads[worker].as_mut().expect("it is there");
+        if let Some(guest) = std::mem::replace(&mut thread.away, away) {
+            // What it has run last.
+            thread.shared.charged.set(guest.charged.queue());
+        }
     }
 
     /// What the worker runs as that guest of another pool is no reason to hold others back here,
