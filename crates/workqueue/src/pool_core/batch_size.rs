@@ -49,8 +49,8 @@ impl<T: PoolItem> PoolCore<T> {
         taken
     }
 
-    /// The pwq at the front has been drawn from: its slot goes to the batch, or is given back if
-    /// the batch has one already; what is left waits behind the other pwqs.
+    /// The pwq at the front has been drawn from: its slot goes to the batch, which has ended the one
+    /// before and comes to each pwq once. What is left waits behind the other pwqs.
     #[inline]
     fn pass(&mut self, worker: WorkerId, index: PwqIndex) {
         self.unlink(index);
@@ -59,24 +59,15 @@ impl<T: PoolItem> PoolCore<T> {
         if !has_more {
             self.emptied.push(index);
         }
-        let held = &mut self.workers.get_mut(worker).held;
-        if held.contains(&index) {
-            if has_more {
-                self.list_last(index);
-            } else {
-                pwq.listed = false;
-                self.release_slot(index);
-            }
-            return;
-        }
         if pwq.is_limited() {
+            let held = &mut self.workers.get_mut(worker).held;
+            debug_assert!(!held.contains(&index), "one slot does for a batch");
             held.push(index);
         }
-        pwq.listed = false;
-        if has_more && pwq.acquire_slot() {
-            pwq.listed = true;
+        pwq.listed = has_more && pwq.acquire_slot();
+        if pwq.listed {
             self.list_last(index);
-        } else if has_more {
+        } else {
             self.listed -= pwq.fifo.len();
         }
     }
