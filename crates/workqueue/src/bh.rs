@@ -350,11 +350,7 @@ impl WorkerPool {
     fn expect(&self, call: u64) {
         let at = self.shared.clock.now() + BH_PATIENCE;
         let pool = self.arc();
-        let planned = self.shared.set_duty(at, move || pool.call_is_over(call));
-        if !planned {
-            // Nobody would ask: it has no time at all.
-            self.call_is_over(call);
-        }
+        self.shared.set_duty(at, move || pool.call_is_over(call));
     }
 
     /// *late*: that call of the poller has had its time.

@@ -165,13 +165,9 @@ impl Meter {
     /// A worker is about to run. Returns whether the timer has to be set for it.
     ///
     /// Relaxed: the pool's lock orders this, after the worker's leaving the idle list, with the one
-    /// who looks whether anybody runs after [`disarm`](Meter::disarm).
+    /// who looks whether anybody runs after [`read`](Meter::read) has cleared this.
     pub(crate) fn arm(&self) -> bool {
         !self.armed.load(Ordering::Relaxed) && !self.armed.swap(true, Ordering::Relaxed)
-    }
-
-    pub(crate) fn disarm(&self) {
-        self.armed.store(false, Ordering::Relaxed);
     }
 
     /// Reads what the workers have used and charges it. `look` tells of them, and whether more are
@@ -182,7 +178,7 @@ impl Meter {
         metering: &Metering,
         look: impl FnOnce() -> (Vec<Metered>, bool),
     ) -> Option<Duration> {
-        self.disarm();
+        self.armed.store(false, Ordering::Relaxed);
         let mut readings = self.readings.lock();
         let (workers, coming) = look();
         let mut before = std::mem::take(&mut readings.workers);

@@ -49,27 +49,16 @@ impl WorkerPool {
     /// The timer looks at the pool from now on. The caller has set `watched`.
     #[cold]
     pub(super) fn begin_watch(&self) {
-        if !self.plan_tick(sampler::SOON) {
-            // Nobody may wait for a tick that does not come.
-            let mut state = self.lock();
-            self.unwatch(&mut state);
-            state.recall_all(|_| true);
-            self.unlock(state, true);
-        }
+        self.plan_tick(sampler::SOON);
     }
 
-    fn unwatch(&self, state: &mut PoolState) {
-        state.watched = false;
-        state.core.set_batching(false);
-    }
-
-    fn plan_tick(&self, later: Duration) -> bool {
+    fn plan_tick(&self, later: Duration) {
         if cfg!(loom) {
-            return true; // A model looks itself.
+            return; // A model looks itself.
         }
         let at = self.shared.clock.now() + later;
         let pool = self.arc();
-        self.shared.set_duty(at, move || pool.tick())
+        self.shared.set_duty(at, move || pool.tick());
     }
 
     fn tick(&self) {
@@ -218,7 +207,8 @@ impl WorkerPool {
             self.unlock(state, true);
             return false;
         }
-        self.unwatch(&mut state);
+        state.watched = false;
+        state.core.set_batching(false);
         self.unlock(state, false);
         true
     }

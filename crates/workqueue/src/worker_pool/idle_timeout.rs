@@ -79,10 +79,7 @@ impl WorkerPool {
     pub(super) fn plan_cull(&self, at: Option<Instant>) {
         let Some(at) = at else { return };
         let pool = self.arc();
-        let planned = self.shared.set_duty(at, move || pool.cull());
-        if !planned {
-            self.lock().culling = false;
-        }
+        self.shared.set_duty(at, move || pool.cull());
     }
 
     /// *cull*: the timer's time has come.

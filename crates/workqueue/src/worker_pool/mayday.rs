@@ -63,10 +63,7 @@ impl WorkerPool {
 
     fn plan_mayday(&self, at: Instant) {
         let pool = self.arc();
-        let planned = self.shared.set_duty(at, move || pool.mayday());
-        if !planned {
-            self.lock().mayday = None;
-        }
+        self.shared.set_duty(at, move || pool.mayday());
     }
 
     /// *mayday*: if the pool still is short of a worker, rescuers are called and, from time to

@@ -227,10 +227,7 @@ impl WorkerPool {
     fn plan_reading(&self, later: Duration) {
         let at = self.shared.clock.now() + later;
         let pool = self.arc();
-        let planned = self.shared.set_duty(at, move || pool.read_meter());
-        if !planned {
-            self.meter.disarm(); // Who is woken next tries again.
-        }
+        self.shared.set_duty(at, move || pool.read_meter());
     }
 
     /// Charges what the workers have used, and looks again if somebody runs.
