@@ -73,6 +73,8 @@ impl WorkerPool {
         let mut state = self.lock();
         if !state.needs_help() {
             state.mayday = None;
+            // Siblings may ask it for help again.
+            self.unlock(state, false);
             return;
         }
         let rescuers = state.rescuers();
@@ -163,5 +165,42 @@ mod tests {
         open.raise();
         blocked.wait().unwrap();
         assert!(sleeps, "it spins");
+    }
+
+    /// A pod was refused a thread, and nothing waits there any more: another one may ask it again.
+    #[test]
+    fn a_pod_that_gets_threads_again_is_asked_for_help() {
+        let (faults, clock) = (Faults::new(), Clock::manual());
+        let sys = Rigged::new("core:2", |builder| {
+            builder.faults(&faults).clock(clock.clone())
+        });
+        let attrs = Attrs::new().scope(Scope::Cpu);
+        let wq = sys.0.workqueue("pods").unbound(attrs).build().unwrap();
+        let [busy, refused] = [0, 1].map(|cpu| wq.inner().pwq_of(cpu).unwrap().pool.clone());
+        let (begun, open) = (Signal::default(), Signal::default());
+        let held = wq.spawn_on(0, {
+            let (begun, open) = (begun.clone(), open.clone());
+            move || {
+                begun.raise();
+                open.wait(1);
+            }
+        });
+        begun.wait(1);
+        faults.refuse_spawns(true);
+        assert!(wq.spawn_on(1, || ()).wait().is_err());
+        faults.refuse_spawns(false);
+        clock.advance(FIRST_MAYDAY);
+        while refused.lock().is_refused() {
+            thread::yield_now();
+        }
+        let waits = wq.spawn_on(0, || ());
+        let mut state = busy.lock();
+        // It takes long.
+        state.core.note_service(1 << 40);
+        busy.unlock(state, false);
+        assert_eq!(wq.stats().remote_wakeups, 1);
+        waits.wait().unwrap();
+        open.raise();
+        held.wait().unwrap();
     }
 }

@@ -330,7 +330,7 @@ mod tests {
         let wq = sys.0.workqueue("stolen").unbound(attrs).build().unwrap();
         let [busy, thief] = [0, 1].map(|cpu| wq.inner().pwq_of(cpu).unwrap().pool.clone());
         let [begun, open] = [(); 2].map(|()| Signal::default());
-        let items = [1, 2].map(|number| {
+        let [first, second] = [1, 2].map(|number| {
             let item = wq.spawn_on(0, {
                 let (begun, open) = (begun.clone(), open.clone());
                 move || {
@@ -338,17 +338,14 @@ mod tests {
                     open.wait(3 - number);
                 }
             });
-            let mut state = busy.lock();
-            // It takes long, and there is another pool.
-            state.core.note_service(1 << 40);
-            busy.unlock(state, false);
             begun.wait(number);
+            // The next one takes long, and there is another pool.
+            busy.lock().core.note_service(1 << 40);
             item
         });
         let charged = || thief.metered().0[0].queue;
         assert_eq!(charged(), wq.inner().number);
         open.raise();
-        let [first, second] = items;
         second.wait().unwrap();
         while thief.lock().core.workers.nr_idle() == 0 {
             thread::yield_now();

@@ -67,10 +67,9 @@ fn an_invite_brings_nobody_beyond_the_target() {
     let other = pool(&wq, 1);
     other.hint.tell(&Load::default());
     take_long(&wq, 0);
+    assert_eq!(wq.stats().remote_wakeups, 1);
     waits.wait().unwrap();
-    assert_eq!(workers(&other), [1, 0, 1]);
-    let stats = wq.stats();
-    assert_eq!((stats.remote_wakeups, stats.stolen), (1, 1));
+    assert_eq!((workers(&other), wq.stats().stolen), ([1, 0, 1], 1));
     held.into_iter().for_each(end);
 }
 
@@ -184,24 +183,32 @@ fn a_worker_that_is_one_too_many_does_not_steal() {
     end(busy);
 }
 
-/// A pool that its last queue has left may live on, and its workers have gone: it helps nobody, and
-/// keeps nobody from helping.
+/// A pool that its last queue has left, or that has gone, helps nobody and keeps nobody from
+/// helping.
 #[test]
 fn a_pool_that_nobody_uses_is_no_helper() {
-    let sys = Rigged::new("cache:2 core:2", |builder| builder);
-    let scope = |scope| Attrs::new().scope(scope);
-    let wq = sys.0.workqueue("moves").unbound(scope(Scope::Cpu));
-    let wq = wq.build().unwrap();
-    let left = pool(&wq, 2);
-    wq.set_attrs(scope(Scope::Cache)).unwrap();
-    assert!(left.attrs.is_sibling_of(&pool(&wq, 0).attrs));
-    let held = [0, 0].map(|cpu| hold(&wq, cpu));
-    let waits = wq.spawn_on(0, || ());
-    take_long(&wq, 0);
-    waits.wait().unwrap();
-    let stats = wq.stats();
-    assert_eq!((stats.remote_wakeups, stats.stolen), (1, 1));
-    held.into_iter().for_each(end);
+    for has_gone in [false, true] {
+        let sys = Rigged::new("cache:2 core:2", |builder| builder);
+        let make = |name, scope| {
+            let attrs = Attrs::new().scope(scope);
+            sys.0.workqueue(name).unbound(attrs).build().unwrap()
+        };
+        let small = make("small", Scope::Cpu);
+        let left = Arc::downgrade(&pool(&small, 2));
+        let wq = make("moves", Scope::Cache);
+        if has_gone {
+            drop(small);
+        } else {
+            small.set_attrs(Attrs::new().scope(Scope::Cache)).unwrap();
+        }
+        assert_eq!(left.upgrade().is_none(), has_gone);
+        let held = [0, 0].map(|cpu| hold(&wq, cpu));
+        let waits = wq.spawn_on(0, || ());
+        take_long(&wq, 0);
+        assert_eq!(wq.stats().remote_wakeups, 1);
+        waits.wait().unwrap();
+        held.into_iter().for_each(end);
+    }
 }
 
 /// Each queue counts what was stolen of its own, also if others have items in the same batch.
