@@ -182,8 +182,8 @@ mod tests {
         }
     }
 
-    /// Two workers have two items each when a CPU comes, and their node may run one less. Those that
-    /// have not begun wait for that.
+    /// Two workers have two items each when a CPU comes, and their node may run one less. Those
+    /// that have not begun wait for that.
     #[test]
     fn a_part_that_becomes_smaller_takes_back_what_has_not_begun() {
         let sys = Rigged::new("numa:2 core:2 offline:1", |builder| builder);

@@ -49,8 +49,8 @@ impl<T: PoolItem> PoolCore<T> {
         taken
     }
 
-    /// The pwq at the front has been drawn from: its slot goes to the batch, which has ended the one
-    /// before and comes to each pwq once. What is left waits behind the other pwqs.
+    /// The pwq at the front has been drawn from: its slot goes to the batch, which comes to each
+    /// pwq once. What is left waits behind the other pwqs.
     #[inline]
     fn pass(&mut self, worker: WorkerId, index: PwqIndex) {
         self.unlink(index);
