@@ -3,6 +3,9 @@
 
 #![cfg(not(any(loom, shuttle)))]
 
+#[path = "common/turn_rig.rs"]
+mod turn_rig;
+
 use inflight_sbitmap::tenancy::{
     BuildWithRules, Force, NewcomerPolicy, Request, Rules, ShareLimiter, Tenancy, TenantIndex,
     Waiter,
@@ -14,6 +17,7 @@ use inflight_sync::time::Instant;
 use proptest::prelude::*;
 use std::collections::VecDeque;
 use std::task::{Context, Poll, Wake, Waker};
+use turn_rig::in_turns;
 
 #[derive(Default)]
 struct Counts(AtomicUsize);
@@ -296,29 +300,6 @@ impl Oracle {
         self.free += has;
         self.serve();
     }
-}
-
-/// A queue of one tenant without limits, or of two of which tenant 1 may have none.
-fn in_turns(depth: usize, engine: Engine) -> SbitmapQueue {
-    #[derive(Debug)]
-    struct NoneForOne;
-    impl ShareLimiter for NoneForOne {
-        fn may_take(&self, tenant: TenantIndex) -> bool {
-            tenant == 0
-        }
-        fn took(&self, _: TenantIndex, _: usize) {}
-        fn gives(&self, _: usize) {}
-    }
-    let above = Rules {
-        shares: Some(Box::new(NoneForOne)),
-        newcomers: None,
-        ..Rules::default()
-    };
-    let queue = SbitmapQueue::builder(depth).engine(engine);
-    queue
-        .fairness(Fairness::fair())
-        .build_with_rules(above)
-        .unwrap()
 }
 
 const ENGINES: [Engine; 2] = [Engine::Shared, Engine::Local];

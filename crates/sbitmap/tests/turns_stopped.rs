@@ -5,36 +5,12 @@
 mod turn_rig;
 
 use inflight_sbitmap::{Engine, Fairness};
-use inflight_sync::atomic::{AtomicBool, Ordering};
-use inflight_sync::block_hook::{BlockHook, install};
 use inflight_sync::time::Clock;
 use inflight_sync::{Arc, thread};
 use std::pin::pin;
-use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
-use turn_rig::{builder, poll, taken, wait_for_waiters};
-
-/// Holds its thread up when it is to run again.
-#[derive(Default)]
-struct Stop {
-    reached: AtomicBool,
-    go: AtomicBool,
-}
-
-struct StopBeforeSleep(Arc<Stop>);
-
-impl BlockHook for StopBeforeSleep {
-    fn blocking(&self) {}
-
-    fn unblocked(&self) {
-        // Ordering: Release pairs with the Acquire of the test, Acquire with its Release.
-        self.0.reached.store(true, Ordering::Release);
-        while !self.0.go.load(Ordering::Acquire) {
-            thread::yield_now();
-        }
-    }
-}
+use turn_rig::{Stop, builder, poll, taken, wait_for_waiters};
 
 /// A thread is granted, holds the token and does not run: another is served after 64 puts, and
 /// after a while without any.
@@ -48,12 +24,9 @@ fn l4_a_granted_thread_that_does_not_run_stops_nobody() {
             let queue = Arc::new(queue.build().unwrap());
             let bits: Vec<_> = (0..DEPTH).map(|_| queue.try_get().unwrap()).collect();
             let stop = Arc::new(Stop::default());
-            let stopped = thread::spawn({
-                let (queue, stop) = (queue.clone(), stop.clone());
-                move || {
-                    let _installed = install(Rc::new(StopBeforeSleep(stop)));
-                    queue.get_blocking().unwrap()
-                }
+            let stopped = stop.spawn({
+                let queue = queue.clone();
+                move || queue.get_blocking().unwrap()
             });
             wait_for_waiters(&queue, 1);
             let other = thread::spawn({
@@ -62,9 +35,7 @@ fn l4_a_granted_thread_that_does_not_run_stops_nobody() {
             });
             wait_for_waiters(&queue, 2);
             queue.put(bits[0]).unwrap();
-            while !stop.reached.load(Ordering::Acquire) {
-                thread::yield_now();
-            }
+            stop.wait_until_reached();
             queue.put(bits[1]).unwrap();
             assert_eq!(queue.snapshot().ws_active, 1, "the token is out");
             if by_puts {
@@ -75,7 +46,7 @@ fn l4_a_granted_thread_that_does_not_run_stops_nobody() {
                 thread::yield_now();
             }
             let bit = other.join().unwrap();
-            stop.go.store(true, Ordering::Release);
+            stop.go_on();
             assert_ne!(bit, stopped.join().unwrap());
         }
     }
@@ -87,12 +58,9 @@ fn a_task_needs_no_token() {
     for engine in [Engine::Shared, Engine::Local] {
         let (queue, bits) = taken(2, (Fairness::fair(), engine));
         let stop = Arc::new(Stop::default());
-        let stopped = thread::spawn({
-            let (queue, stop) = (queue.clone(), stop.clone());
-            move || {
-                let _installed = install(Rc::new(StopBeforeSleep(stop)));
-                queue.get_blocking().unwrap()
-            }
+        let stopped = stop.spawn({
+            let queue = queue.clone();
+            move || queue.get_blocking().unwrap()
         });
         wait_for_waiters(&queue, 1);
         let mut task = pin!(queue.get());
@@ -100,8 +68,7 @@ fn a_task_needs_no_token() {
         queue.put(bits[0]).unwrap();
         queue.put(bits[1]).unwrap();
         assert_eq!(poll(task.as_mut()), Poll::Ready(Ok(bits[1])), "{engine:?}");
-        // Ordering: Release pairs with the Acquire in `StopBeforeSleep`.
-        stop.go.store(true, Ordering::Release);
+        stop.go_on();
         assert_eq!(stopped.join().unwrap(), bits[0]);
     }
 }
@@ -116,12 +83,9 @@ fn a_head_that_leaves_lets_the_next_one_be_served() {
         let queue = Arc::new(queue.build().unwrap());
         let bits = [queue.try_get().unwrap(), queue.try_get().unwrap()];
         let stop = Arc::new(Stop::default());
-        let stopped = thread::spawn({
-            let (queue, stop) = (queue.clone(), stop.clone());
-            move || {
-                let _installed = install(Rc::new(StopBeforeSleep(stop)));
-                queue.get_blocking().unwrap()
-            }
+        let stopped = stop.spawn({
+            let queue = queue.clone();
+            move || queue.get_blocking().unwrap()
         });
         wait_for_waiters(&queue, 1);
         let timed = thread::spawn({
@@ -140,8 +104,7 @@ fn a_head_that_leaves_lets_the_next_one_be_served() {
         let Poll::Ready(Ok(bit)) = poll(task.as_mut()) else {
             panic!("{engine:?}: a bit is free, and nobody is before the task")
         };
-        // Ordering: Release pairs with the Acquire in `StopBeforeSleep`.
-        stop.go.store(true, Ordering::Release);
+        stop.go_on();
         assert_ne!(bit, stopped.join().unwrap());
     }
 }

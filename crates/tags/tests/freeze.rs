@@ -7,8 +7,8 @@ use inflight_sync::time::Clock;
 use inflight_sync::{Arc, block_on, thread};
 use inflight_tags::{AllocError, AllocOptions, TagSet, Tenant};
 use std::future::Future;
-use std::pin::pin;
-use std::task::{Context, Waker};
+use std::pin::{Pin, pin};
+use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 const PLAIN: AllocOptions = AllocOptions::new();
@@ -16,6 +16,15 @@ const PLAIN: AllocOptions = AllocOptions::new();
 fn queue(depth: usize) -> Tenant<()> {
     let set = TagSet::builder().depth(depth).reserved(depth / 4);
     set.build(|_, _| ()).unwrap().add_tenant("q").unwrap()
+}
+
+#[derive(Default)]
+struct Told(AtomicBool);
+
+impl Wake for Told {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Release);
+    }
 }
 
 fn wait_until(condition: impl Fn() -> bool) {
@@ -144,6 +153,33 @@ fn a_dropped_freeze_thaws() {
     assert!(!set.is_frozen());
     assert!(waiting.as_mut().poll(&mut cx).is_ready());
     drop(held);
+}
+
+/// A wait that is given up with a tag in it, which nobody has fetched: the freeze waits for that
+/// tag, and hears that it is back.
+#[test]
+fn a_wait_that_ends_tells_the_freezer() {
+    for several in [false, true] {
+        let dev = queue(4);
+        let held = dev.try_alloc_batch(3);
+        let mut split = dev.split(3);
+        let mut waiting: Pin<Box<dyn Future<Output = _>>> = match several {
+            false => Box::pin(async { dev.alloc().await.map(drop) }),
+            true => Box::pin(async { split.next().await.map(drop) }),
+        };
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(waiting.as_mut().poll(&mut cx).is_pending());
+        drop(held);
+        let told = Arc::new(Told::default());
+        let mut freeze = pin!(dev.set().freeze());
+        let waker = Waker::from(told.clone());
+        let mut cx = Context::from_waker(&waker);
+        assert!(freeze.as_mut().poll(&mut cx).is_pending());
+        drop(waiting);
+        drop(split);
+        assert!(told.0.load(Ordering::Acquire), "several: {several}");
+        assert!(freeze.as_mut().poll(&mut cx).is_ready());
+    }
 }
 
 #[test]

@@ -317,6 +317,50 @@ fn h9_a_weighted_share_below_the_wake_batch() {
     }
 }
 
+/// Who waits at its old share is served when the depth grows. When it shrinks, who has more than
+/// its new share gets none beside a free tag.
+#[test]
+fn h9_shares_follow_the_depth() {
+    let whole_io = ENGINES.map(|engine| (Admission::WholeIo, engine));
+    for (admission, engine) in [
+        whole_io[0],
+        whole_io[1],
+        (Admission::preempt(), Engine::Shared),
+    ] {
+        let set = TagSet::builder().engine(engine).admission(admission);
+        let set = set
+            .depth(4)
+            .max_depth(8)
+            .share(SharePolicy::Fair { min: 1 });
+        let set = set.build(|_, _| ()).unwrap();
+        let (mut a, mut b) = (User::of(&set, "a"), User::of(&set, "b"));
+        assert_eq!((b.try_take(1), a.try_take(9)), (1, 2), "half of four");
+        let told = Arc::new(Counts::default());
+        let waker = Waker::from(told.clone());
+        let mut cx = Context::from_waker(&waker);
+        let mut wait = Box::pin(a.dev.alloc());
+        assert!(wait.as_mut().poll(&mut cx).is_pending());
+        set.resize(8).unwrap();
+        assert_eq!(told.0.load(Ordering::Relaxed), 1, "{admission:?}: told");
+        let Poll::Ready(Ok(tag)) = wait.as_mut().poll(&mut cx) else {
+            panic!("{admission:?}: its share has grown")
+        };
+        drop(wait);
+        a.tags.push_back(tag);
+        assert_eq!((a.try_take(9), b.try_take(9)), (1, 3), "half of eight");
+
+        set.resize(4).unwrap();
+        b.tags.clear();
+        assert_eq!(b.try_take(1), 1, "it counts, and there are tags");
+        for left in [3, 2] {
+            a.tags.pop_back();
+            assert_eq!((a.tags.len(), a.try_take(9)), (left, 0), "{admission:?}");
+        }
+        a.tags.pop_back();
+        assert_eq!(a.try_take(9), 1, "{admission:?}: half of four");
+    }
+}
+
 /// The same on threads, at which a wakeup that is lost shows as a test that does not end.
 #[test]
 fn h9_light_tenants_on_threads() {

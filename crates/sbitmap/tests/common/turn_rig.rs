@@ -1,11 +1,14 @@
 //! What tests of turns share: builders of each kind, and tasks polled by hand.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+use inflight_sbitmap::tenancy::{BuildWithRules, Rules, ShareLimiter, TenantIndex};
 use inflight_sbitmap::{Engine, Fairness, SbitmapQueue, SbitmapQueueBuilder};
 use inflight_sync::atomic::{AtomicBool, Ordering};
+use inflight_sync::block_hook::{BlockHook, install};
 use inflight_sync::{Arc, thread};
 use std::future::Future;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll, Wake, Waker};
 
 pub(crate) type Mode = (Fairness, Engine);
@@ -41,4 +44,73 @@ impl Wake for Told {
 
 pub(crate) fn poll<F: Future + ?Sized>(future: Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// A queue of one tenant without limits, or of two of which tenant 1 may have none.
+pub(crate) fn in_turns(depth: usize, engine: Engine) -> SbitmapQueue {
+    #[derive(Debug)]
+    struct NoneForOne;
+    impl ShareLimiter for NoneForOne {
+        fn may_take(&self, tenant: TenantIndex) -> bool {
+            tenant == 0
+        }
+        fn took(&self, _: TenantIndex, _: usize) {}
+        fn gives(&self, _: usize) {}
+    }
+    let above = Rules {
+        shares: Some(Box::new(NoneForOne)),
+        newcomers: None,
+        ..Rules::default()
+    };
+    let queue = SbitmapQueue::builder(depth).engine(engine);
+    queue
+        .fairness(Fairness::fair())
+        .build_with_rules(above)
+        .unwrap()
+}
+
+/// Holds a thread up when it is to run again.
+#[derive(Default)]
+pub(crate) struct Stop {
+    reached: AtomicBool,
+    go: AtomicBool,
+}
+
+struct StopBeforeSleep(Arc<Stop>);
+
+impl BlockHook for StopBeforeSleep {
+    fn blocking(&self) {}
+
+    fn unblocked(&self) {
+        // Ordering: Release pairs with the Acquire of `wait_until_reached`, Acquire with the
+        // Release of `go_on`.
+        self.0.reached.store(true, Ordering::Release);
+        while !self.0.go.load(Ordering::Acquire) {
+            thread::yield_now();
+        }
+    }
+}
+
+impl Stop {
+    /// A thread that is held up in `f`.
+    pub(crate) fn spawn<T: Send + 'static>(
+        self: &Arc<Self>,
+        f: impl FnOnce() -> T + Send + 'static,
+    ) -> thread::JoinHandle<T> {
+        let stop = self.clone();
+        thread::spawn(move || {
+            let _installed = install(Rc::new(StopBeforeSleep(stop)));
+            f()
+        })
+    }
+
+    pub(crate) fn wait_until_reached(&self) {
+        while !self.reached.load(Ordering::Acquire) {
+            thread::yield_now();
+        }
+    }
+
+    pub(crate) fn go_on(&self) {
+        self.go.store(true, Ordering::Release);
+    }
 }
