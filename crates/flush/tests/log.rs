@@ -5,7 +5,7 @@ use inflight_flush::log::{
     DirStorage, Durability, GroupMode, Log, LogError, LogOptions, Lsn, MemoryStorage, OpenError,
     Recovery, Storage,
 };
-use inflight_flush::{Caps, Device, FlushDomain, Flusher as _, MemoryDevice, Power};
+use inflight_flush::{Caps, Device, FlushDomain, MemoryDevice, Power};
 use inflight_sync::time::Clock;
 use inflight_sync::{Arc, block_on, thread};
 use std::time::Duration;
@@ -158,28 +158,6 @@ fn a_failed_flush_fails_the_log_until_it_is_opened_again() {
         assert!(log.durable() < bad, "what was lost is not called durable");
         let found = after_power_loss(&storage, 1);
         assert_eq!(payloads(&found), [b"good"]);
-    }
-}
-
-/// The system tells of a loss once, to whoever asks first. If that is another user of the domain,
-/// the log's next flush succeeds without what was lost.
-#[test]
-fn a_flush_of_another_user_that_fails_fails_the_log() {
-    for mode in [GroupMode::Off, GroupMode::Leader] {
-        for caps in [Caps::volatile(), Caps::volatile_with_fua()] {
-            let storage = storage().with_caps(caps);
-            let shared = FlushDomain::builder().build();
-            let options = LogOptions::new().group_mode(mode).log_domain(&shared);
-            let log = open(&storage, options);
-            let lsn = log.try_append(b"record").unwrap();
-            log.commit_blocking(lsn, Durability::Buffered).unwrap();
-            let device = storage.devices()[0].clone();
-            device.fail_flushes(1);
-            block_on(shared.flush_with(|| std::future::ready(device.flush()))).unwrap_err();
-            shared.clear_poison(); // that user's own business, and not the log's
-            let failed = log.commit_blocking(lsn, Durability::Flushed);
-            assert!(matches!(failed, Err(LogError::Poisoned(_))), "{failed:?}");
-        }
     }
 }
 
