@@ -382,6 +382,33 @@ fn h9_light_tenants_on_threads() {
     assert_eq!(set.in_use(), 0);
 }
 
+/// H9. The last change of shares is one of the depth: a share of sixteen, with batches of two,
+/// becomes one of one.
+#[test]
+fn h9_a_share_that_shrinks_below_the_wake_batch() {
+    let no_preempt = Admission::NoPreempt(NoPreempt::default());
+    let elastic = Admission::elastic_overcommit(4);
+    for admission in [Admission::preempt(), no_preempt, elastic] {
+        let set = TagSet::builder().depth(256).admission(admission);
+        let set = set.share(SharePolicy::Weighted { min: 1 });
+        let set = set.build(|_, _| ()).unwrap();
+        let (a, b) = (set.add_tenant("a").unwrap(), set.add_tenant("b").unwrap());
+        a.set_weight(15).unwrap();
+        let (_tag_a, tag_b) = (a.try_alloc().unwrap(), b.try_alloc().unwrap());
+        assert_eq!(b.share(0), Some(16));
+        set.resize(16).unwrap();
+        assert_eq!(b.share(0), Some(1));
+        let told = Arc::new(Counts::default());
+        let waker = Waker::from(told.clone());
+        let mut wait = Box::pin(b.alloc());
+        let mut cx = Context::from_waker(&waker);
+        assert!(wait.as_mut().poll(&mut cx).is_pending());
+        drop(tag_b);
+        assert_eq!(told.0.load(Ordering::Relaxed), 1, "its share is free");
+        assert!(matches!(wait.as_mut().poll(&mut cx), Poll::Ready(Ok(_))));
+    }
+}
+
 /// A tenant of no weight still gets a tag: nobody would wake it later.
 #[test]
 fn c32_a_weight_of_nothing_starves_nobody() {
