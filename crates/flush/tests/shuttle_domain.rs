@@ -13,7 +13,7 @@ use inflight_flush::{
 };
 use inflight_sync::time::Clock;
 use inflight_sync::{Arc, block_on, thread};
-use shuttle_support::{Threads, cancelled, check, yield_once};
+use shuttle_support::{Threads, check, polled, yield_once};
 use std::io;
 use std::time::Duration;
 
@@ -73,13 +73,13 @@ impl World {
             return if form < 3 {
                 Some(block_on(flush))
             } else {
-                cancelled(flush, form as usize - 2)
+                polled(flush, form as usize - 2)
             };
         }
         match form {
             0 | 1 => Some(domain.flush_blocking()),
             2 => Some(block_on(domain.flush())),
-            3 => cancelled(domain.flush(), 1),
+            3 => polled(domain.flush(), 1),
             _ => match domain.flush_timeout(MS) {
                 Err(FlushError::TimedOut) => None,
                 result => Some(result),
@@ -91,7 +91,7 @@ impl World {
         match form {
             0 | 1 => Some(self.domain.begin_blocking(flags)),
             2 => Some(block_on(self.domain.begin(flags))),
-            3 => cancelled(self.domain.begin(flags), 2),
+            3 => polled(self.domain.begin(flags), 2),
             _ => match self.domain.begin_timeout(flags, MS) {
                 Err(FlushError::TimedOut) => None,
                 result => Some(result),
@@ -107,7 +107,7 @@ impl World {
         match form {
             0 | 1 => Some(sequence.finish_blocking(written)),
             2 => Some(block_on(sequence.finish(written))),
-            3 => cancelled(sequence.finish(written), 2),
+            3 => polled(sequence.finish(written), 2),
             _ => match sequence.finish_timeout(written, MS) {
                 Err(WriteError::TimedOut) => None,
                 result => Some(result),
@@ -194,7 +194,7 @@ fn users_until_the_power_goes(seed: u64) {
     if seed % 5 == 4 {
         world.device.fail_flushes(1);
     }
-    let mut threads = Threads::new();
+    let mut threads = Threads::default();
     for id in 0..USERS {
         let world = world.clone();
         threads.spawn(move || user(&world, id));
@@ -230,7 +230,7 @@ fn users_until_the_power_goes(seed: u64) {
 /// is called durable, and none is lost that nobody was told of.
 fn every_second_flush_fails(seed: u64) {
     let world = World::new(seed, false);
-    let mut threads = Threads::new();
+    let mut threads = Threads::default();
     for id in 0..USERS {
         let world = world.clone();
         threads.spawn(move || {
@@ -278,7 +278,7 @@ fn a_loss_is_told_once(seed: u64) {
     let device = device.with_lost_writes_readable();
     let domain = FlushDomain::new(device.clone());
     let before = domain.failed_flushes();
-    let mut threads = Threads::new();
+    let mut threads = Threads::default();
     for id in 0..2 {
         let (domain, device) = (domain.clone(), device.clone());
         threads.spawn(move || {
@@ -323,7 +323,7 @@ fn flushes_are_put_off(seed: u64) {
         domain.tick_in_background().unwrap();
     }
     let slow = domain.begin_blocking(Flags::write().fua()).unwrap();
-    let mut threads = Threads::new();
+    let mut threads = Threads::default();
     let waits = domain.clone();
     threads.spawn(move || match seed % 3 {
         0 => waits.flush_blocking().unwrap(),
@@ -345,8 +345,8 @@ fn flushes_are_put_off(seed: u64) {
         }
     });
     threads.spawn(move || {
-        let _ = cancelled(gives_up.flush(), 1);
-        let _ = cancelled(gives_up.begin(Flags::write().preflush()), 2);
+        let _ = polled(gives_up.flush(), 1);
+        let _ = polled(gives_up.begin(Flags::write().preflush()), 2);
     });
     if seed % 2 == 1 {
         // Where tasks wait somebody ticks: an event loop.

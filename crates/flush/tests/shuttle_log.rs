@@ -17,7 +17,7 @@ use inflight_flush::log::{
 use inflight_flush::{Caps, Device, FlushDomain, MemoryDevice, Power};
 use inflight_sync::time::Clock;
 use inflight_sync::{block_on, thread};
-use shuttle_support::{Threads, cancelled, check};
+use shuttle_support::{Threads, check, polled};
 use std::time::Duration;
 
 const USERS: u64 = 3;
@@ -54,7 +54,7 @@ fn commit(log: &Log, form: u8, lsn: Lsn, durability: Durability) -> Option<Resul
     match form {
         0 | 1 => Some(log.commit_blocking(lsn, durability)),
         2 => Some(block_on(log.commit(lsn, durability))),
-        3 => cancelled(log.commit(lsn, durability), 1),
+        3 => polled(log.commit(lsn, durability), 1),
         4 => match log.try_commit(lsn, durability) {
             Err(LogError::WouldBlock) => None,
             result => Some(result),
@@ -195,7 +195,7 @@ fn users_until_the_power_goes(seed: u64) {
     if seed % 4 != 3 {
         power.cut_at(power.steps() + rng.u64(..50));
     }
-    let mut threads = Threads::new();
+    let mut threads = Threads::default();
     for id in 0..USERS {
         let log = log.clone();
         threads.spawn(move || user(&log, id, seed));
@@ -243,7 +243,7 @@ fn blocks_and_records(seed: u64) {
     let (log, _) = options.open(storage.clone()).unwrap();
     let mut rng = fastrand::Rng::with_seed(seed);
     power.cut_at(power.steps() + rng.u64(..60));
-    let mut threads = Threads::new();
+    let mut threads = Threads::default();
     // One moves the tail, over what all have written in place: those before the first that is not.
     for id in 0..USERS {
         let (log, data) = (log.clone(), data.clone());
@@ -309,7 +309,7 @@ fn a_failure_reaches_all(seed: u64) {
     let (power, clock) = (Power::new(), Clock::manual());
     let storage = storage(seed, &power);
     let (log, _) = options(seed, &clock).open(storage.clone()).unwrap();
-    let mut threads = Threads::new();
+    let mut threads = Threads::default();
     for id in 0..4_u8 {
         let (log, disks) = (log.clone(), storage.clone());
         threads.spawn(move || {
@@ -338,7 +338,7 @@ fn a_failure_reaches_all(seed: u64) {
         .flatten()
         .collect();
     // One more of each: a log that has failed tells everybody.
-    let mut threads = Threads::new();
+    let mut threads = Threads::default();
     let last = log.clone();
     threads.spawn(move || {
         let lsn = last.append_blocking(b"last")?;

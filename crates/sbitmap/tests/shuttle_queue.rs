@@ -4,15 +4,15 @@
 //! short count at the end.
 #![cfg(shuttle)]
 
+mod shuttle_support;
+
 use inflight_sbitmap::tenancy::{Request, Tenancy};
 use inflight_sbitmap::{Fairness, SbitmapQueue, SbitmapQueueBuilder};
 use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_sync::model::{check_pct, check_random};
 use inflight_sync::time::{Clock, Instant};
-use inflight_sync::{Arc, block_on, thread};
-use std::future::{Future, poll_fn};
-use std::pin::pin;
-use std::task::Poll;
+use inflight_sync::{Arc, block_on};
+use shuttle_support::{Threads, polled};
 use std::time::Duration;
 
 const RUNS: usize = 2_000;
@@ -69,19 +69,8 @@ impl Owned {
     }
 }
 
-/// Polls and gives up, as a `select!` whose other branch was faster.
 fn cancelled_get(queue: &SbitmapQueue) -> Option<usize> {
-    let mut get = pin!(queue.get());
-    let mut last = false;
-    block_on(poll_fn(move |cx| match get.as_mut().poll(cx) {
-        Poll::Ready(bit) => Poll::Ready(bit.ok()),
-        Poll::Pending if last => Poll::Ready(None),
-        Poll::Pending => {
-            last = true;
-            cx.waker().wake_by_ref();
-            Poll::Pending
-        }
-    }))
+    polled(queue.get(), 2)?.ok()
 }
 
 /// As a timed get whose deadline was made before.
@@ -90,15 +79,6 @@ fn get_until(queue: &SbitmapQueue, deadline: Instant) -> Option<usize> {
         let mut waiter = queue.waiter(Request::one(0));
         queue.block_one(&mut waiter, Some(deadline)).ok()
     })
-}
-
-fn spawn(owned: &Arc<Owned>, f: impl FnOnce(&Owned) + Send + 'static) -> thread::JoinHandle<()> {
-    let owned = owned.clone();
-    thread::spawn(move || f(&owned))
-}
-
-fn join_all(threads: Vec<thread::JoinHandle<()>>) {
-    threads.into_iter().for_each(|t| t.join().unwrap());
 }
 
 /// One waiter of each kind, twice each, and a clock that moves meanwhile.
@@ -116,22 +96,21 @@ fn all_kinds(depth: usize) {
             }
         }
     };
-    let threads = vec![
-        spawn(&owned, move |o| {
-            twice(o, |q| Some(q.get_blocking().unwrap()))
-        }),
-        spawn(&owned, move |o| {
-            twice(o, |q| Some(q.get_blocking().unwrap()))
-        }),
-        spawn(&owned, move |o| {
-            twice(o, |q| Some(block_on(q.get()).unwrap()))
-        }),
-        spawn(&owned, move |o| twice(o, cancelled_get)),
-        spawn(&owned, move |o| twice(o, |q| q.get_timeout(SECOND).ok())),
-    ];
+    let mut threads = Threads::default();
+    threads.on(&owned, move |o| {
+        twice(o, |q| Some(q.get_blocking().unwrap()))
+    });
+    threads.on(&owned, move |o| {
+        twice(o, |q| Some(q.get_blocking().unwrap()))
+    });
+    threads.on(&owned, move |o| {
+        twice(o, |q| Some(block_on(q.get()).unwrap()))
+    });
+    threads.on(&owned, move |o| twice(o, cancelled_get));
+    threads.on(&owned, move |o| twice(o, |q| q.get_timeout(SECOND).ok()));
     clock.advance(SECOND);
     clock.advance(SECOND);
-    join_all(threads);
+    threads.join();
     owned.assert_all_back();
 }
 
@@ -167,16 +146,15 @@ fn h6_those_who_stay_get_what_those_who_leave_were_offered() {
                     owned.use_and_put(bit);
                 }
             };
-            let threads = vec![
-                spawn(&owned, |o| o.claim(o.queue.get_blocking().unwrap())),
-                spawn(&owned, |o| o.claim(block_on(o.queue.get()).unwrap())),
-                spawn(&owned, move |o| back(o, cancelled_get(&o.queue))),
-                spawn(&owned, move |o| back(o, get_until(&o.queue, deadline))),
-            ];
+            let mut threads = Threads::default();
+            threads.on(&owned, |o| o.claim(o.queue.get_blocking().unwrap()));
+            threads.on(&owned, |o| o.claim(block_on(o.queue.get()).unwrap()));
+            threads.on(&owned, move |o| back(o, cancelled_get(&o.queue)));
+            threads.on(&owned, move |o| back(o, get_until(&o.queue, deadline)));
             owned.queue.put(bits[0]).unwrap();
             clock.advance(SECOND);
             owned.queue.put(bits[1]).unwrap();
-            join_all(threads);
+            threads.join();
             assert_eq!(owned.queue.weight(), 2);
             (0..2).for_each(|bit| owned.put(bit));
             owned.assert_all_back();
@@ -195,16 +173,15 @@ fn h31_putters_complete_a_batch_together() {
         );
         let mut bits = Vec::new();
         assert_eq!(owned.queue.try_get_batch(16, &mut bits), 16);
-        let waiter = |o: &Owned| o.claim(o.queue.get_blocking().unwrap());
-        let threads = vec![
-            spawn(&owned, waiter),
-            spawn(&owned, waiter),
-            spawn(&owned, |o| o.claim(block_on(o.queue.get()).unwrap())),
-            spawn(&owned, |o| o.queue.put_batch(&[0, 1]).unwrap()),
-            spawn(&owned, |o| o.queue.put(2).unwrap()),
-        ];
+        let waiter = |o: &Arc<Owned>| o.claim(o.queue.get_blocking().unwrap());
+        let mut threads = Threads::default();
+        threads.on(&owned, waiter);
+        threads.on(&owned, waiter);
+        threads.on(&owned, |o| o.claim(block_on(o.queue.get()).unwrap()));
+        threads.on(&owned, |o| o.queue.put_batch(&[0, 1]).unwrap());
+        threads.on(&owned, |o| o.queue.put(2).unwrap());
         owned.queue.put(3).unwrap();
-        join_all(threads);
+        threads.join();
         assert_eq!(owned.queue.weight(), 15);
         assert_eq!(owned.queue.snapshot().ws_active, 0);
     });
@@ -230,16 +207,17 @@ fn h4_in_turn_a_waiter_sleeps_only_if_all_is_taken() {
         queue.put_batch(&(0..15).collect::<Vec<_>>()).unwrap();
         (0..14).for_each(|bit| assert_eq!(queue.try_get(), Some(bit)));
         queue.put_batch(&(0..14).collect::<Vec<_>>()).unwrap();
-        let getter = |o: &Owned| {
+        let getter = |o: &Arc<Owned>| {
             o.queue
                 .try_get()
                 .into_iter()
                 .for_each(|bit| o.use_and_put(bit))
         };
-        let waiter = |o: &Owned| o.use_and_put(o.queue.get_blocking().unwrap());
-        let threads = vec![spawn(&owned, waiter), spawn(&owned, getter)];
+        let waiter = |o: &Arc<Owned>| o.use_and_put(o.queue.get_blocking().unwrap());
+        let mut threads = Threads::default();
+        threads.on(&owned, waiter).on(&owned, getter);
         queue.put(15).unwrap();
-        join_all(threads);
+        threads.join();
         owned.assert_all_back();
     });
 }

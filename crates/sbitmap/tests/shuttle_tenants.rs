@@ -257,26 +257,21 @@ impl Shared {
     }
 }
 
-fn spawn(threads: &mut Threads, shared: &Arc<Shared>, f: impl FnOnce(&Shared) + Send + 'static) {
-    let shared = shared.clone();
-    threads.spawn(move || f(&shared));
-}
-
 /// Shares fall to nothing and rise while waiters of all kinds sleep; in the end each has one.
 fn shares_change(mode: Mode) {
     let shared = Shared::new(3, [1, 1, 2], mode);
     let mut threads = Threads::default();
     let t = &mut threads;
-    spawn(t, &shared, |s| s.block(s.small(0), 1));
-    spawn(t, &shared, |s| s.wait_as_task(s.small(1), 1));
-    spawn(t, &shared, |s| s.block(s.large(1, 4, 2), 4));
-    spawn(t, &shared, |s| s.wait_as_task(s.large(2, 3, 1), 3));
-    spawn(t, &shared, |s| {
+    t.on(&shared, |s| s.block(s.small(0), 1));
+    t.on(&shared, |s| s.wait_as_task(s.small(1), 1));
+    t.on(&shared, |s| s.block(s.large(1, 4, 2), 4));
+    t.on(&shared, |s| s.wait_as_task(s.large(2, 3, 1), 3));
+    t.on(&shared, |s| {
         s.block(s.small(2), 1);
         s.try_past(0, false);
         s.try_past(2, true);
     });
-    spawn(t, &shared, |s| {
+    t.on(&shared, |s| {
         for limits in [[0, 2, 1], [2, 0, 0], [0, 1, 3], [1, 1, 1]] {
             for (tenant, limit) in limits.into_iter().enumerate() {
                 s.shares.set(&s.owned, tenant, limit);
@@ -295,20 +290,20 @@ fn tenants_leave(mode: Mode) {
     let deadline = shared.owned.clock.now() + SECOND;
     let mut threads = Threads::default();
     let t = &mut threads;
-    spawn(t, &shared, move |s| {
+    t.on(&shared, move |s| {
         s.block_until(s.large(0, 4, 2), 4, deadline)
     });
-    spawn(t, &shared, move |s| s.block_until(s.small(0), 1, deadline));
-    spawn(t, &shared, |s| s.leave_after_poll(s.large(0, 2, 2)));
-    spawn(t, &shared, |s| {
+    t.on(&shared, move |s| s.block_until(s.small(0), 1, deadline));
+    t.on(&shared, |s| s.leave_after_poll(s.large(0, 2, 2)));
+    t.on(&shared, |s| {
         s.leave_after_poll(s.small(0));
         // It is gone: it may have none any more.
         s.shares.set(&s.owned, 0, 0);
         s.shares.set(&s.owned, 1, 2);
     });
-    spawn(t, &shared, |s| s.block(s.large(1, 3, 2), 3));
-    spawn(t, &shared, |s| s.wait_as_task(s.small(1), 1));
-    spawn(t, &shared, |s| s.wait_as_task(s.large(2, 2, 2), 2));
+    t.on(&shared, |s| s.block(s.large(1, 3, 2), 3));
+    t.on(&shared, |s| s.wait_as_task(s.small(1), 1));
+    t.on(&shared, |s| s.wait_as_task(s.large(2, 2, 2), 2));
     threads.join_ticking(&shared.owned.clock, SECOND);
     shared.assert_all_back();
 }
@@ -320,7 +315,7 @@ fn waits_change_hands(mode: Mode) {
     let mut threads = Threads::default();
     let t = &mut threads;
     let to = slot.clone();
-    spawn(t, &shared, move |s| {
+    t.on(&shared, move |s| {
         let mut waiter = s.large(1, 3, 1);
         let told = Waker::from(Arc::new(Told::default()));
         let mut bits = Vec::new();
@@ -329,11 +324,11 @@ fn waits_change_hands(mode: Mode) {
         s.use_and_put(&bits);
         to.send((waiter, 3 - bits.len()));
     });
-    spawn(t, &shared, move |s| {
+    t.on(&shared, move |s| {
         let (waiter, left) = slot.receive();
         s.block(waiter, left);
     });
-    spawn(t, &shared, |s| {
+    t.on(&shared, |s| {
         let mut waiter = s.small(1);
         let told = Waker::from(Arc::new(Told::default()));
         let mut bits = Vec::new();
@@ -348,10 +343,10 @@ fn waits_change_hands(mode: Mode) {
         }
         s.use_and_put(&bits);
     });
-    spawn(t, &shared, |s| s.block(s.small(0), 1));
-    spawn(t, &shared, |s| s.wait_as_task(s.large(1, 2, 2), 2));
-    spawn(t, &shared, |s| s.alternate(s.large(2, 4, 1), 4));
-    spawn(t, &shared, |s| s.alternate(s.large(0, 3, 1), 3));
+    t.on(&shared, |s| s.block(s.small(0), 1));
+    t.on(&shared, |s| s.wait_as_task(s.large(1, 2, 2), 2));
+    t.on(&shared, |s| s.alternate(s.large(2, 4, 1), 4));
+    t.on(&shared, |s| s.alternate(s.large(0, 3, 1), 3));
     threads.join();
     shared.assert_all_back();
 }
@@ -365,7 +360,7 @@ fn an_idle_tenant_is_found(mode: Mode) {
     let (first, second) = (Slot::new(), Slot::new());
     let (done, kept) = (first.clone(), second.clone());
     shared.shares.idle.store(1, Ordering::Relaxed);
-    spawn(t, &shared, move |s| {
+    t.on(&shared, move |s| {
         let mut waiter = s.small(0);
         let mut bits = Vec::new();
         let queue = &s.owned.queue;
@@ -375,12 +370,12 @@ fn an_idle_tenant_is_found(mode: Mode) {
         second.receive();
         s.put(&bits);
     });
-    spawn(t, &shared, move |s| {
+    t.on(&shared, move |s| {
         done.receive();
         s.block(s.small(0), 1);
         kept.send(());
     });
-    spawn(t, &shared, |s| s.block(s.small(1), 1));
+    t.on(&shared, |s| s.block(s.small(1), 1));
     threads.join_ticking(&shared.owned.clock, SECOND);
     shared.assert_all_back();
 }

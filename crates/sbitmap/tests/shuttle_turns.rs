@@ -5,6 +5,8 @@
 //! owners as a failed claim, a lost bit as a short count at the end.
 #![cfg(shuttle)]
 
+mod shuttle_support;
+
 use inflight_sbitmap::tenancy::{Request, Tenancy};
 use inflight_sbitmap::{Engine, Fairness, GetError, GetManyError, SbitmapQueue};
 use inflight_sync::atomic::{AtomicUsize, Ordering};
@@ -12,9 +14,7 @@ use inflight_sync::model::{check_pct, check_random};
 use inflight_sync::percpu::pushes;
 use inflight_sync::time::Clock;
 use inflight_sync::{Arc, block_on, cpu, thread};
-use std::future::{Future, poll_fn};
-use std::pin::pin;
-use std::task::Poll;
+use shuttle_support::{Threads, polled};
 use std::time::Duration;
 
 const RUNS: usize = 200;
@@ -123,58 +123,33 @@ impl Owned {
     }
 }
 
-/// Polls and gives up, as a `select!` whose other branch was faster.
-fn cancelled<F: Future>(future: F) -> Option<F::Output> {
-    let mut future = pin!(future);
-    let mut last = false;
-    block_on(poll_fn(move |cx| match future.as_mut().poll(cx) {
-        Poll::Ready(value) => Poll::Ready(Some(value)),
-        Poll::Pending if last => Poll::Ready(None),
-        Poll::Pending => {
-            last = true;
-            cx.waker().wake_by_ref();
-            Poll::Pending
-        }
-    }))
-}
-
-fn spawn(owned: &Arc<Owned>, f: impl FnOnce(&Owned) + Send + 'static) -> thread::JoinHandle<()> {
-    let owned = owned.clone();
-    thread::spawn(move || f(&owned))
-}
-
-fn join_all(threads: Vec<thread::JoinHandle<()>>) {
-    threads.into_iter().for_each(|t| t.join().unwrap());
-}
-
 /// H6, H7, D25. One waiter of each kind, and two who want two at once, on two bits.
 #[test]
 fn d25_waiters_of_all_kinds_and_two_collectors() {
     check("d25_waiters_of_all_kinds_and_two_collectors", |mode| {
         let owned = Owned::new(2, 2, mode);
-        let several = |o: &Owned| {
+        let several = |o: &Arc<Owned>| {
             let bits = o.queue.get_many_blocking(2).unwrap();
             o.use_and_put(&bits);
         };
-        let threads = vec![
-            spawn(&owned, several),
-            spawn(&owned, move |o| {
-                o.use_and_put(&block_on(o.queue.get_many(2)).unwrap());
-            }),
-            spawn(&owned, |o| {
-                (0..2).for_each(|_| o.use_and_put(&[o.queue.get_blocking().unwrap()]));
-            }),
-            spawn(&owned, |o| {
-                o.use_and_put(&[block_on(o.queue.get()).unwrap()])
-            }),
-            spawn(&owned, |o| {
-                let get = o.queue.get_timeout(SECOND).ok();
-                get.into_iter().for_each(|bit| o.use_and_put(&[bit]));
-            }),
-        ];
+        let mut threads = Threads::default();
+        threads.on(&owned, several);
+        threads.on(&owned, move |o| {
+            o.use_and_put(&block_on(o.queue.get_many(2)).unwrap());
+        });
+        threads.on(&owned, |o| {
+            (0..2).for_each(|_| o.use_and_put(&[o.queue.get_blocking().unwrap()]));
+        });
+        threads.on(&owned, |o| {
+            o.use_and_put(&[block_on(o.queue.get()).unwrap()])
+        });
+        threads.on(&owned, |o| {
+            let get = o.queue.get_timeout(SECOND).ok();
+            get.into_iter().for_each(|bit| o.use_and_put(&[bit]));
+        });
         owned.clock.advance(SECOND);
         owned.clock.advance(SECOND);
-        join_all(threads);
+        threads.join();
         owned.assert_all_back();
     });
 }
@@ -191,36 +166,35 @@ fn h6_what_was_granted_to_those_who_leave_reaches_those_who_stay() {
             owned.queue.get_blocking().unwrap(),
         ];
         let deadline = owned.clock.now() + SECOND;
-        let threads = vec![
-            spawn(&owned, |o| {
-                let got = cancelled(o.queue.get());
-                got.into_iter()
-                    .for_each(|bit| o.use_and_put(&[bit.unwrap()]));
-            }),
-            spawn(&owned, |o| {
-                if let Some(bits) = cancelled(o.queue.get_many(2)) {
-                    o.use_and_put(&bits.unwrap());
-                }
-            }),
-            spawn(&owned, move |o| {
-                let mut waiter = o.queue.waiter(Request {
-                    want: 2,
-                    part: 2,
-                    ..Request::one(0)
-                });
-                let mut bits = Vec::new();
-                match o.queue.block_part(&mut waiter, Some(deadline), &mut bits) {
-                    Ok(()) => o.use_and_put(&bits),
-                    Err(error) => assert_eq!(error, GetError::TimedOut),
-                }
-            }),
-            spawn(&owned, |o| o.claim(&[o.queue.get_blocking().unwrap()])),
-            spawn(&owned, |o| o.claim(&[block_on(o.queue.get()).unwrap()])),
-        ];
+        let mut threads = Threads::default();
+        threads.on(&owned, |o| {
+            let got = polled(o.queue.get(), 2);
+            got.into_iter()
+                .for_each(|bit| o.use_and_put(&[bit.unwrap()]));
+        });
+        threads.on(&owned, |o| {
+            if let Some(bits) = polled(o.queue.get_many(2), 2) {
+                o.use_and_put(&bits.unwrap());
+            }
+        });
+        threads.on(&owned, move |o| {
+            let mut waiter = o.queue.waiter(Request {
+                want: 2,
+                part: 2,
+                ..Request::one(0)
+            });
+            let mut bits = Vec::new();
+            match o.queue.block_part(&mut waiter, Some(deadline), &mut bits) {
+                Ok(()) => o.use_and_put(&bits),
+                Err(error) => assert_eq!(error, GetError::TimedOut),
+            }
+        });
+        threads.on(&owned, |o| o.claim(&[o.queue.get_blocking().unwrap()]));
+        threads.on(&owned, |o| o.claim(&[block_on(o.queue.get()).unwrap()]));
         owned.queue.put(held[0]).unwrap();
         owned.clock.advance(SECOND);
         owned.queue.put(held[1]).unwrap();
-        join_all(threads);
+        threads.join();
         assert_eq!(owned.weight(), 2);
         held.iter().for_each(|&bit| owned.put(&[bit]));
         owned.assert_all_back();
@@ -232,24 +206,23 @@ fn h6_what_was_granted_to_those_who_leave_reaches_those_who_stay() {
 fn h20_resize_and_wake_all_under_load() {
     check("h20_resize_and_wake_all_under_load", |mode| {
         let owned = Owned::new(2, 4, mode);
-        let twice = |o: &Owned| {
+        let twice = |o: &Arc<Owned>| {
             (0..2).for_each(|_| o.use_and_put(&[o.queue.get_blocking().unwrap()]));
         };
-        let threads = vec![
-            spawn(&owned, twice),
-            spawn(&owned, twice),
-            spawn(&owned, |o| match block_on(o.queue.get_many(2)) {
-                Ok(bits) => o.use_and_put(&bits),
-                Err(error) => assert!(matches!(error, GetManyError::TooMany { .. })),
-            }),
-            spawn(&owned, |o| {
-                for depth in [4, 1, 3] {
-                    o.resize(depth);
-                }
-            }),
-            spawn(&owned, |o| (0..2).for_each(|_| o.queue.wake_all())),
-        ];
-        join_all(threads);
+        let mut threads = Threads::default();
+        threads.on(&owned, twice);
+        threads.on(&owned, twice);
+        threads.on(&owned, |o| match block_on(o.queue.get_many(2)) {
+            Ok(bits) => o.use_and_put(&bits),
+            Err(error) => assert!(matches!(error, GetManyError::TooMany { .. })),
+        });
+        threads.on(&owned, |o| {
+            for depth in [4, 1, 3] {
+                o.resize(depth);
+            }
+        });
+        threads.on(&owned, |o| (0..2).for_each(|_| o.queue.wake_all()));
+        threads.join();
         assert_eq!(owned.depth(), 3);
         owned.assert_all_back();
     });
@@ -262,18 +235,17 @@ fn h4_batches_of_puts_wake_all_they_can() {
         let owned = Owned::new(4, 4, mode);
         let mut held = Vec::new();
         assert_eq!(owned.queue.try_get_batch(4, &mut held), 4);
-        let threads = vec![
-            spawn(&owned, |o| o.claim(&[o.queue.get_blocking().unwrap()])),
-            spawn(&owned, |o| o.claim(&[block_on(o.queue.get()).unwrap()])),
-            spawn(&owned, |o| o.claim(&o.queue.get_many_blocking(2).unwrap())),
-            spawn(&owned, |o| {
-                let got = o.queue.try_get();
-                got.into_iter().for_each(|bit| o.use_and_put(&[bit]));
-            }),
-            spawn(&owned, |o| o.queue.put_batch(&[0, 1]).unwrap()),
-        ];
+        let mut threads = Threads::default();
+        threads.on(&owned, |o| o.claim(&[o.queue.get_blocking().unwrap()]));
+        threads.on(&owned, |o| o.claim(&[block_on(o.queue.get()).unwrap()]));
+        threads.on(&owned, |o| o.claim(&o.queue.get_many_blocking(2).unwrap()));
+        threads.on(&owned, |o| {
+            let got = o.queue.try_get();
+            got.into_iter().for_each(|bit| o.use_and_put(&[bit]));
+        });
+        threads.on(&owned, |o| o.queue.put_batch(&[0, 1]).unwrap());
         owned.queue.put_batch(&[2, 3]).unwrap();
-        join_all(threads);
+        threads.join();
         assert_eq!(owned.weight(), 4);
         (0..4).for_each(|bit| owned.put(&[bit]));
         owned.assert_all_back();
@@ -287,7 +259,7 @@ fn h4_h6_tasks_wait_where_they_came() {
     check("h4_h6_tasks_wait_where_they_came", |mode| {
         let owned = Owned::new(2, 2, mode);
         let pairs = |cpus: [usize; 2]| {
-            move |o: &Owned| {
+            move |o: &Arc<Owned>| {
                 for cpu in cpus {
                     let bit = block_on(o.queue.get()).unwrap();
                     cpu::set_current_for_thread(Some(cpu));
@@ -295,24 +267,23 @@ fn h4_h6_tasks_wait_where_they_came() {
                 }
             }
         };
-        let threads = vec![
-            spawn(&owned, pairs([0, 1])),
-            spawn(&owned, pairs([1, 0])),
-            spawn(&owned, pairs([0, 0])),
-            spawn(&owned, |o| {
-                cpu::set_current_for_thread(Some(1));
-                let got = cancelled(o.queue.get());
-                got.into_iter()
-                    .for_each(|bit| o.use_and_put(&[bit.unwrap()]));
-            }),
-            spawn(&owned, |o| {
-                o.use_and_put(&[o.queue.get_blocking().unwrap()])
-            }),
-            spawn(&owned, |o| {
-                o.use_and_put(&block_on(o.queue.get_many(2)).unwrap());
-            }),
-        ];
-        join_all(threads);
+        let mut threads = Threads::default();
+        threads.on(&owned, pairs([0, 1]));
+        threads.on(&owned, pairs([1, 0]));
+        threads.on(&owned, pairs([0, 0]));
+        threads.on(&owned, |o| {
+            cpu::set_current_for_thread(Some(1));
+            let got = polled(o.queue.get(), 2);
+            got.into_iter()
+                .for_each(|bit| o.use_and_put(&[bit.unwrap()]));
+        });
+        threads.on(&owned, |o| {
+            o.use_and_put(&[o.queue.get_blocking().unwrap()])
+        });
+        threads.on(&owned, |o| {
+            o.use_and_put(&block_on(o.queue.get_many(2)).unwrap());
+        });
+        threads.join();
         owned.assert_all_back();
     });
 }
@@ -326,42 +297,41 @@ fn h6_h20_d25_eight_threads_do_everything_at_once() {
         let keep = |o: &Owned, got: Option<usize>| {
             got.into_iter().for_each(|bit| o.use_and_put(&[bit]));
         };
-        let threads = vec![
-            spawn(&owned, |o| {
-                (0..2).for_each(|_| o.use_and_put(&[o.queue.get_blocking().unwrap()]));
-            }),
-            spawn(&owned, |o| {
-                o.use_and_put(&[block_on(o.queue.get()).unwrap()])
-            }),
-            // The depth is never less than 2, so two can always be had.
-            spawn(&owned, |o| {
-                o.use_and_put(&o.queue.get_many_blocking(2).unwrap());
-            }),
-            spawn(&owned, move |o| {
-                keep(o, cancelled(o.queue.get()).map(Result::unwrap))
-            }),
-            spawn(&owned, |o| {
-                if let Some(bits) = cancelled(o.queue.get_many(2)) {
-                    o.use_and_put(&bits.unwrap());
-                }
-            }),
-            spawn(&owned, move |o| keep(o, o.queue.get_timeout(SECOND).ok())),
-            spawn(&owned, move |o| {
-                keep(o, o.queue.try_get());
-                let mut bits = Vec::new();
-                if o.queue.try_get_batch(2, &mut bits) > 0 {
-                    o.use_and_put(&bits);
-                }
-            }),
-            spawn(&owned, |o| {
-                o.resize(2);
-                o.queue.wake_all();
-                o.resize(4);
-            }),
-        ];
+        let mut threads = Threads::default();
+        threads.on(&owned, |o| {
+            (0..2).for_each(|_| o.use_and_put(&[o.queue.get_blocking().unwrap()]));
+        });
+        threads.on(&owned, |o| {
+            o.use_and_put(&[block_on(o.queue.get()).unwrap()])
+        });
+        // The depth is never less than 2, so two can always be had.
+        threads.on(&owned, |o| {
+            o.use_and_put(&o.queue.get_many_blocking(2).unwrap());
+        });
+        threads.on(&owned, move |o| {
+            keep(o, polled(o.queue.get(), 2).map(Result::unwrap))
+        });
+        threads.on(&owned, |o| {
+            if let Some(bits) = polled(o.queue.get_many(2), 2) {
+                o.use_and_put(&bits.unwrap());
+            }
+        });
+        threads.on(&owned, move |o| keep(o, o.queue.get_timeout(SECOND).ok()));
+        threads.on(&owned, move |o| {
+            keep(o, o.queue.try_get());
+            let mut bits = Vec::new();
+            if o.queue.try_get_batch(2, &mut bits) > 0 {
+                o.use_and_put(&bits);
+            }
+        });
+        threads.on(&owned, |o| {
+            o.resize(2);
+            o.queue.wake_all();
+            o.resize(4);
+        });
         owned.clock.advance(SECOND);
         owned.clock.advance(SECOND);
-        join_all(threads);
+        threads.join();
         assert_eq!(owned.depth(), 4);
         owned.assert_all_back();
     });

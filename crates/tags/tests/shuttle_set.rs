@@ -6,41 +6,35 @@
 //! deadlock, a tag with two owners in its slot, a lost tag as a short count at the end.
 #![cfg(shuttle)]
 
+mod shuttle_support;
+
 use inflight_sbitmap::Engine;
 use inflight_sync::model::{check_pct, check_random};
 use inflight_sync::percpu::pushes;
-use inflight_sync::time::Clock;
-use inflight_sync::{Arc, Mutex, block_on, cpu, thread};
-use inflight_tags::{
-    Admission, AllocError, AllocOptions, DrainError, HwQueueOptions, NoPreempt, RedeemError,
-    SharePolicy, Tag, TagSet, Tenant,
-};
-use inflight_topology::Topology;
-use std::future::{Future, poll_fn};
-use std::pin::pin;
-use std::task::Poll;
-use std::time::Duration;
+use inflight_sync::{Arc, block_on, thread};
+use inflight_tags::{Admission, DrainError, NoPreempt, SharePolicy, Tag, Tenant};
+use shuttle_support::{Form, Held, Mode, PLAIN, SECOND, Size, Slot, Threads, World, polled};
 
 const RUNS: usize = 40;
-const SECOND: Duration = Duration::from_secs(1);
-/// How tags are given out, where free ones are kept, whether hardware queues share them, and how
-/// tenants do.
-#[derive(Clone, Copy, Debug)]
-struct Mode(Admission, Engine, bool, SharePolicy);
-
 fn modes() -> [Mode; 6] {
     let whole_io = Admission::WholeIo;
     let no_preempt = Admission::NoPreempt(NoPreempt::default().threshold(1));
     let elastic = Admission::elastic_overcommit(1);
     let (alone, fair) = (SharePolicy::None, SharePolicy::Fair { min: 1 });
     let weighted = SharePolicy::Weighted { min: 1 };
+    let of = |admission, engine, shared, share| Mode {
+        admission,
+        engine,
+        shared,
+        share,
+    };
     [
-        Mode(whole_io, Engine::Local, false, alone),
-        Mode(whole_io, Engine::Shared, true, fair),
-        Mode(whole_io, Engine::Local, true, weighted),
-        Mode(Admission::preempt(), Engine::Shared, false, fair),
-        Mode(no_preempt, Engine::Shared, true, weighted),
-        Mode(elastic, Engine::Shared, false, alone),
+        of(whole_io, Engine::Local, false, alone),
+        of(whole_io, Engine::Shared, true, fair),
+        of(whole_io, Engine::Local, true, weighted),
+        of(Admission::preempt(), Engine::Shared, false, fair),
+        of(no_preempt, Engine::Shared, true, weighted),
+        of(elastic, Engine::Shared, false, alone),
     ]
 }
 
@@ -51,7 +45,7 @@ fn check(name: &str, model: fn(Mode)) {
         let before = pushes();
         check_random(&name, RUNS, move || model(mode));
         check_pct(&name, RUNS, 4, move || model(mode));
-        let stacks = mode.1 == Engine::Local;
+        let stacks = mode.engine == Engine::Local;
         assert_eq!(pushes() > before, stacks, "whether tags went into stacks");
     }
 }
@@ -59,256 +53,132 @@ fn check(name: &str, model: fn(Mode)) {
 /// With fewer tags the local engine opens no stack.
 const FEWEST: usize = 4;
 
-/// What is in a slot: who uses it, 0 for nobody.
-#[derive(Debug, Default)]
-struct Owned(usize);
+/// Tags of each hardware queue beyond what the model asks for.
+fn more(depth: usize, mode: Mode) -> usize {
+    match mode.engine {
+        Engine::Local => FEWEST.saturating_sub(depth),
+        _ => 0,
+    }
+}
 
-/// A set of two CPUs with a hardware queue each, and the tokens on their way.
-struct World {
-    set: TagSet<Owned>,
-    clock: Clock,
-    ring: Mutex<Vec<u64>>,
-    shared_tags: bool,
-    /// Tags of each hardware queue beyond what the model asks for.
+/// A set in use by threads, in the end also by such as make its tags few.
+struct Model {
+    threads: Threads,
+    world: Arc<World>,
     more: usize,
 }
 
-impl World {
-    fn new(depth: usize, max_depth: usize, mode: Mode) -> Arc<Self> {
-        let Mode(admission, engine, shared_tags, share) = mode;
-        let clock = Clock::manual();
-        let topology = Topology::synthetic("core:2").unwrap();
-        let more = match engine {
-            Engine::Local => FEWEST.saturating_sub(depth),
-            _ => 0,
-        };
-        let set = TagSet::builder()
-            .topology(&topology)
-            .hw_queues(HwQueueOptions::new(2).shared_tags(shared_tags))
-            .depth(depth + more)
-            .max_depth(max_depth + more)
-            .admission(admission)
-            .engine(engine)
-            .share(share)
-            .timeout(SECOND)
-            .clock(clock.clone());
-        Arc::new(Self {
-            set: set.build(|_, _| Owned::default()).unwrap(),
-            clock,
-            ring: Mutex::new(Vec::new()),
-            shared_tags,
-            more,
-        })
-    }
-
-    /// Takes the token of somebody's request, which may time out first, and ends it.
-    fn complete(&self, token: u64) {
-        match self.set.redeem(token) {
-            Ok(tag) => use_and_free(tag),
-            // Stale: timed out, and handled already.
-            Err(error) => assert!(matches!(
-                error,
-                RedeemError::TimedOut { .. } | RedeemError::Stale { .. }
-            )),
-        }
-        let again = self.set.redeem(token).unwrap_err();
-        assert!(matches!(
-            again,
-            RedeemError::TimedOut { .. } | RedeemError::Stale { .. }
-        ));
-    }
-
-    /// Submits, and completes whatever has been submitted: nobody's request stays behind.
-    fn submit(&self, mut tag: Tag<Owned>) {
-        use_it(&mut tag);
-        let token = tag.into_token();
-        self.ring.lock().push(token);
-        self.complete_all();
-    }
-
-    fn complete_all(&self) {
-        while let Some(token) = { self.ring.lock().pop() } {
-            self.complete(token);
-        }
-    }
-
-    /// Ends the requests whose time is up.
-    fn expire(&self) {
-        let mut late = Vec::new();
-        self.set.expire(|token| late.push(token));
-        for token in late {
-            use_and_free(self.set.redeem_timed_out(token).unwrap());
-        }
-    }
-
-    /// As a submitter who gets a tag, runs out of time, or had named a hardware queue that is gone.
-    fn submit_if(&self, result: Result<Tag<Owned>, AllocError>) {
-        match result {
-            Ok(tag) => self.submit(tag),
-            Err(
-                AllocError::TimedOut
-                | AllocError::Exhausted
-                | AllocError::Frozen
-                | AllocError::Quiesced
-                | AllocError::InactiveHwQueue { .. }
-                | AllocError::NoSuchHwQueue { .. },
-            ) => {}
-            Err(error) => panic!("{error:?}"),
-        }
-    }
-
-    /// Nothing is out, nobody waits, and one tenant alone can have every tag there is.
-    fn assert_whole(self: Arc<Self>) {
-        assert_eq!((self.set.in_use(), self.set.in_flight()), (0, 0));
-        assert!(!self.set.is_frozen() && !self.set.is_quiesced());
-        let stats = self.set.stats();
-        assert_eq!(stats.allocs, stats.frees);
-        let last = self.set.add_tenant("last").unwrap();
-        let mut all = Vec::new();
-        for hw_queue in 0..self.set.hw_queues().len() {
-            let options = AllocOptions::new().hw_queue(hw_queue);
-            all.extend(std::iter::from_fn(|| last.try_alloc_with(options).ok()));
-        }
-        let tables = if self.shared_tags {
-            1
-        } else {
-            self.set.hw_queues().len()
-        };
-        assert_eq!(all.len(), self.set.depth() * tables, "a tag was lost");
-    }
-}
-
-/// Finds out whether anybody else uses the slot.
-fn use_it(tag: &mut Tag<Owned>) {
-    let me = tag.unique() as usize + 1;
-    assert_eq!(tag.0, 0, "two owners");
-    tag.0 = me;
-    thread::yield_now();
-    assert_eq!(tag.0, me, "two owners");
-    tag.0 = 0;
-}
-
-fn use_and_free(mut tag: Tag<Owned>) {
-    use_it(&mut tag);
-}
-
-/// Polls and gives up, as a `select!` whose other branch was faster.
-fn cancelled<F: Future>(future: F) -> Option<F::Output> {
-    let mut future = pin!(future);
-    let mut last = false;
-    block_on(poll_fn(move |cx| match future.as_mut().poll(cx) {
-        Poll::Ready(value) => Poll::Ready(Some(value)),
-        Poll::Pending if last => Poll::Ready(None),
-        Poll::Pending => {
-            last = true;
-            cx.waker().wake_by_ref();
-            Poll::Pending
-        }
-    }))
-}
-
-/// Threads of one model, on CPUs 0, 1, 0, …, each with a tenant.
-struct Threads {
-    world: Arc<World>,
-    tenants: [Tenant<Owned>; 2],
-    running: Vec<thread::JoinHandle<()>>,
-}
-
-impl Threads {
-    fn of(world: &Arc<World>) -> Self {
+impl Model {
+    fn new(depth: usize, max_depth: usize, mode: Mode) -> Self {
+        let more = more(depth, mode);
+        let world = World::new(mode, Size::of(depth + more).max_depth(max_depth + more));
         Self {
-            world: world.clone(),
-            tenants: ["a", "b"].map(|name| world.set.add_tenant(name).unwrap()),
-            running: vec![],
+            threads: Threads::of(&world),
+            world,
+            more,
         }
     }
 
-    fn spawn(&mut self, f: impl FnOnce(&World, &Tenant<Owned>) + Send + 'static) -> &mut Self {
-        let n = self.running.len();
-        let (world, tenant) = (self.world.clone(), self.tenants[n / 2 % 2].clone());
-        self.running.push(thread::spawn(move || {
-            cpu::set_current_for_thread(Some(n % 2));
-            f(&world, &tenant);
-        }));
+    fn spawn(&mut self, f: impl FnOnce(&World, &Tenant<Slot>) + Send + 'static) -> &mut Self {
+        self.threads.spawn(f);
         self
     }
 
-    /// And whoever makes the tags few.
-    fn join(&mut self) {
-        for _ in 0..2 * usize::from(self.world.more > 0) {
-            self.spawn(hog);
+    fn join(mut self) {
+        let more = self.more;
+        for _ in 0..2 * usize::from(more > 0) {
+            self.spawn(move |world, tenant| hog(world, tenant, more));
         }
-        self.running.drain(..).for_each(|t| t.join().unwrap());
+        self.threads.join();
     }
 }
 
 // What threads do.
 
-fn blocking(world: &World, tenant: &Tenant<Owned>) {
+fn blocking(world: &World, tenant: &Tenant<Slot>) {
     for _ in 0..2 {
-        world.submit(tenant.alloc_blocking().unwrap());
+        Form::Blocking.run(world, tenant, PLAIN);
     }
+}
+
+fn get_batch<'a>(world: &'a World, tenant: &Tenant<Slot>, n: usize) -> Vec<Held<'a>> {
+    let ask = world.ask();
+    let tags = tenant.try_alloc_batch(n).into_iter();
+    tags.map(|tag| ask.got(tag)).collect()
+}
+
+fn free_batch(batch: Vec<Held<'_>>) {
+    Tag::free_batch(batch.into_iter().map(Held::into_tag));
 }
 
 /// Takes the tags beyond what the model asks for, and gives them back one by one.
-fn hog(world: &World, tenant: &Tenant<Owned>) {
+fn hog(world: &World, tenant: &Tenant<Slot>, more: usize) {
     for _ in 0..2 {
-        let tags = std::iter::from_fn(|| tenant.try_alloc().ok()).take(world.more);
-        let tags: Vec<_> = tags.collect();
+        let tags = std::iter::from_fn(|| world.ask().result(tenant.try_alloc()).ok());
+        let tags: Vec<_> = tags.take(more).collect();
         thread::yield_now();
-        tags.into_iter().for_each(use_and_free);
+        tags.iter().for_each(Held::use_it);
     }
 }
 
-fn task(world: &World, tenant: &Tenant<Owned>) {
-    world.submit(block_on(tenant.alloc()).unwrap());
+fn task(world: &World, tenant: &Tenant<Slot>) {
+    Form::Task.run(world, tenant, PLAIN);
 }
 
-fn dropped_task(world: &World, tenant: &Tenant<Owned>) {
-    if let Some(tag) = cancelled(tenant.alloc()) {
-        world.submit(tag.unwrap());
-    }
+fn dropped_task(world: &World, tenant: &Tenant<Slot>) {
+    Form::Dropped(2).run(world, tenant, PLAIN);
 }
 
-fn with_timeout(world: &World, tenant: &Tenant<Owned>) {
-    world.submit_if(tenant.alloc_timeout(SECOND));
+fn with_timeout(world: &World, tenant: &Tenant<Slot>) {
+    Form::Timeout.run(world, tenant, PLAIN);
 }
 
-/// To one hardware queue.
-fn bound(world: &World, tenant: &Tenant<Owned>) {
-    world.submit_if(tenant.alloc_blocking_with(AllocOptions::new().hw_queue(1)));
+/// To one hardware queue, which may be gone.
+fn bound(world: &World, tenant: &Tenant<Slot>) {
+    let options = PLAIN.hw_queue(1);
+    let ask = world.ask();
+    world.submit_if(ask.result(tenant.alloc_blocking_with(options)));
 }
 
-fn batch(world: &World, tenant: &Tenant<Owned>) {
-    let mut tags = tenant.try_alloc_batch(2);
-    tags.iter_mut().for_each(use_it);
-    Tag::free_batch(tags);
-    world.submit_if(tenant.try_alloc());
+fn batch(world: &World, tenant: &Tenant<Slot>) {
+    let batch = get_batch(world, tenant, 2);
+    batch.iter().for_each(Held::use_it);
+    free_batch(batch);
+    Form::Try.run(world, tenant, PLAIN);
 }
 
-fn split(world: &World, tenant: &Tenant<Owned>) {
+fn split(world: &World, tenant: &Tenant<Slot>) {
     let mut split = tenant.split(3);
-    while let Some(tag) = split.next_blocking().unwrap() {
-        world.submit(tag);
+    loop {
+        let ask = world.ask();
+        match split.next_blocking().unwrap() {
+            Some(tag) => world.submit(ask.got(tag)),
+            None => break,
+        }
     }
     assert_eq!(split.remaining(), 0);
 }
 
-fn split_task(world: &World, tenant: &Tenant<Owned>) {
+fn split_task(world: &World, tenant: &Tenant<Slot>) {
     block_on(async {
         let mut split = tenant.split(2);
-        while let Some(tag) = split.next().await.unwrap() {
-            world.submit(tag);
+        loop {
+            let ask = world.ask();
+            match split.next().await.unwrap() {
+                Some(tag) => world.submit(ask.got(tag)),
+                None => break,
+            }
         }
     });
 }
 
 /// Gives up half way, once with its future only and then for good.
-fn dropped_split(world: &World, tenant: &Tenant<Owned>) {
+fn dropped_split(world: &World, tenant: &Tenant<Slot>) {
     let mut split = tenant.split(3);
     for _ in 0..2 {
-        match cancelled(split.next()) {
-            Some(Ok(Some(tag))) => world.submit(tag),
+        let ask = world.ask();
+        match polled(split.next(), 2) {
+            Some(Ok(Some(tag))) => world.submit(ask.got(tag)),
             Some(Ok(None)) => unreachable!("there are three pieces"),
             Some(Err(error)) => panic!("{error:?}"),
             None => {}
@@ -316,39 +186,42 @@ fn dropped_split(world: &World, tenant: &Tenant<Owned>) {
     }
 }
 
-fn split_with_timeout(world: &World, tenant: &Tenant<Owned>) {
+fn split_with_timeout(world: &World, tenant: &Tenant<Slot>) {
     let mut split = tenant.split(2);
-    while let Ok(Some(tag)) = split.next_timeout(SECOND) {
-        world.submit(tag);
+    loop {
+        let ask = world.ask();
+        let Ok(Some(tag)) = split.next_timeout(SECOND) else {
+            break;
+        };
+        world.submit(ask.got(tag));
     }
 }
 
-fn resize(world: &World, tenant: &Tenant<Owned>) {
+/// Depths beside the tags that are more.
+fn resize(world: &World, tenant: &Tenant<Slot>, more: usize) {
     // Refused where weights count for nothing.
     let _weighted = tenant.set_weight(3);
     for depth in [3, 1, 2] {
-        world.set.resize(depth + world.more).unwrap();
+        world.set.resize(depth + more).unwrap();
     }
 }
 
-fn freeze(world: &World, _: &Tenant<Owned>) {
-    let frozen = world.set.freeze_blocking();
-    assert_eq!(world.set.in_use(), 0, "frozen");
+fn freeze(world: &World, _: &Tenant<Slot>) {
+    let frozen = world.frozen(world.set.freeze_blocking());
     thread::yield_now();
-    assert_eq!(world.set.in_use(), 0, "frozen");
+    frozen.check();
     drop(frozen);
-    drop(cancelled(world.set.freeze()));
+    drop(polled(world.set.freeze(), 2));
 }
 
-fn quiesce(world: &World, _: &Tenant<Owned>) {
-    let quiesced = world.set.quiesce();
-    quiesced.drain_blocking();
-    assert_eq!(world.set.in_use(), 0, "quiesced and drained");
-    drop(quiesced);
+fn quiesce(world: &World, _: &Tenant<Slot>) {
+    let mut quiesced = world.quiesced(world.set.quiesce());
+    quiesced.guard().drain_blocking();
+    quiesced.drained();
 }
 
 /// CPU 1 leaves with its hardware queue, which is drained, and comes back.
-fn leave(world: &World, _: &Tenant<Owned>) {
+fn leave(world: &World, _: &Tenant<Slot>) {
     // None, if the set has one hardware queue at the time.
     for hw_queue in world.set.cpus().offline(1) {
         assert_eq!(hw_queue, 1);
@@ -364,19 +237,19 @@ fn leave(world: &World, _: &Tenant<Owned>) {
     world.set.cpus().online(1);
 }
 
-fn hw_queues(world: &World, _: &Tenant<Owned>) {
+fn hw_queues(world: &World, _: &Tenant<Slot>) {
     world.set.set_hw_queues_blocking(1).unwrap();
     world.set.set_hw_queues_blocking(2).unwrap();
 }
 
 /// A tenant comes, uses a tag and goes.
-fn tenant(world: &World, _: &Tenant<Owned>) {
+fn tenant(world: &World, _: &Tenant<Slot>) {
     let tenant = world.set.add_tenant("late").unwrap();
-    world.submit(tenant.alloc_blocking().unwrap());
+    Form::Blocking.run(world, &tenant, PLAIN);
 }
 
 /// Requests time out, and somebody looks at all that is in flight meanwhile.
-fn expire(world: &World, _: &Tenant<Owned>) {
+fn expire(world: &World, _: &Tenant<Slot>) {
     world.clock.advance(SECOND);
     world.expire();
     world.set.for_each_in_flight(|request| {
@@ -390,66 +263,51 @@ fn expire(world: &World, _: &Tenant<Owned>) {
 #[test]
 fn h6_h9_waiters_of_all_kinds() {
     check("h6_h9_waiters_of_all_kinds", |mode| {
-        let world = World::new(1, 1, mode);
-        let mut threads = Threads::of(&world);
-        threads.spawn(blocking).spawn(task).spawn(dropped_task);
-        threads.spawn(with_timeout).spawn(batch).spawn(tenant);
-        world.clock.advance(SECOND);
-        threads.join();
-        drop(threads);
-        world.assert_whole();
+        let mut model = Model::new(1, 1, mode);
+        model.spawn(blocking).spawn(task).spawn(dropped_task);
+        model.spawn(with_timeout).spawn(batch).spawn(tenant);
+        model.world.clock.advance(SECOND);
+        model.join();
     });
 }
 
 /// H9. Sets in which an even share makes wake batches above 1 and a light tenant's does not.
 #[test]
 fn h9_weights_and_larger_wake_batches() {
-    check(
-        "h9_weights_and_larger_wake_batches",
-        |Mode(admission, engine, shared, _)| {
-            let share = SharePolicy::Weighted { min: 1 };
-            let world = World::new(48, 96, Mode(admission, engine, shared, share));
-            let mut threads = Threads::of(&world);
-            threads.tenants[0].set_weight(47).unwrap();
-            let held = threads
-                .tenants
-                .each_ref()
-                .map(|tenant| tenant.try_alloc_batch(48));
-            threads
-                .spawn(batch)
-                .spawn(blocking)
-                .spawn(blocking)
-                .spawn(task);
-            threads.spawn(|world, tenant| {
-                tenant.set_weight(1).unwrap();
-                world.set.resize(96).unwrap();
-                tenant.set_weight(47).unwrap();
-                world.set.resize(48).unwrap();
-            });
-            threads.spawn(split).spawn(dropped_task).spawn(blocking);
-            held.into_iter().for_each(Tag::free_batch);
-            threads.join();
-            drop(threads);
-            world.assert_whole();
-        },
-    );
+    check("h9_weights_and_larger_wake_batches", |mode| {
+        let share = SharePolicy::Weighted { min: 1 };
+        let mut model = Model::new(48, 96, Mode { share, ..mode });
+        let (world, tenants) = (model.world.clone(), &model.threads.tenants);
+        tenants[0].set_weight(47).unwrap();
+        let held = tenants
+            .each_ref()
+            .map(|tenant| get_batch(&world, tenant, 48));
+        model
+            .spawn(batch)
+            .spawn(blocking)
+            .spawn(blocking)
+            .spawn(task);
+        model.spawn(|world, tenant| {
+            tenant.set_weight(1).unwrap();
+            world.set.resize(96).unwrap();
+            tenant.set_weight(47).unwrap();
+            world.set.resize(48).unwrap();
+        });
+        model.spawn(split).spawn(dropped_task).spawn(blocking);
+        held.into_iter().for_each(free_batch);
+        model.join();
+    });
 }
 
 /// D24 to D26. Large requests among small ones: none is lost, and no two wait for each other.
 #[test]
 fn d25_splits_among_small_ones() {
     check("d25_splits_among_small_ones", |mode| {
-        let world = World::new(2, 2, mode);
-        let mut threads = Threads::of(&world);
-        threads.spawn(split).spawn(split_task).spawn(dropped_split);
-        threads
-            .spawn(split_with_timeout)
-            .spawn(blocking)
-            .spawn(batch);
-        world.clock.advance(SECOND);
-        threads.join();
-        drop(threads);
-        world.assert_whole();
+        let mut model = Model::new(2, 2, mode);
+        model.spawn(split).spawn(split_task).spawn(dropped_split);
+        model.spawn(split_with_timeout).spawn(blocking).spawn(batch);
+        model.world.clock.advance(SECOND);
+        model.join();
     });
 }
 
@@ -457,13 +315,10 @@ fn d25_splits_among_small_ones() {
 #[test]
 fn h23_completions_and_timeouts() {
     check("h23_completions_and_timeouts", |mode| {
-        let world = World::new(2, 2, mode);
-        let mut threads = Threads::of(&world);
-        threads.spawn(blocking).spawn(expire).spawn(blocking);
-        threads.spawn(expire).spawn(task);
-        threads.join();
-        drop(threads);
-        world.assert_whole();
+        let mut model = Model::new(2, 2, mode);
+        model.spawn(blocking).spawn(expire).spawn(blocking);
+        model.spawn(expire).spawn(task);
+        model.join();
     });
 }
 
@@ -471,17 +326,11 @@ fn h23_completions_and_timeouts() {
 #[test]
 fn h24_freezes_under_load() {
     check("h24_freezes_under_load", |mode| {
-        let world = World::new(2, 2, mode);
-        let mut threads = Threads::of(&world);
-        threads.spawn(freeze).spawn(quiesce).spawn(split);
-        threads
-            .spawn(dropped_split)
-            .spawn(batch)
-            .spawn(dropped_task);
-        threads.spawn(blocking);
-        threads.join();
-        drop(threads);
-        world.assert_whole();
+        let mut model = Model::new(2, 2, mode);
+        model.spawn(freeze).spawn(quiesce).spawn(split);
+        model.spawn(dropped_split).spawn(batch).spawn(dropped_task);
+        model.spawn(blocking);
+        model.join();
     });
 }
 
@@ -490,13 +339,12 @@ fn h24_freezes_under_load() {
 #[test]
 fn h20_h22_sizes_and_cpus_change() {
     check("h20_h22_sizes_and_cpus_change", |mode| {
-        let world = World::new(2, 3, mode);
-        let mut threads = Threads::of(&world);
-        threads.spawn(resize).spawn(leave).spawn(bound);
-        threads.spawn(blocking).spawn(split).spawn(task);
-        threads.join();
-        drop(threads);
-        world.assert_whole();
+        let mut model = Model::new(2, 3, mode);
+        let more = model.more;
+        model.spawn(move |world, tenant| resize(world, tenant, more));
+        model.spawn(leave).spawn(bound);
+        model.spawn(blocking).spawn(split).spawn(task);
+        model.join();
     });
 }
 
@@ -504,13 +352,10 @@ fn h20_h22_sizes_and_cpus_change() {
 #[test]
 fn h25_hw_queues_change() {
     check("h25_hw_queues_change", |mode| {
-        let world = World::new(2, 2, mode);
-        let mut threads = Threads::of(&world);
-        threads.spawn(hw_queues).spawn(leave).spawn(bound);
-        threads.spawn(blocking).spawn(freeze).spawn(dropped_task);
-        threads.join();
-        drop(threads);
-        world.assert_whole();
+        let mut model = Model::new(2, 2, mode);
+        model.spawn(hw_queues).spawn(leave).spawn(bound);
+        model.spawn(blocking).spawn(freeze).spawn(dropped_task);
+        model.join();
     });
 }
 
@@ -519,23 +364,21 @@ fn h25_hw_queues_change() {
 fn h6_h20_h24_eight_threads_do_everything_at_once() {
     let name = "h6_h20_h24_eight_threads_do_everything_at_once";
     check(name, |mode| {
-        let world = World::new(2, 3, mode);
-        let mut threads = Threads::of(&world);
-        threads.spawn(split).spawn(blocking).spawn(batch);
-        threads.spawn(with_timeout).spawn(dropped_split);
-        threads.spawn(|world, tenant| {
-            resize(world, tenant);
+        let mut model = Model::new(2, 3, mode);
+        model.spawn(split).spawn(blocking).spawn(batch);
+        model.spawn(with_timeout).spawn(dropped_split);
+        let more = model.more;
+        model.spawn(move |world, tenant| {
+            resize(world, tenant, more);
             leave(world, tenant);
         });
-        threads.spawn(|world, tenant| {
+        model.spawn(|world, tenant| {
             freeze(world, tenant);
             quiesce(world, tenant);
         });
-        threads.spawn(expire);
-        world.clock.advance(SECOND);
-        dropped_task(&world, &threads.tenants[1]);
-        threads.join();
-        drop(threads);
-        world.assert_whole();
+        model.spawn(expire);
+        model.world.clock.advance(SECOND);
+        dropped_task(&model.world, &model.threads.tenants[1]);
+        model.join();
     });
 }

@@ -1,6 +1,11 @@
 //! What the random schedules share: queues in every mode, who holds which bit, tasks that are
 //! polled by hand, and threads on their CPUs.
-#![allow(dead_code, reason = "each file uses its part")]
+#![allow(dead_code, unused_imports, reason = "each file uses its part")]
+
+#[path = "../../../sync/tests/shuttle_support/mod.rs"]
+mod all_crates;
+
+pub(crate) use all_crates::{Threads, polled};
 
 use inflight_sbitmap::tenancy::{BuildWithRules, Rules};
 use inflight_sbitmap::{
@@ -9,7 +14,7 @@ use inflight_sbitmap::{
 use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_sync::model::{check_pct, check_random};
 use inflight_sync::time::Clock;
-use inflight_sync::{Arc, Mutex, cpu, thread};
+use inflight_sync::{Arc, Mutex, thread};
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Wake, Waker};
@@ -315,49 +320,4 @@ impl<F: Fn() + Send + Sync + 'static> Wake for Calls<F> {
 
 pub(crate) fn waker(f: impl Fn() + Send + Sync + 'static) -> Waker {
     Waker::from(Arc::new(Calls(f)))
-}
-
-/// Threads of one model, on CPUs 0, 1, 0, ….
-#[derive(Default)]
-pub(crate) struct Threads {
-    started: Vec<thread::JoinHandle<()>>,
-    busy: Arc<AtomicUsize>,
-}
-
-impl Threads {
-    pub(crate) fn spawn(&mut self, f: impl FnOnce() + Send + 'static) -> &mut Self {
-        let (n, busy) = (self.started.len(), self.busy.clone());
-        busy.fetch_add(1, Ordering::Relaxed);
-        self.started.push(thread::spawn(move || {
-            cpu::set_current_for_thread(Some(n % 2));
-            f();
-            busy.fetch_sub(1, Ordering::Relaxed);
-        }));
-        self
-    }
-
-    /// A thread that works on the queue.
-    pub(crate) fn on(
-        &mut self,
-        owned: &Arc<Owned>,
-        f: impl FnOnce(&Arc<Owned>) + Send + 'static,
-    ) -> &mut Self {
-        let owned = owned.clone();
-        self.spawn(move || f(&owned))
-    }
-
-    pub(crate) fn join(&mut self) {
-        self.started
-            .drain(..)
-            .for_each(|thread| thread.join().unwrap());
-    }
-
-    /// Time goes on until they have ended.
-    pub(crate) fn join_ticking(&mut self, clock: &Clock, by: Duration) {
-        while self.busy.load(Ordering::Relaxed) > 0 {
-            clock.advance(by);
-            thread::yield_now();
-        }
-        self.join();
-    }
 }

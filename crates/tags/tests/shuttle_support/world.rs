@@ -28,6 +28,8 @@ struct Record {
     drained: usize,
     /// How often the last of them has gone.
     thaws: usize,
+    /// Whether requests have been looked for whose time is up.
+    expires: bool,
 }
 
 impl Record {
@@ -118,19 +120,50 @@ impl World {
 
     pub(crate) fn complete_all(&self) {
         while let Some(request) = { self.ring.lock().pop() } {
-            drop(self.redeem(request));
+            drop(self.redeem_if(request));
         }
     }
 
     /// Nobody marks requests as timed out.
-    pub(crate) fn redeem(&self, (token, me): (u64, usize)) -> Held<'_> {
-        let held = self.again(self.set.redeem(token).unwrap(), me);
+    pub(crate) fn redeem(&self, request: (u64, usize)) -> Held<'_> {
+        self.redeem_if(request).expect("it is in flight")
+    }
+
+    /// `None`: its time was up.
+    fn redeem_if(&self, (token, me): (u64, usize)) -> Option<Held<'_>> {
+        let held = self.set.redeem(token).map(|tag| self.again(tag, me));
         let again = self.set.redeem(token).unwrap_err();
-        assert!(
-            matches!(again, RedeemError::NotInFlight { .. }),
-            "{again:?}"
-        );
-        held
+        match held {
+            Ok(held) => {
+                let held_now = matches!(again, RedeemError::NotInFlight { .. });
+                assert!(held_now, "{again:?}");
+                Some(held)
+            }
+            Err(error) => {
+                assert!(self.record.lock().expires, "{error:?}");
+                for error in [error, again] {
+                    // Stale: it was handled already.
+                    let late = matches!(
+                        error,
+                        RedeemError::TimedOut { .. } | RedeemError::Stale { .. }
+                    );
+                    assert!(late, "{error:?}");
+                }
+                None
+            }
+        }
+    }
+
+    /// Ends the requests whose time is up.
+    pub(crate) fn expire(&self) {
+        self.record.lock().expires = true;
+        let mut late = Vec::new();
+        self.set.expire(|token| late.push(token));
+        for token in late {
+            let tag = self.set.redeem_timed_out(token).unwrap();
+            let me = tag.0;
+            self.again(tag, me).use_it();
+        }
     }
 
     /// The tag that has come back.

@@ -4,11 +4,16 @@
 //! what they find wrong, and the counts are looked at in the end.
 #![allow(dead_code, reason = "each file uses its part")]
 
+#[path = "../../../sync/tests/shuttle_support/mod.rs"]
+mod all_crates;
+
+pub(crate) use all_crates::Threads;
+
 use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_sync::fault::Faults;
 use inflight_sync::model::{check_pct, check_random};
 use inflight_sync::time::Clock;
-use inflight_sync::{Arc, Mutex, cpu, thread};
+use inflight_sync::{Arc, Mutex, thread};
 use inflight_topology::Topology;
 use inflight_workqueue::{Attrs, JoinError, QueueError, Workqueue, WorkqueueSystem, blocking};
 use std::time::Duration;
@@ -73,41 +78,6 @@ impl World {
     /// CPUs that both machines have.
     pub(crate) fn cpu(&self, n: usize) -> usize {
         n % self.sys.topology().cpus().len()
-    }
-}
-
-/// Threads of one model, on CPUs 0, 1, 0, ….
-#[derive(Default)]
-pub(crate) struct Threads {
-    started: Vec<thread::JoinHandle<()>>,
-    busy: Arc<AtomicUsize>,
-}
-
-impl Threads {
-    pub(crate) fn spawn(&mut self, f: impl FnOnce() + Send + 'static) -> &mut Self {
-        let (n, busy) = (self.started.len(), self.busy.clone());
-        // Relaxed here and below: the checker runs everything in one order.
-        busy.fetch_add(1, Ordering::Relaxed);
-        self.started.push(thread::spawn(move || {
-            cpu::set_current_for_thread(Some(n % 2));
-            f();
-            busy.fetch_sub(1, Ordering::Relaxed);
-        }));
-        self
-    }
-
-    pub(crate) fn join(&mut self) {
-        self.started
-            .drain(..)
-            .for_each(|thread| thread.join().unwrap());
-    }
-
-    /// Time goes on until they have ended.
-    pub(crate) fn join_ticking(&mut self, clock: &Clock, by: Duration) {
-        while self.busy.load(Ordering::Relaxed) > 0 {
-            tick(clock, 1, by);
-        }
-        self.join();
     }
 }
 
