@@ -4,10 +4,16 @@
 #[path = "common/turn_rig.rs"]
 mod turn_rig;
 
-use inflight_sbitmap::{Engine, Fairness};
-use inflight_sync::time::Clock;
-use inflight_sync::{Arc, thread};
+use inflight_sbitmap::tenancy::{
+    BuildWithRules, Request, Rules, ShareLimiter, Tenancy, TenantIndex,
+};
+use inflight_sbitmap::{Engine, Fairness, SbitmapQueue};
+use inflight_sync::atomic::{AtomicBool, Ordering};
+use inflight_sync::time::{Clock, Instant};
+use inflight_sync::{Arc, Mutex, Weak, thread};
+use std::fmt;
 use std::pin::pin;
+
 use std::task::Poll;
 use std::time::Duration;
 use turn_rig::{Stop, builder, poll, taken, wait_for_waiters};
@@ -106,5 +112,79 @@ fn a_head_that_leaves_lets_the_next_one_be_served() {
         };
         stop.go_on();
         assert_ne!(bit, stopped.join().unwrap());
+    }
+}
+
+/// Looks for idle tenants by letting all be served, and panics.
+#[derive(Default)]
+struct PanickingLook {
+    allowed: AtomicBool,
+    queue: Mutex<Weak<SbitmapQueue>>,
+}
+
+impl fmt::Debug for PanickingLook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PanickingLook").finish_non_exhaustive()
+    }
+}
+
+#[derive(Debug)]
+struct Limits(Arc<PanickingLook>);
+
+impl ShareLimiter for Limits {
+    fn may_take(&self, _: TenantIndex) -> bool {
+        self.0.allowed.load(Ordering::Relaxed)
+    }
+
+    fn took(&self, _: TenantIndex, _: usize) {}
+
+    fn gives(&self, _: usize) {}
+
+    fn look_every(&self, tenant: TenantIndex) -> Option<Duration> {
+        (tenant == 0).then_some(Duration::from_secs(1))
+    }
+
+    fn look_for_idle(&self, _: Instant) -> bool {
+        self.0.allowed.store(true, Ordering::Relaxed);
+        let queue = self.0.queue.lock().upgrade().expect("it is waited for");
+        queue.shares_changed();
+        panic!("this look panics on purpose");
+    }
+}
+
+/// A thread that panics in its wait has been granted by then, and holds the token for which the
+/// next one waits: that one is served.
+#[test]
+fn a_thread_that_panics_hands_the_token_on() {
+    for engine in [Engine::Shared, Engine::Local] {
+        let (clock, look) = (Clock::manual(), Arc::new(PanickingLook::default()));
+        let queue = builder(4, (Fairness::fair(), engine)).clock(clock.clone());
+        let rules = Rules {
+            shares: Some(Box::new(Limits(look.clone()))),
+            ..Rules::default()
+        };
+        let queue = Arc::new(queue.build_with_rules(rules).unwrap());
+        *look.queue.lock() = Arc::downgrade(&queue);
+        let waits = [0, 1].map(|tenant| {
+            let waits = thread::spawn({
+                let queue = queue.clone();
+                move || {
+                    let mut waiter = queue.waiter(Request::one(tenant));
+                    queue.block_one(&mut waiter, None).unwrap()
+                }
+            });
+            wait_for_waiters(&queue, tenant as usize + 1);
+            waits
+        });
+        // Both sleep: the one until it looks, the other one until it asks for lost tokens.
+        while clock.sleepers() < 2 {
+            thread::yield_now();
+        }
+        clock.advance(Duration::from_secs(1));
+        let [panics, other] = waits;
+        assert!(panics.join().is_err());
+        assert_eq!(queue.snapshot().ws_active, 0, "{engine:?}: ids are free");
+        queue.put(other.join().unwrap()).unwrap();
+        assert_eq!(queue.weight(), 0, "{engine:?}: what it had is back");
     }
 }
