@@ -17,7 +17,7 @@
 //! | P2 after PM missing | `h4_summary_put_sleep` |
 //! | A1: Acquire | `h1_rotate` |
 //! | get: Acquire of its RMW | `h1_exact_cold` |
-//! | get: Release of its RMW | `h1_thaw_twice_locked` |
+//! | get: Release of its RMW | `h1_put_then_taken` |
 //! | put: Release of its RMW | `h1_exact_cold_locked` |
 //! | put without count, or sums not compared | `h1_rotate` |
 //! | no A2 | `h1_exact_cold`, `h1_rotate` |
@@ -227,6 +227,20 @@ models! {
         queue.pair();
         other.join().unwrap();
         queue.assert_free(2);
+    };
+
+    /// As before, but another thread than the one that put the one id takes the other, so that no
+    /// fence of a put stands between: who finds that gone finds what was put.
+    h1_put_then_taken / h1_put_then_taken_locked (TWO, TWO) |backend| {
+        let queue = Queue::new(backend, 2, 0, 2, NEVER);
+        queue.store.freeze();
+        on(1);
+        let id = queue.get();
+        let other = spawn(&queue, 0, Queue::get);
+        queue.put(id);
+        let taker = spawn(&queue, 0, Queue::get);
+        assert_ne!(other.join().unwrap(), taker.join().unwrap());
+        queue.assert_free(0);
     };
 
     /// As before, with a summary: a bit that is cleared (X1 to X4) hides no id that came meanwhile.
