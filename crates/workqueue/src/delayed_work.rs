@@ -72,7 +72,7 @@ impl DelayedWork {
     /// If it waits for its time, it is queued now.
     async fn flush_now(&self) -> Result<bool, FlushError> {
         self.item.refuse_own()?;
-        let waited = timer::expedite(&self.item).map_err(FlushError::Rejected)?;
-        Ok(self.item.flush().await? || waited)
+        let expedited = timer::expedite(&self.item).map_err(FlushError::Rejected)?;
+        Ok(self.item.flush(expedited).await? || expedited.is_some())
     }
 }

@@ -36,9 +36,9 @@ impl WorkqueueInner {
 
 impl ReusableRef {
     /// What a flush waits for; `None` if there is nothing.
-    fn begin_flush(&self) -> Result<Option<Seq>, WaitError> {
+    fn begin_flush(&self, expedited: Option<Seq>) -> Result<Option<Seq>, WaitError> {
         self.refuse_own()?;
-        let Some(last) = self.unended() else {
+        let Some(last) = self.unended(expedited) else {
             return Ok(None);
         };
         if current::runs_any() && is_behind_caller(self.header()) {
@@ -47,8 +47,9 @@ impl ReusableRef {
         Ok(Some(last))
     }
 
-    pub(crate) async fn flush(&self) -> Result<bool, WaitError> {
-        match self.begin_flush()? {
+    /// `expedited`: the queueing that has waited for its time, and is queued for this flush.
+    pub(crate) async fn flush(&self, expedited: Option<Seq>) -> Result<bool, WaitError> {
+        match self.begin_flush(expedited)? {
             None => Ok(false),
             Some(last) => {
                 let ended = self.extra().ended.listen_while(|| self.holds(last));

@@ -29,8 +29,10 @@ use pwq_state::Links;
 pub(crate) use pwq_state::PwqState;
 pub use pwq_state::{PoolItem, PwqIndex};
 pub use wake_or_create::WakeAction;
+#[cfg(any(test, feature = "unstable-sim"))]
+pub use workers::BLOCKED;
 pub(crate) use workers::Worker;
-pub use workers::{ASLEEP, BLOCKED, INTENSIVE, WorkerId, WorkerPhase, Workers};
+pub use workers::{ASLEEP, INTENSIVE, WorkerId, WorkerPhase, Workers};
 
 /// What is left to do when the lock has been released. `P` names a pwq.
 #[derive(Clone, Debug)]

@@ -95,8 +95,8 @@ impl SystemShared {
         self.timers.set(at, job, || self.start_timer_thread())
     }
 
-    /// Sets a duty. `false` if it will not be done. The thread is there before any worker and any
-    /// poller: for pools that is so only when the system has ended, and nothing is left to do.
+    /// Sets a duty. `false` if it will not be done. The timer's thread is there before any worker
+    /// and any poller. So for a pool this is `false` only after the system's end.
     pub(crate) fn set_duty(
         self: &Arc<Self>,
         at: Instant,

@@ -114,18 +114,18 @@ impl Work {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn flush(&self) -> Wait<'_, Result<bool, WaitError>> {
-        Wait::new(self.item.flush())
+        Wait::new(self.item.flush(None))
     }
 
     /// As [`flush`](Work::flush), errors too, for threads. On a worker the wait counts as blocking.
     pub fn flush_blocking(&self) -> Result<bool, WaitError> {
-        block_on(self.item.flush())
+        block_on(self.item.flush(None))
     }
 
     /// As [`flush_blocking`](Work::flush_blocking), at most for `limit` of real time; then
     /// [`WaitError::TimedOut`].
     pub fn flush_timeout(&self, limit: Duration) -> Result<bool, WaitError> {
-        within(&Clock::system(), limit, self.item.flush())
+        within(&Clock::system(), limit, self.item.flush(None))
     }
 }
 

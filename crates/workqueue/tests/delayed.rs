@@ -231,19 +231,25 @@ fn flush_then(
     flush
 }
 
-/// The queue closes while a work moves there: the move is refused, and the work is idle. Who queues
-/// it elsewhere at that moment is told that a run follows, and so it does.
+/// The queue closes while a work moves there: the move is refused, and the work is not pending. Who
+/// queues it elsewhere at that moment is told that a run follows, and so it does.
 #[test]
 fn a_refused_move_takes_nothing_back_but_itself() {
     let (sys, wq, _) = manual();
     let other = sys.workqueue("other").bound().build().unwrap();
-    let open = plug(&wq); // and the pool of both
-    let (work, runs) = delayed_counting();
-    assert!(
-        wq.queue_delayed_on(0, &work, Duration::ZERO)
-            .unwrap()
-            .is_queued()
-    );
+    let (runs, open) = (Level::new(), Level::new());
+    let work = DelayedWork::new({
+        let (runs, open) = (runs.clone(), open.clone());
+        move || {
+            runs.raise();
+            open.wait_silently(1);
+        }
+    });
+    // It runs, so that flushes wait during the move, and is queued once more.
+    let queue = |wq: &Workqueue| wq.queue_delayed_on(0, &work, Duration::ZERO);
+    assert!(queue(&wq).unwrap().is_queued());
+    runs.wait(1);
+    assert!(queue(&wq).unwrap().is_queued());
     let own = Arc::new(Mutex::new(Vec::new()));
     let queued = Log::new();
     // The move takes the work from the queue, and tells the first flush. The refusal tells the
@@ -267,7 +273,7 @@ fn a_refused_move_takes_nothing_back_but_itself() {
     other.flush_blocking().unwrap();
     assert_eq!(moved, Err(QueueError::Draining));
     assert_eq!(queued.entries(), [Ok(Queued::Queued)]);
-    assert_eq!(runs.get(), 1);
+    assert_eq!(runs.get(), 2);
     drop((first, own));
 }
 

@@ -5,7 +5,7 @@ mod support;
 
 use inflight_sync::time::Clock;
 use inflight_sync::{Arc, Mutex, thread};
-use inflight_workqueue::{Attrs, JoinError, JoinHandle, Workqueue, WorkqueueSystem};
+use inflight_workqueue::{Attrs, JoinError, JoinHandle, TraceStep, Workqueue, WorkqueueSystem};
 use std::cell::RefCell;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -27,6 +27,30 @@ fn waiting_for_a_handle_on_a_worker_lets_others_run() {
         1 + wq.spawn(move || depth(&inner, n - 1)).wait().unwrap()
     }
     assert_eq!(depth(&wq, 6), 6);
+}
+
+/// The name that is told may go as soon as the item may run.
+#[test]
+fn each_step_of_items_with_owned_names_is_told() {
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let sys = builder().trace({
+        let told = told.clone();
+        move |event| told.lock().push((event.item.to_owned(), event.step))
+    });
+    let sys = sys.build().unwrap();
+    let wq = bound(&sys);
+    let items: Vec<_> = (0..8)
+        .map(|i| wq.spawn_named(format!("item {i}"), || ()))
+        .collect();
+    items.into_iter().for_each(|item| item.wait().unwrap());
+    let told = told.lock();
+    for i in 0..8 {
+        let name = format!("item {i}");
+        let steps = told.iter().filter(|(item, _)| *item == name);
+        let steps: Vec<_> = steps.map(|(_, step)| *step).collect();
+        use TraceStep::{Activated, Ended, Queued, Started};
+        assert_eq!(steps, [Queued, Activated, Started, Ended], "{name}");
+    }
 }
 
 /// A queue that runs one item at a time, and now this one until the level is raised.

@@ -2,7 +2,7 @@
 //! run.
 
 use super::{Context, current, refuse_sleep};
-use crate::pool_core::{BLOCKED, WorkerId};
+use crate::pool_core::WorkerId;
 use crate::worker_pool::{PoolState, WorkerPool};
 use crate::workqueue_inner::Count;
 use inflight_sync::block_hook::BlockHook;
@@ -113,7 +113,7 @@ impl WorkerPool {
     /// The worker counts again. One that comes back may be one too many.
     fn unblock(&self, me: WorkerId) {
         let mut state = self.lock();
-        state.core.workers.set_flag(me, BLOCKED, false);
+        state.core.workers.unblock(me);
         self.unlock(state, false);
     }
 }

@@ -208,10 +208,16 @@ impl ReusableRef {
         (seen & PENDING != 0, seen & RUNNING != 0)
     }
 
-    /// The last queueing, if it or one before it has not ended.
-    pub(crate) fn unended(&self) -> Option<Seq> {
+    /// What a flush waits for: the last queueing, if it or one before it has not ended. What waits
+    /// for its time, and was not `expedited` for the flush, came after the flush had begun.
+    pub(crate) fn unended(&self, expedited: Option<Seq>) -> Option<Seq> {
         let seen = self.header().load();
-        (seen & (PENDING | RUNNING) != 0).then(|| seq(seen))
+        let last = seq(seen);
+        if seen & PENDING != 0 && (seen & TIMER == 0 || expedited == Some(last)) {
+            return Some(last);
+        }
+        let came_later = u32::from(seen & PENDING != 0);
+        (seen & RUNNING != 0).then(|| last.wrapping_sub(came_later))
     }
 
     /// Whether a queueing up to `last` is pending or runs. If so, who ends it tells

@@ -60,14 +60,14 @@ pub(crate) fn disarm(item: &ReusableRef, seq: Seq) -> Option<(Armed, Option<Job>
     Some((armed, job))
 }
 
-/// If the item waits for its time, it is queued now. Returns whether it did. If its queue takes
+/// If the item waits for its time, it is queued now. Returns that queueing. If its queue takes
 /// nothing, it goes on waiting.
-pub(crate) fn expedite(item: &ReusableRef) -> Result<bool, QueueError> {
+pub(crate) fn expedite(item: &ReusableRef) -> Result<Option<Seq>, QueueError> {
     let armed = |armed: &Armed| (armed.key, armed.seq, armed.cpu, armed.queue.clone());
     let state = item.known_state();
     let known = state.and_then(|state| state.timer.as_ref().map(armed));
     let Some((key, seq, cpu, queue)) = known else {
-        return Ok(false);
+        return Ok(None);
     };
     queue.check(cpu)?;
     let mut job = queue.remove(key);
@@ -77,12 +77,12 @@ pub(crate) fn expedite(item: &ReusableRef) -> Result<bool, QueueError> {
         job = queue.remove(key);
     }
     let Some(job) = job else {
-        return Ok(true); // The timer queues it, or somebody has cancelled it.
+        return Ok(Some(seq)); // The timer queues it, or somebody has cancelled it.
     };
     let forgotten = forget(item, seq);
     let queued = queue.queue_now(item, seq, cpu);
     drop((job, forgotten));
-    queued.map(|()| true)
+    queued.map(|()| Some(seq))
 }
 
 #[cfg(all(test, not(any(loom, shuttle))))]
@@ -119,6 +119,22 @@ mod tests {
         }
     }
 
+    /// A work that is queued with a delay after a flush has begun may wait for days. Only what was
+    /// queued for the flush is waited for.
+    #[test]
+    fn a_flush_waits_for_no_time_that_was_set_later() {
+        let item = ReusableRef::new(Nothing);
+        let seq = item.header().set_pending(None).unwrap();
+        assert_eq!(item.unended(None), None);
+        assert_eq!(item.unended(Some(seq.wrapping_sub(1))), None);
+        assert_eq!(item.unended(Some(seq)), Some(seq));
+        assert!(
+            item.header()
+                .take_pending(item.header().load(), 0)
+                .is_some()
+        );
+    }
+
     /// *postpone*, case 2: what was postponed before the mark is there is found by the look after
     /// it.
     #[test]
@@ -143,7 +159,7 @@ mod tests {
             flushed: false,
             queue: queue.clone(),
         });
-        assert_eq!(expedite(&item), Ok(true));
+        assert_eq!(expedite(&item), Ok(Some(seq)));
         assert_eq!(queue.queued.load(Ordering::Relaxed), 1);
         assert!(
             forget(&item, seq).is_none(),

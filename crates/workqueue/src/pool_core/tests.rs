@@ -207,6 +207,11 @@ fn a_cpu_that_is_left_is_given_to_who_went_idle_there() {
     idle_on(&mut core, &[workers[7], workers[8], workers[9]], &[7; 3]);
     core.workers.block(blocks, 5);
     wakes(&mut core, 9);
+    // Who goes on needs its CPU itself.
+    idle_on(&mut core, &[workers[9], workers[4]], &[3, 7]);
+    core.workers.block(blocks, 3);
+    core.workers.unblock(blocks);
+    wakes(&mut core, 4);
 }
 
 /// Two idle workers stay, and one more for each four that are busy.

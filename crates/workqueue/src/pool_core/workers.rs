@@ -70,7 +70,7 @@ pub struct Workers {
     pub(crate) creates: bool,
     /// The one that went idle last is woken first, but for `left_cpu`.
     pub(super) idle: Vec<WorkerId>,
-    /// The CPU that a blocked worker is about to leave, until the next one is woken.
+    /// The CPU that a blocked worker is about to leave, until the next one is woken or it goes on.
     left_cpu: Option<usize>,
     all: Vec<Worker>,
     /// All but the free ones, those that leave, and guests.
@@ -244,6 +244,7 @@ impl Workers {
             w.phase = WorkerPhase::Idle;
             w.flags &= GUEST;
             w.idle_since = since;
+            w.idle_on = None;
         });
         self.idle.push(worker);
     }
@@ -257,6 +258,12 @@ impl Workers {
     pub(crate) fn block(&mut self, worker: WorkerId, cpu: usize) {
         self.set_flag(worker, BLOCKED, true);
         self.left_cpu = Some(cpu);
+    }
+
+    /// It goes on, and needs its CPU.
+    pub(crate) fn unblock(&mut self, worker: WorkerId) {
+        self.set_flag(worker, BLOCKED, false);
+        self.left_cpu = None;
     }
 
     /// The idle worker that is woken next. For a CPU that is left it is one that went idle there,

@@ -35,10 +35,7 @@ impl WorkerPool {
     #[cold]
     pub(super) fn create_first(&self, rescued: bool) -> io::Result<()> {
         if !cfg!(loom) {
-            let timer = self.shared.start_timer();
-            if !rescued {
-                timer?;
-            }
+            self.shared.start_timer()?;
         }
         let mut state = self.lock();
         if cfg!(loom) && !state.core.workers.creates {

@@ -12,17 +12,14 @@ impl WorkerPool {
     /// is brought.
     #[inline]
     pub(crate) fn unlock(&self, state: MutexGuard<'_, PoolState>, now: bool) -> bool {
-        if state.siblings.is_none() && state.needs_nothing(now) {
-            return false;
-        }
-        self.unlock_slow(state, now)
+        !state.is_quiet(now) && self.unlock_slow(state, now)
     }
 
-    /// Apart from its callers, whose frames stay small: the stack of each worker is touched as deep
-    /// as the deepest call below them.
+    /// Not inlined: what is deferred is large, and an idle worker keeps the pages of its stack that
+    /// its deepest call has touched.
     #[inline(never)]
     fn unlock_slow(&self, state: MutexGuard<'_, PoolState>, now: bool) -> bool {
-        let mut after = self.release_slow(state, now);
+        let mut after = self.release(state, now);
         after.as_mut().is_some_and(|after| after.perform(self))
     }
 
@@ -42,29 +39,16 @@ impl WorkerPool {
         now: bool,
         deferred: &mut QueueDeferred,
     ) {
+        if state.is_quiet(now) {
+            return;
+        }
         if let Some(after) = self.release(state, now) {
             deferred.pools.push((self.arc(), after));
         }
     }
 
-    #[inline]
-    pub(super) fn release(
-        &self,
-        state: MutexGuard<'_, PoolState>,
-        now: bool,
-    ) -> Option<PoolDeferred> {
-        if state.siblings.is_none() && state.needs_nothing(now) {
-            return None;
-        }
-        self.release_slow(state, now)
-    }
-
     #[inline(never)]
-    fn release_slow(
-        &self,
-        mut state: MutexGuard<'_, PoolState>,
-        now: bool,
-    ) -> Option<PoolDeferred> {
+    fn release(&self, mut state: MutexGuard<'_, PoolState>, now: bool) -> Option<PoolDeferred> {
         let action = self.decide(&mut state, now);
         let watch = self.must_watch(&state, action);
         let help = state.tells && self.wants_help(&mut state);
@@ -112,6 +96,12 @@ impl WorkerPool {
 }
 
 impl PoolState {
+    /// Nobody is to be told of anything.
+    #[inline]
+    fn is_quiet(&self, now: bool) -> bool {
+        self.siblings.is_none() && self.needs_nothing(now)
+    }
+
     /// Nobody of the pool is to be told of anything.
     #[inline]
     fn needs_nothing(&self, now: bool) -> bool {
@@ -135,16 +125,17 @@ impl Drop for QueueDeferred {
 }
 
 impl PoolDeferred {
-    /// Does it. No lock is held. Returns whether a worker is brought.
+    /// Does it, once. No lock is held. Returns whether a worker is brought. By reference, as it is
+    /// large.
     pub(crate) fn perform(&mut self, pool: &WorkerPool) -> bool {
-        let brings = self.wake.is_some() || self.create.is_some() || self.poll;
+        let mut brings = self.wake.is_some() || self.poll;
         if let Some(worker) = self.wake.take() {
             worker.wake();
             pool.somebody_comes();
         }
         if let Some(worker) = self.create.take() {
-            // Who waits for it is looked after.
-            let _ = pool.create_worker(worker);
+            // If it is refused, who waits for it is looked after.
+            brings |= pool.create_worker(worker).is_ok();
         }
         if self.poll {
             pool.call_poller();

@@ -34,10 +34,13 @@ impl WorkerPool {
     pub(super) fn set_away(&self, worker: WorkerId, away: Option<Arc<WorkerShared>>) {
         let mut state = self.lock();
         let thread = state.threads[worker].as_mut().expect("it is there");
-        if let Some(guest) = std::mem::replace(&mut thread.away, away) {
-            // What it has run last.
-            thread.shared.charged.set(guest.charged.queue());
-        }
+        // What it has run last goes with it, there and back.
+        let (from, to) = match &away {
+            Some(guest) => (&thread.shared, guest),
+            None => (thread.running_as(), &thread.shared),
+        };
+        to.charged.set(from.charged.queue());
+        thread.away = away;
     }
 
     /// What the worker runs as that guest of another pool is no reason to hold others back here,

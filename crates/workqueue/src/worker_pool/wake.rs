@@ -1,6 +1,6 @@
 //! Who is woken or created for what is listed, at the end of each section of a pool's lock: nobody,
-//! if those that run, linger or are on their way are enough; the pool's poller; its worker that
-//! went idle last, or a new one; or a worker of another pod, which is to steal.
+//! if those that run, linger or are on their way are enough; the pool's poller; an idle worker of
+//! it, or a new one; or a worker of another pod, which is to steal.
 //!
 //! Whether the pool itself needs one more, and whether that is woken or created, is decided in
 //! `pool_core/wake_or_create.rs`; which other pod is asked, in `wake_sibling.rs`.
@@ -119,7 +119,7 @@ impl WorkerPool {
                 }
                 return;
             }
-            // It is not what it has said: as if all were there. The next one is asked.
+            // Its hint is out of date. It counts as full, and the next one is asked.
             loads[to].awake = usize::MAX;
         }
         let mut state = self.lock();
@@ -141,8 +141,7 @@ impl WorkerPool {
         let mut after = self.after(&mut state, action, false, None);
         self.wants_help(&mut state);
         drop(state);
-        after.perform(self);
-        action != WakeAction::None
+        after.perform(self)
     }
 }
 

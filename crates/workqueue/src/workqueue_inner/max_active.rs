@@ -53,7 +53,7 @@ impl WorkqueueInner {
     }
 
     /// The limits are what `control` says. What waited for more goes on; what workers have not
-    /// begun goes back, as there may be fewer.
+    /// begun goes back: there may be fewer, and limits change rarely.
     fn apply(&self, control: &Control, deferred: &mut QueueDeferred) {
         control.apply_limit();
         for pwq in &control.pwqs {

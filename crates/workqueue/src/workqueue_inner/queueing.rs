@@ -81,7 +81,7 @@ impl WorkqueueInner {
         origin: Origin,
     ) -> Result<(), QueueError> {
         let pushed = if self.shared.tracing.is_on() {
-            self.push_traced(pwq, item.ptr(), item.name(), seq, cpu, origin)
+            self.push_traced(pwq, item.ptr(), seq, cpu, origin)
         } else {
             self.push(pwq, item.ptr(), seq, cpu, origin)
         };
@@ -127,9 +127,7 @@ impl WorkqueueInner {
     #[cold]
     fn submit_traced(self: &Arc<Self>, task: ItemPtr, cpu: usize) -> Result<(), QueueError> {
         let pwq = self.pwq_of_new(task, cpu)?;
-        // SAFETY: nobody has queued it yet. When it has been, `push_traced` does not look at it.
-        let name = unsafe { task.name() };
-        self.push_traced(pwq, task, name, 0, cpu, Origin::Anybody)
+        self.push_traced(pwq, task, 0, cpu, Origin::Anybody)
     }
 
     /// *queue*, and tells of it: where the queue takes everything before that, so that this comes
@@ -139,19 +137,20 @@ impl WorkqueueInner {
         self: &Arc<Self>,
         pwq: &Pwq,
         item: ItemPtr,
-        name: &str,
         seq: Seq,
         cpu: usize,
         origin: Origin,
     ) -> Result<(), QueueError> {
         let (shared, queue) = (&self.shared, &self.name);
         let tell = |name: &str| shared.trace_on(queue, name, TraceStep::Queued, cpu);
+        // When it has been queued it may run, and its name go: no reference reaches beyond `push`.
         if pwq.flags() & (NOT_OPEN & !RETIRED) == 0 {
-            tell(name);
+            // SAFETY: the caller has it, and nobody has queued it yet.
+            tell(unsafe { item.name() });
             return self.push(pwq, item, seq, cpu, origin);
         }
-        // When it has been queued, it may have run, and its name gone.
-        let name = name.to_owned();
+        // SAFETY: as above.
+        let name = unsafe { item.name() }.to_owned();
         self.push(pwq, item, seq, cpu, origin)?;
         tell(&name);
         Ok(())
