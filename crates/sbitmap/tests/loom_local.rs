@@ -229,8 +229,9 @@ models! {
         queue.assert_free(2);
     };
 
-    /// As before, but another thread than the one that put the one id takes the other, so that no
-    /// fence of a put stands between: who finds that gone finds what was put.
+    /// Thread A, the first of the model, puts the second id. Thread B (`taker`) starts after that
+    /// put, and takes the first id. Thread C (`other`) looks for an id meanwhile. If C finds the
+    /// first id gone, it must find the second. No fence of a put stands between B's take and C.
     h1_put_then_taken / h1_put_then_taken_locked (TWO, TWO) |backend| {
         let queue = Queue::new(backend, 2, 0, 2, NEVER);
         queue.store.freeze();

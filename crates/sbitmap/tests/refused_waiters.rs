@@ -10,7 +10,8 @@ use inflight_sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use tasks::Count;
 
-/// Wait queues of `Batched`; who comes is put into one after the other.
+/// Wait queues of `Batched`: `WAIT_QUEUES` in `src/batched/queue_order.rs`. Each newcomer is put
+/// into the next one.
 const WAIT_QUEUES: usize = 8;
 
 /// Begins to wait, for one of so many together.

@@ -14,9 +14,9 @@ use std::task::Poll;
 use turn_rig::{Stop, in_turns, poll, wait_for_waiters};
 
 const ENGINES: [Engine; 2] = [Engine::Shared, Engine::Local];
-/// Ids of a turn, with the one that it begins with.
+/// Ids of a turn, with the one that it begins with: `QUANTUM` in `src/turns/turn.rs`.
 const IDS: usize = 13;
-/// Grants after which it is over.
+/// Grants after which it is over: `TURN_LIFE` in `src/turns/turn.rs`.
 const GRANTS: usize = 11;
 
 /// A queue of so many free ids, and somebody who waits for one that he may not have.

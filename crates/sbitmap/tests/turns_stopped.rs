@@ -1,4 +1,5 @@
-//! A thread has been granted, holds the token and does not run: others are served all the same.
+//! A thread has been granted and holds the token. It does not run, or it panics: others are served
+//! all the same.
 #![cfg(not(any(loom, shuttle)))]
 
 #[path = "common/turn_rig.rs"]
@@ -13,7 +14,6 @@ use inflight_sync::time::{Clock, Instant};
 use inflight_sync::{Arc, Mutex, Weak, thread};
 use std::fmt;
 use std::pin::pin;
-
 use std::task::Poll;
 use std::time::Duration;
 use turn_rig::{Stop, builder, poll, taken, wait_for_waiters};

@@ -41,7 +41,7 @@ pub fn current_id() -> ThreadId {
     native::current().id()
 }
 
-/// The name that the calling thread was started with.
+/// The calling thread's name; `None` if it has none.
 ///
 /// ```
 /// use inflight_sync::thread::{self, Builder};

@@ -76,9 +76,9 @@ pub(crate) struct Stop {
     go: AtomicBool,
 }
 
-struct StopBeforeSleep(Arc<Stop>);
+struct StopAfterSleep(Arc<Stop>);
 
-impl BlockHook for StopBeforeSleep {
+impl BlockHook for StopAfterSleep {
     fn blocking(&self) {}
 
     fn unblocked(&self) {
@@ -99,7 +99,7 @@ impl Stop {
     ) -> thread::JoinHandle<T> {
         let stop = self.clone();
         thread::spawn(move || {
-            let _installed = install(Rc::new(StopBeforeSleep(stop)));
+            let _installed = install(Rc::new(StopAfterSleep(stop)));
             f()
         })
     }

@@ -267,11 +267,8 @@ impl WorkerPool {
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
-    use crate::Attrs;
     use crate::test_support::{Rigged, Signal};
     use crate::worker_pool::WorkerShared;
-    use inflight_sync::thread;
-    use inflight_topology::Scope;
 
     #[test]
     fn a_worker_whose_thread_is_being_made_is_metered_when_it_has_come() {
@@ -325,6 +322,10 @@ mod tests {
     #[cfg(all(target_os = "linux", not(miri)))]
     #[test]
     fn a_stolen_item_is_charged_to_its_queue() {
+        use crate::Attrs;
+        use inflight_sync::thread;
+        use inflight_topology::Scope;
+
         let sys = Rigged::new("core:2", |builder| builder);
         let attrs = Attrs::new().scope(Scope::Cpu);
         let wq = sys.0.workqueue("stolen").unbound(attrs).build().unwrap();
