@@ -29,7 +29,7 @@ use pwq_state::Links;
 pub(crate) use pwq_state::PwqState;
 pub use pwq_state::{PoolItem, PwqIndex};
 pub use wake_or_create::WakeAction;
-#[cfg(any(test, feature = "unstable-sim"))]
+#[cfg(any(test, loom, feature = "unstable-sim"))]
 pub use workers::BLOCKED;
 pub(crate) use workers::Worker;
 pub use workers::{ASLEEP, INTENSIVE, WorkerId, WorkerPhase, Workers};
