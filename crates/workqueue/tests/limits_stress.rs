@@ -1,6 +1,7 @@
 //! Limits from 3 to 768 while works are queued and cancelled, freezes come and go and the limit
 //! moves: never more run than it lets, and each ran once or was taken back once. A few thousand
-//! items of each; `INFLIGHT_STRESS_ITEMS` says how many, `INFLIGHT_STRESS_SEED` with which seed.
+//! items of each; `INFLIGHT_STRESS_ITEMS` says how many, `INFLIGHT_STRESS_SEED` with which seed,
+//! and `INFLIGHT_STRESS_LIMIT` with which one limit.
 #![cfg(not(any(loom, shuttle, miri)))]
 
 mod support;
@@ -149,7 +150,8 @@ fn stress(limit: usize, items: u64, seed: u64) {
 fn never_more_run_than_the_limit_lets() {
     let items = parameter("INFLIGHT_STRESS_ITEMS").unwrap_or(ITEMS);
     let seed = parameter("INFLIGHT_STRESS_SEED").unwrap_or(1);
-    for limit in [3, 8, 64, 768] {
+    let only = parameter("INFLIGHT_STRESS_LIMIT").map(|limit| vec![limit as usize]);
+    for limit in only.unwrap_or_else(|| vec![3, 8, 64, 768]) {
         // Shown if it fails.
         println!("{items} items, seed {seed}, limit {limit}");
         stress(limit, items, seed);
