@@ -44,7 +44,8 @@ pub type DelayedWork = WorkItem<true>;
 
 impl DelayedWork {
     /// Queues it now if it waits for its time, and waits until the instance that was queued last
-    /// has ended; `true` if there was one to wait for.
+    /// has ended; `true` if there was one to wait for. A time that is set after the flush has
+    /// begun is not waited for, nor is a [`mod_delayed`](crate::Workqueue::mod_delayed) on its way.
     ///
     /// As [`Work::flush`](crate::Work::flush) in all else.
     ///

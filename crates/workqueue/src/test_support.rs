@@ -1,6 +1,6 @@
 //! What tests beside the code have in common.
 
-use crate::{SystemBuilder, WorkqueueSystem};
+use crate::{JoinHandle, SystemBuilder, Workqueue, WorkqueueSystem};
 use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_sync::time::Clock;
 use inflight_sync::{Arc, thread};
@@ -44,4 +44,24 @@ impl Signal {
             thread::yield_now();
         }
     }
+}
+
+/// An item that runs on that CPU until it is told to end.
+pub(crate) fn hold(wq: &Workqueue, cpu: usize) -> (JoinHandle<()>, Signal) {
+    let (begun, end) = (Signal::default(), Signal::default());
+    let item = wq.spawn_on(cpu, {
+        let (begun, end) = (begun.clone(), end.clone());
+        move || {
+            begun.raise();
+            end.wait(1);
+        }
+    });
+    begun.wait(1);
+    (item, end)
+}
+
+/// It ends.
+pub(crate) fn end((item, end): (JoinHandle<()>, Signal)) {
+    end.raise();
+    item.wait().unwrap();
 }

@@ -111,7 +111,7 @@ impl PoolState {
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
-    use crate::test_support::{Rigged, Signal};
+    use crate::test_support::{Rigged, Signal, end, hold};
     use crate::{Attrs, blocking};
     use inflight_sync::fault::Faults;
     use inflight_sync::thread;
@@ -177,15 +177,7 @@ mod tests {
         let attrs = Attrs::new().scope(Scope::Cpu);
         let wq = sys.0.workqueue("pods").unbound(attrs).build().unwrap();
         let [busy, refused] = [0, 1].map(|cpu| wq.inner().pwq_of(cpu).unwrap().pool.clone());
-        let (begun, open) = (Signal::default(), Signal::default());
-        let held = wq.spawn_on(0, {
-            let (begun, open) = (begun.clone(), open.clone());
-            move || {
-                begun.raise();
-                open.wait(1);
-            }
-        });
-        begun.wait(1);
+        let held = hold(&wq, 0);
         faults.refuse_spawns(true);
         assert!(wq.spawn_on(1, || ()).wait().is_err());
         faults.refuse_spawns(false);
@@ -200,7 +192,6 @@ mod tests {
         busy.unlock(state, false);
         assert_eq!(wq.stats().remote_wakeups, 1);
         waits.wait().unwrap();
-        open.raise();
-        held.wait().unwrap();
+        end(held);
     }
 }

@@ -89,7 +89,7 @@ impl WorkerPool {
     }
 
     /// *wake*, for what is listed, without the lock: a worker of the pool that suits it best.
-    /// Unless `now`, little is left to those that run.
+    /// Unless `now`, little is left to those that run. Not inlined, as `unlock_slow`.
     #[inline(never)]
     pub(super) fn seek_help(&self, now: bool) {
         let (siblings, mine, first) = {

@@ -2,14 +2,19 @@
 
 use super::*;
 use crate::steal_policy::Load;
-use crate::test_support::{Rigged, Signal};
-use crate::{Attrs, JoinHandle, Workqueue, blocking};
+use crate::test_support::{Rigged, Signal, end, hold};
+use crate::{Attrs, Workqueue, blocking};
+use inflight_sync::fault::Faults;
 use inflight_sync::{Arc, Mutex, thread};
 use inflight_topology::Scope;
 
 /// Pods of one CPU each. Time stands, so nobody looks, and who is woken comes at once.
 fn pods(machine: &str) -> (Rigged, Workqueue) {
-    let sys = Rigged::new(machine, |builder| builder);
+    pods_with(machine, &Faults::none())
+}
+
+fn pods_with(machine: &str, faults: &Faults) -> (Rigged, Workqueue) {
+    let sys = Rigged::new(machine, |builder| builder.faults(faults));
     let attrs = Attrs::new().scope(Scope::Cpu);
     let wq = sys.0.workqueue("pods").unbound(attrs).build().unwrap();
     (sys, wq)
@@ -25,25 +30,6 @@ fn take_long(wq: &Workqueue, cpu: usize) {
     let mut state = pool.lock();
     state.core.note_service(1 << 40);
     pool.unlock(state, false);
-}
-
-/// An item that runs there until it is told to end.
-fn hold(wq: &Workqueue, cpu: usize) -> (JoinHandle<()>, Signal) {
-    let (begun, end) = (Signal::default(), Signal::default());
-    let item = wq.spawn_on(cpu, {
-        let (begun, end) = (begun.clone(), end.clone());
-        move || {
-            begun.raise();
-            end.wait(1);
-        }
-    });
-    begun.wait(1);
-    (item, end)
-}
-
-fn end((item, end): (JoinHandle<()>, Signal)) {
-    end.raise();
-    item.wait().unwrap();
 }
 
 /// How many run, sleep, and are there.
@@ -181,6 +167,23 @@ fn a_worker_that_is_one_too_many_does_not_steal() {
     assert!(waits.wait().unwrap(), "the second one has ended");
     assert_eq!(wq.stats().stolen, 1);
     end(busy);
+}
+
+/// A pod is asked for help and is refused the thread for it: nobody was woken there.
+#[test]
+fn an_invite_whose_thread_is_refused_brings_nobody() {
+    let faults = Faults::new();
+    let (_sys, wq) = pods_with("core:2", &faults);
+    let held = hold(&wq, 0);
+    let waits = wq.spawn_on(0, || ());
+    faults.refuse_spawns(true);
+    take_long(&wq, 0);
+    faults.refuse_spawns(false);
+    let refused = pool(&wq, 1).lock().is_refused();
+    end(held);
+    waits.wait().unwrap();
+    assert!(refused, "it was asked");
+    assert_eq!(wq.stats().remote_wakeups, 0);
 }
 
 /// A pool that its last queue has left, or that has gone, helps nobody and keeps nobody from
