@@ -119,10 +119,10 @@ impl<'a, S: Store> Wait<'a, S> {
         let node = Node::new(notify, request, ids, credits);
         // G3. Whoever has its turn goes on with it.
         let front = turn.is_some();
-        // With several lists the next may be another one now.
-        let one_list = turns.rules.shares.is_none() && queue.list.tenants.has_one_list();
-        let behind = !front && !queue.list.is_empty() && one_list && !request.large;
+        let others_wait = !queue.list.is_empty();
         let key = queue.list.push(node, front);
+        // With several lists the next may be another one now.
+        let behind = !front && others_wait && queue.list.tenants.has_one_list();
         self.waiter.place = Some(key);
         self.waiter.seen = queue.serial;
         if thread {
