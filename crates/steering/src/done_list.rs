@@ -22,21 +22,6 @@ const fn closed() -> *mut () {
     ptr::without_provenance_mut(1)
 }
 
-/// Whether a push was the first one since the done list was taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Pushed {
-    /// Whoever pushed has to wake.
-    WasEmpty,
-    /// Somebody has been woken, or is about to be, and has not taken yet.
-    Joined,
-}
-
-impl Pushed {
-    pub(crate) fn was_empty(self) -> bool {
-        matches!(self, Self::WasEmpty)
-    }
-}
-
 impl<I: Item> DoneList<I> {
     pub(crate) fn new() -> Self {
         Self {
@@ -90,15 +75,16 @@ impl<I: Item> DoneList<I> {
         }
         Batch::of(ptr::null_mut())
     }
-}
 
-impl<I: Item> DoneList<I> {
-    /// M1 and M2. Before an M2 that would find it empty `first(true)` is called, and `first(false)`
+    /// M1 and M2. Whether it was empty: then whoever pushed has to wake. Else somebody has been
+    /// woken, or is about to be, and has not taken yet.
+    ///
+    /// Before an M2 that would find it empty `first(true)` is called, and `first(false)`
     /// if it found something else: by the time the request is somebody else's, that is counted.
     ///
     /// # Errors
     /// It is closed; the request comes back.
-    pub(crate) fn push(&self, item: I, first: impl Fn(bool)) -> Result<Pushed, I> {
+    pub(crate) fn push(&self, item: I, first: impl Fn(bool)) -> Result<bool, I> {
         let raw = item.into_raw();
         let mut head = self.head.load(Ordering::Relaxed);
         loop {
@@ -121,8 +107,7 @@ impl<I: Item> DoneList<I> {
                 Ordering::Release,
                 Ordering::Relaxed,
             ) {
-                Ok(_) if head.is_null() => return Ok(Pushed::WasEmpty),
-                Ok(_) => return Ok(Pushed::Joined),
+                Ok(_) => return Ok(head.is_null()),
                 Err(found) => {
                     if head.is_null() {
                         first(false);

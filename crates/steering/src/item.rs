@@ -2,7 +2,7 @@
 
 use crate::submit_info::Submission;
 use inflight_sync::atomic::AtomicPtr;
-use std::ptr::{self, NonNull};
+use std::ptr::NonNull;
 
 /// A tenant, by number: whose a request is.
 ///
@@ -45,20 +45,14 @@ impl TenantId {
 /// What a request in a done list points to: the next older one.
 ///
 /// Only the owner of the request uses it, and M2 hands it over, so all accesses are Relaxed.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Link(pub(crate) AtomicPtr<()>);
 
 impl Link {
     /// Of a request that is in no done list.
     #[must_use]
     pub fn new() -> Self {
-        Self(AtomicPtr::new(ptr::null_mut()))
-    }
-}
-
-impl Default for Link {
-    fn default() -> Self {
-        Self::new()
+        Self::default()
     }
 }
 

@@ -8,14 +8,6 @@
 //! knows the threads that empty them. Requests are whatever implements [`Item`]: the tags of
 //! `inflight-tags` do, whose `Completions` are the usual way to use this crate.
 //!
-//! | a user relies on | by |
-//! |---|---|
-//! | each completion runs once | it starts from an [`Item`], of which there is one owner |
-//! | completions of one done list run in the order they were handed over | one list per shard, turned round when it is taken |
-//! | no completion is left in a done list | a push that finds it empty wakes; [`close`](Router::close) runs what is left |
-//! | a callback may complete others | no lock is held; from 8 levels on they are deferred |
-//! | a policy changes for later requests only | it is noted when the request is submitted |
-//!
 //! After the way of Linux's block layer (`rq_affinity`). The protocol of the done lists is in
 //! `PROTOCOL.md` beside the sources. Its models and most tests are in `inflight-tags`, whose tags
 //! they steer: `tests/loom_steering.rs` and `tests/steering/`; here are unit tests only.

@@ -275,7 +275,7 @@ impl<I: Item> Router<I> {
             return Err(item);
         };
         let counters = list.shard.counters(item.tenant());
-        if list.shard.push(item, counters)?.was_empty() {
+        if list.shard.push(item, counters)? {
             let woken = catch_unwind(AssertUnwindSafe(|| runner.wake(cpu)));
             if !matches!(woken, Ok(true)) {
                 // Also after a panic: the next push will find the done list not empty, and not

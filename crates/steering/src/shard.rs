@@ -1,6 +1,6 @@
 //! The shards of a set of completions: a done list each, and what runs its contents.
 
-use crate::done_list::{Batch, DoneList, Pushed};
+use crate::done_list::{Batch, DoneList};
 use crate::item::{Item, TenantId};
 use crate::nesting::{self, Later, dispose};
 use crate::sink::{DoneListHandle, RunDoneList, Runner};
@@ -224,7 +224,7 @@ impl<I: Item> Shard<I> {
 
     /// # Errors
     /// The done list is closed.
-    pub(crate) fn push(&self, item: I, counters: &Counters) -> Result<Pushed, I> {
+    pub(crate) fn push(&self, item: I, counters: &Counters) -> Result<bool, I> {
         if self.list.is_closed() {
             return Err(item);
         }

@@ -298,24 +298,11 @@ impl Counters {
     }
 
     pub(crate) fn read(&self) -> SteeringStats {
-        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let mut stats = SteeringStats {
-            inline_same_cpu: read(&self.seen.same_cpu),
-            inline_same_cache: read(&self.seen.same_cache),
-            inline_policy: read(&self.seen.policy),
-            inline_one_shard: read(&self.seen.one_shard),
-            inline_polled: read(&self.seen.polled),
-            inline_closed: read(&self.seen.closed),
-            inline_unknown_cpu: read(&self.seen.unknown_cpu),
-            inline_asleep: read(&self.seen.asleep),
-            inline_depth: read(&self.seen.depth),
-            redirected: read(&self.sent.pushes),
-            redirect_wakeups: read(&self.sent.wakeups),
-            refused_wakeups: read(&self.sent.refused),
-            submitter_moved: read(&self.seen.moved),
-            ..SteeringStats::default()
-        };
-        self.taken.read(&mut stats);
+        let mut stats = SteeringStats::default();
+        for (to, from) in stats.sums().into_iter().zip(self.sums()) {
+            *to = from.load(Ordering::Relaxed);
+        }
+        stats.max_batch = self.taken.max_batch.load(Ordering::Relaxed);
         stats
     }
 

@@ -22,33 +22,23 @@ const ALWAYS: u32 = ON << 1;
 const POLLED: u32 = ALWAYS << 1;
 
 fn pack(policy: SteeringPolicy) -> u32 {
-    let which = match policy.steering() {
-        Steering::Inline => 0,
-        Steering::SameCache => 1,
-        Steering::SameCpu => 2,
-        Steering::Force => 3,
-    };
-    let speed = match policy.speed() {
-        SpeedRule::Ignore => 0,
-        SpeedRule::Equal => 1,
-        SpeedRule::AtLeast => 2,
-    };
+    let which = position(Steering::ALL, policy.steering());
+    let speed = position(SpeedRule::ALL, policy.speed());
     let always = if policy.only_if_awake() { 0 } else { ALWAYS };
     which << CPU_BITS | speed << SPEED | always
 }
 
+/// Where a setting stands among those of its kind, in two bits.
+fn position<T: PartialEq, const N: usize>(all: [T; N], one: T) -> u32 {
+    const { assert!(N <= 4) };
+    all.iter()
+        .position(|it| *it == one)
+        .map_or(0, |at| at as u32)
+}
+
 fn unpack(bits: u32) -> SteeringPolicy {
-    let which = match bits >> CPU_BITS & 3 {
-        0 => Steering::Inline,
-        1 => Steering::SameCache,
-        2 => Steering::SameCpu,
-        _ => Steering::Force,
-    };
-    let speed = match bits >> SPEED & 3 {
-        0 => SpeedRule::Ignore,
-        1 => SpeedRule::Equal,
-        _ => SpeedRule::AtLeast,
-    };
+    let which = Steering::ALL[(bits >> CPU_BITS & 3) as usize];
+    let speed = SpeedRule::ALL[((bits >> SPEED & 3) as usize).min(SpeedRule::ALL.len() - 1)];
     let policy = which.with_speed(speed);
     if bits & ALWAYS == 0 {
         policy
@@ -172,20 +162,14 @@ impl Policies {
 /// assert!(info.read().is_some_and(|submission| !submission.polled));
 /// assert_eq!(info.tenant(), TenantId::new(7));
 /// ```
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct SubmitInfo(AtomicU64);
-
-impl Default for SubmitInfo {
-    fn default() -> Self {
-        Self::new()
-    }
-}
 
 impl SubmitInfo {
     /// Of nobody's request.
     #[must_use]
     pub fn new() -> Self {
-        Self(AtomicU64::new(0))
+        Self::default()
     }
 
     /// A request of this tenant begins.
