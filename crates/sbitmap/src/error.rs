@@ -1,7 +1,6 @@
 //! What can go wrong.
 
-use std::error::Error;
-use std::fmt;
+use crate::MAX_DEPTH;
 
 /// Why a bitmap or queue cannot be built.
 ///
@@ -47,30 +46,15 @@ pub enum BuildError {
     },
 }
 
-impl fmt::Display for BuildError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let most = crate::MAX_DEPTH;
-        match self {
-            Self::Depth { depth } => write!(f, "depth {depth} is not in 1 to {most}"),
-            Self::MaxDepth { max_depth, depth } => {
-                write!(
-                    f,
-                    "max_depth {max_depth} is not in {depth} (the depth) to {most}"
-                )
-            }
-            Self::Shift { shift } => {
-                write!(f, "shift {shift} is not in 0 to 6 (a word has 64 bits)")
-            }
-            Self::BatchedNeedsShared => f.write_str("Engine::Local cannot serve Fairness::Batched"),
-            Self::RoundRobinNeedsShared => f.write_str("Engine::Local cannot hand out round robin"),
-            Self::DepthNeedsShared { max_depth } => {
-                write!(f, "Engine::Local has at most 65536 bits, not {max_depth}")
-            }
-        }
-    }
-}
-
-impl Error for BuildError {}
+inflight_sync::error_text!(BuildError {
+    Self::Depth { depth } => "depth {depth} is not in 1 to {MAX_DEPTH}",
+    Self::MaxDepth { max_depth, depth } =>
+        "max_depth {max_depth} is not in {depth} (the depth) to {MAX_DEPTH}",
+    Self::Shift { shift } => "shift {shift} is not in 0 to 6 (a word has 64 bits)",
+    Self::BatchedNeedsShared => "Engine::Local cannot serve Fairness::Batched",
+    Self::RoundRobinNeedsShared => "Engine::Local cannot hand out round robin",
+    Self::DepthNeedsShared { max_depth } => "Engine::Local has at most 65536 bits, not {max_depth}",
+});
 
 /// Why a bit cannot be given back. The bitmap is unchanged for that bit.
 ///
@@ -96,23 +80,11 @@ pub enum PutError {
     },
 }
 
-impl fmt::Display for PutError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotAllocated { bit } => {
-                write!(f, "bit {bit} is not allocated (given back twice?)")
-            }
-            Self::OutOfRange { bit } => {
-                write!(
-                    f,
-                    "there is no bit {bit} below max_depth, or its mask leaves its word"
-                )
-            }
-        }
-    }
-}
-
-impl Error for PutError {}
+inflight_sync::error_text!(PutError {
+    Self::NotAllocated { bit } => "bit {bit} is not allocated (given back twice?)",
+    Self::OutOfRange { bit } =>
+        "there is no bit {bit} below max_depth, or its mask leaves its word",
+});
 
 /// Why a map keeps its depth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,14 +108,9 @@ impl ResizeError {
     }
 }
 
-impl fmt::Display for ResizeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self::Depth { depth, most } = self;
-        write!(f, "depth {depth} is not in 1 to {most} (max_depth)")
-    }
-}
-
-impl Error for ResizeError {}
+inflight_sync::error_text!(ResizeError {
+    Self::Depth { depth, most } => "depth {depth} is not in 1 to {most} (max_depth)",
+});
 
 /// Why a wait for an id ended without one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,16 +122,10 @@ pub enum GetError {
     Closed,
 }
 
-impl fmt::Display for GetError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::TimedOut => "no id came before the time was up",
-            Self::Closed => "the queue is closed",
-        })
-    }
-}
-
-impl Error for GetError {}
+inflight_sync::error_text!(GetError {
+    Self::TimedOut => "no id came before the time was up",
+    Self::Closed => "the queue is closed",
+});
 
 /// Why several ids cannot be had together. None of them was taken.
 ///
@@ -206,15 +167,9 @@ impl GetManyError {
     }
 }
 
-impl fmt::Display for GetManyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TooMany { n, depth } => write!(f, "{n} ids of a queue that has {depth}"),
-            Self::Exhausted { n } => write!(f, "{n} ids are not to be had now"),
-            Self::TimedOut => f.write_str("not enough ids came before the time was up"),
-            Self::Closed => f.write_str("the queue is closed"),
-        }
-    }
-}
-
-impl Error for GetManyError {}
+inflight_sync::error_text!(GetManyError {
+    Self::TooMany { n, depth } => "{n} ids of a queue that has {depth}",
+    Self::Exhausted { n } => "{n} ids are not to be had now",
+    Self::TimedOut => "not enough ids came before the time was up",
+    Self::Closed => "the queue is closed",
+});

@@ -8,8 +8,6 @@
 
 use crate::shares::SharePolicy;
 use crate::token::TokenTail;
-use std::error::Error;
-use std::fmt;
 
 /// Why a [`TagSetBuilder`](crate::TagSetBuilder) refused.
 ///
@@ -78,58 +76,23 @@ pub enum BuildError {
     },
 }
 
-impl fmt::Display for BuildError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::HwQueues { hw_queues } => {
-                write!(
-                    f,
-                    "{hw_queues} hardware queues asked for; 1 to 65536 are possible"
-                )
-            }
-            Self::Depth { depth } => write!(f, "depth {depth} is not in 1 to 10240"),
-            Self::MaxDepth { max_depth, depth } => {
-                write!(
-                    f,
-                    "max_depth {max_depth} is not in {depth} (the depth) to 10240"
-                )
-            }
-            Self::MaxHwQueues {
-                max_hw_queues,
-                hw_queues,
-            } => write!(
-                f,
-                "at most {max_hw_queues} hardware queues, but {hw_queues} to begin with, and 65536 \
-                 at most"
-            ),
-            Self::BatchedNeedsShared => {
-                f.write_str("Engine::Local serves Admission::WholeIo and no other")
-            }
-            Self::Reserved { reserved, depth } => {
-                write!(
-                    f,
-                    "{reserved} reserved tags leave no normal one at depth {depth}"
-                )
-            }
-            Self::Extra { extra } => {
-                write!(f, "{extra} tags beyond the depth are more than 10240")
-            }
-            Self::Kinds {
-                read,
-                poll,
-                hw_queues,
-            } => {
-                write!(
-                    f,
-                    "{read} read and {poll} poll queues leave no default one of {hw_queues}"
-                )
-            }
-            Self::TooLarge { tags } => write!(f, "{tags} tags are more than 16777216"),
-        }
-    }
-}
-
-impl Error for BuildError {}
+inflight_sync::error_text!(BuildError {
+    Self::HwQueues { hw_queues } =>
+        "{hw_queues} hardware queues asked for; 1 to 65536 are possible",
+    Self::Depth { depth } => "depth {depth} is not in 1 to 10240",
+    Self::MaxDepth { max_depth, depth } =>
+        "max_depth {max_depth} is not in {depth} (the depth) to 10240",
+    Self::MaxHwQueues { max_hw_queues, hw_queues } =>
+        "at most {max_hw_queues} hardware queues, but {hw_queues} to begin with, and 65536 at \
+         most",
+    Self::BatchedNeedsShared => "Engine::Local serves Admission::WholeIo and no other",
+    Self::Reserved { reserved, depth } =>
+        "{reserved} reserved tags leave no normal one at depth {depth}",
+    Self::Extra { extra } => "{extra} tags beyond the depth are more than 10240",
+    Self::Kinds { read, poll, hw_queues } =>
+        "{read} read and {poll} poll queues leave no default one of {hw_queues}",
+    Self::TooLarge { tags } => "{tags} tags are more than 16777216",
+});
 
 /// Why a set kept its size.
 ///
@@ -166,28 +129,16 @@ pub enum ResizeError {
     TimedOut,
 }
 
-impl fmt::Display for ResizeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Depth { depth, least, most } => {
-                write!(
-                    f,
-                    "depth {depth} is not in {least} (one more than reserved) to {most} (the \
-                     builder's max_depth)"
-                )
-            }
-            Self::HwQueues { hw_queues, most } => {
-                write!(
-                    f,
-                    "{hw_queues} hardware queues asked for; 1 to {most} (the set's \
-                     HwQueueOptions::max) are possible"
-                )
-            }
-            Self::InUse => f.write_str("a tag is held or in flight"),
-            Self::TimedOut => f.write_str("tags were in use until the time was up"),
-        }
-    }
-}
+inflight_sync::error_text!(ResizeError {
+    Self::Depth { depth, least, most } =>
+        "depth {depth} is not in {least} (one more than reserved) to {most} (the builder's \
+         max_depth)",
+    Self::HwQueues { hw_queues, most } =>
+        "{hw_queues} hardware queues asked for; 1 to {most} (the set's HwQueueOptions::max) are \
+         possible",
+    Self::InUse => "a tag is held or in flight",
+    Self::TimedOut => "tags were in use until the time was up",
+});
 
 impl From<FreezeError> for ResizeError {
     fn from(error: FreezeError) -> Self {
@@ -197,8 +148,6 @@ impl From<FreezeError> for ResizeError {
         }
     }
 }
-
-impl Error for ResizeError {}
 
 /// Why a set has no new tenant.
 ///
@@ -224,16 +173,10 @@ pub enum TenantError {
     Closed,
 }
 
-impl fmt::Display for TenantError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NameTaken { name } => write!(f, "the tag set has a tenant named {name:?}"),
-            Self::Closed => f.write_str("the tag set is closed"),
-        }
-    }
-}
-
-impl Error for TenantError {}
+inflight_sync::error_text!(TenantError {
+    Self::NameTaken { name } => "the tag set has a tenant named {name:?}",
+    Self::Closed => "the tag set is closed",
+});
 
 /// Why a tenant kept its weight.
 ///
@@ -257,18 +200,11 @@ pub enum WeightError {
     },
 }
 
-impl fmt::Display for WeightError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self::NotWeighted { weight, policy } = self;
-        write!(
-            f,
-            "weight {weight} would count for nothing: the set shares by {policy:?}, not \
-             SharePolicy::Weighted"
-        )
-    }
-}
-
-impl Error for WeightError {}
+inflight_sync::error_text!(WeightError {
+    Self::NotWeighted { weight, policy } =>
+        "weight {weight} would count for nothing: the set shares by {policy:?}, not \
+         SharePolicy::Weighted",
+});
 
 /// Why a set was not frozen, or a quiesced one not drained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -281,16 +217,10 @@ pub enum FreezeError {
     TimedOut,
 }
 
-impl fmt::Display for FreezeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::InUse => "a tag is held or in flight",
-            Self::TimedOut => "tags were in use until the time was up",
-        })
-    }
-}
-
-impl Error for FreezeError {}
+inflight_sync::error_text!(FreezeError {
+    Self::InUse => "a tag is held or in flight",
+    Self::TimedOut => "tags were in use until the time was up",
+});
 
 /// Why a [`Tenant`](crate::Tenant) got no tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -335,35 +265,20 @@ pub enum AllocError {
     Closed,
 }
 
-impl fmt::Display for AllocError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Exhausted => f.write_str(
-                "no tag for this tenant now: all tags of this hardware queue are in use, its \
-                 share is used up, or others wait",
-            ),
-            Self::Frozen => f.write_str("the tag set is frozen"),
-            Self::Quiesced => f.write_str("the tag set is quiesced"),
-            Self::TimedOut => f.write_str("no tag could be had before the time was up"),
-            Self::NoReserved => f.write_str("the tag set has no reserved tags"),
-            Self::NoSuchHwQueue { hw_queue } => {
-                write!(f, "the tag set has no hardware queue {hw_queue}")
-            }
-            Self::Unmapped { hw_queue } => {
-                write!(f, "hardware queue {hw_queue} serves no CPU")
-            }
-            Self::InactiveHwQueue { hw_queue } => {
-                write!(f, "all CPUs of hardware queue {hw_queue} are offline")
-            }
-            Self::TooMany { pieces, depth } => {
-                write!(f, "{pieces} tags at once, where there are {depth} in all")
-            }
-            Self::Closed => f.write_str("the tag set is closed"),
-        }
-    }
-}
-
-impl Error for AllocError {}
+inflight_sync::error_text!(AllocError {
+    Self::Exhausted =>
+        "no tag for this tenant now: all tags of this hardware queue are in use, its share is \
+         used up, or others wait",
+    Self::Frozen => "the tag set is frozen",
+    Self::Quiesced => "the tag set is quiesced",
+    Self::TimedOut => "no tag could be had before the time was up",
+    Self::NoReserved => "the tag set has no reserved tags",
+    Self::NoSuchHwQueue { hw_queue } => "the tag set has no hardware queue {hw_queue}",
+    Self::Unmapped { hw_queue } => "hardware queue {hw_queue} serves no CPU",
+    Self::InactiveHwQueue { hw_queue } => "all CPUs of hardware queue {hw_queue} are offline",
+    Self::TooMany { pieces, depth } => "{pieces} tags at once, where there are {depth} in all",
+    Self::Closed => "the tag set is closed",
+});
 
 /// Why a hardware queue was not drained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -392,27 +307,13 @@ pub enum DrainError {
     },
 }
 
-impl fmt::Display for DrainError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Active { hw_queue } => write!(f, "hardware queue {hw_queue} is in service"),
-            Self::InUse { hw_queue } => {
-                write!(f, "a tag of hardware queue {hw_queue} is held or in flight")
-            }
-            Self::TimedOut { hw_queue } => {
-                write!(
-                    f,
-                    "tags of hardware queue {hw_queue} were in use until the time was up"
-                )
-            }
-            Self::NoSuchHwQueue { hw_queue } => {
-                write!(f, "the tag set has no hardware queue {hw_queue}")
-            }
-        }
-    }
-}
-
-impl Error for DrainError {}
+inflight_sync::error_text!(DrainError {
+    Self::Active { hw_queue } => "hardware queue {hw_queue} is in service",
+    Self::InUse { hw_queue } => "a tag of hardware queue {hw_queue} is held or in flight",
+    Self::TimedOut { hw_queue } =>
+        "tags of hardware queue {hw_queue} were in use until the time was up",
+    Self::NoSuchHwQueue { hw_queue } => "the tag set has no hardware queue {hw_queue}",
+});
 
 /// Why there is no request whose time is up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -422,13 +323,9 @@ pub enum ExpireError {
     TimedOut,
 }
 
-impl fmt::Display for ExpireError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("no request's time was up before that of the wait")
-    }
-}
-
-impl Error for ExpireError {}
+inflight_sync::error_text!(ExpireError {
+    Self::TimedOut => "no request's time was up before that of the wait",
+});
 
 /// Why a token was not turned back into its tag. Each variant says which token it was, by its
 /// [lower 56 bits](TokenTail).
@@ -488,40 +385,18 @@ pub enum RedeemError {
     },
 }
 
-impl fmt::Display for RedeemError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Stale { token } => write!(
-                f,
-                "the tag of token {token} has been freed or submitted again since, or the token is \
-                 damaged"
-            ),
-            Self::NotInFlight { token } => write!(
-                f,
-                "the tag of token {token} is not in flight: somebody has redeemed it"
-            ),
-            Self::OutOfRange { token } => write!(
-                f,
-                "the tag set has no slot of the number of token {token}: it is damaged"
-            ),
-            Self::Foreign { token } => {
-                write!(f, "another tag set made token {token}, or it is damaged")
-            }
-            Self::NoToken { token } => write!(
-                f,
-                "0 and u64::MAX are no tokens: was the user data, {token}, set?"
-            ),
-            Self::TimedOut { token } => write!(
-                f,
-                "the request of token {token} has timed out: its completion is late, and its tag \
-                 is for who handles that, by redeem_timed_out"
-            ),
-            Self::NotTimedOut { token } => write!(
-                f,
-                "the tag of token {token} is in flight and has not timed out"
-            ),
-        }
-    }
-}
-
-impl Error for RedeemError {}
+inflight_sync::error_text!(RedeemError {
+    Self::Stale { token } =>
+        "the tag of token {token} has been freed or submitted again since, or the token is \
+         damaged",
+    Self::NotInFlight { token } =>
+        "the tag of token {token} is not in flight: somebody has redeemed it",
+    Self::OutOfRange { token } =>
+        "the tag set has no slot of the number of token {token}: it is damaged",
+    Self::Foreign { token } => "another tag set made token {token}, or it is damaged",
+    Self::NoToken { token } => "0 and u64::MAX are no tokens: was the user data, {token}, set?",
+    Self::TimedOut { token } =>
+        "the request of token {token} has timed out: its completion is late, and its tag is for \
+         who handles that, by redeem_timed_out",
+    Self::NotTimedOut { token } => "the tag of token {token} is in flight and has not timed out",
+});
