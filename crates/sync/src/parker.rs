@@ -3,10 +3,6 @@
 //! Not `std::thread::park`: its token belongs to the thread, and a library that sleeps inside a
 //! user's `block_on` would eat the user's wakeups. Each thread has one token of ours.
 
-#[cfg(any(loom, shuttle))]
-use self::checked as imp;
-#[cfg(not(any(loom, shuttle)))]
-use self::native as imp;
 use crate::block_hook;
 use crate::time::{Clock, Instant};
 use std::fmt;
@@ -34,14 +30,14 @@ impl Parker {
     /// The parker of the calling thread. Made once for each thread.
     #[must_use]
     pub fn current() -> Self {
-        Self(imp::Parker::current())
+        Self(imp::current())
     }
 
     /// Sleeps until the token is there, and takes it.
     ///
     /// The thread's [block hook](crate::block_hook) is told before and after.
     pub fn park(&self) {
-        block_hook::around(|| self.0.park());
+        block_hook::around(|| imp::park(&self.0));
     }
 
     /// Sleeps until the token is there or `deadline` has come on `clock`.
@@ -72,7 +68,11 @@ impl Parker {
             };
             self.park();
         } else {
-            block_hook::around(|| self.0.park_until(deadline));
+            // The system clock stands still under a model checker: no deadline fires by itself.
+            #[cfg(any(loom, shuttle))]
+            self.park();
+            #[cfg(not(any(loom, shuttle)))]
+            block_hook::around(|| imp::park_until(&self.0, deadline));
         }
         clock.now() < deadline
     }
@@ -80,14 +80,14 @@ impl Parker {
     /// A handle that wakes this thread.
     #[must_use]
     pub fn unparker(&self) -> Unparker {
-        Unparker(self.0.unparker())
+        Unparker(imp::unparker(&self.0))
     }
 }
 
 impl Unparker {
     /// Leaves the token, and wakes the thread if it sleeps.
     pub fn unpark(&self) {
-        self.0.unpark();
+        imp::unpark(&self.0);
     }
 }
 
@@ -104,125 +104,90 @@ impl fmt::Debug for Unparker {
 }
 
 #[cfg(not(any(loom, shuttle)))]
-mod native {
+mod imp {
     use crate::time::Instant;
-    use crossbeam_utils::sync as crossbeam;
+    use crossbeam_utils::sync::Parker as Place;
+    pub(super) use crossbeam_utils::sync::Unparker;
     use std::rc::Rc;
 
     std::thread_local! {
-        static PARKER: Rc<crossbeam::Parker> = Rc::new(crossbeam::Parker::new());
+        static PARKER: Parker = Rc::new(Place::new());
     }
 
-    pub(super) struct Parker(Rc<crossbeam::Parker>);
+    pub(super) type Parker = Rc<Place>;
 
-    #[derive(Clone)]
-    pub(super) struct Unparker(crossbeam::Unparker);
-
-    impl Parker {
-        pub(super) fn current() -> Self {
-            // While the thread's locals are being destroyed, a parker of its own serves as well.
-            Self(
-                PARKER
-                    .try_with(Rc::clone)
-                    .unwrap_or_else(|_| Rc::new(crossbeam::Parker::new())),
-            )
-        }
-
-        pub(super) fn park(&self) {
-            self.0.park();
-        }
-
-        pub(super) fn park_until(&self, deadline: Instant) {
-            self.0.park_deadline(deadline.to_std());
-        }
-
-        pub(super) fn unparker(&self) -> Unparker {
-            Unparker(self.0.unparker().clone())
-        }
+    pub(super) fn current() -> Parker {
+        // While the thread's locals are being destroyed, a parker of its own serves as well.
+        let current = PARKER.try_with(Rc::clone);
+        current.unwrap_or_else(|_| Rc::new(Place::new()))
     }
 
-    impl Unparker {
-        pub(super) fn unpark(&self) {
-            self.0.unpark();
-        }
+    pub(super) fn park(parker: &Parker) {
+        parker.park();
+    }
+
+    pub(super) fn park_until(parker: &Parker, deadline: Instant) {
+        parker.park_deadline(deadline.to_std());
+    }
+
+    pub(super) fn unparker(parker: &Parker) -> Unparker {
+        parker.unparker().clone()
+    }
+
+    pub(super) fn unpark(unparker: &Unparker) {
+        unparker.unpark();
     }
 }
 
 #[cfg(loom)]
-mod checked {
-    use crate::time::Instant;
+mod imp {
     use loom::sync::Notify;
     use std::sync::Arc;
 
     crate::thread_local! {
-        static PARKER: Arc<Notify> = Arc::new(Notify::new());
+        static PARKER: Parker = Arc::new(Notify::new());
     }
 
     /// Not loom's own `park`: an unpark that meets its thread blocked on a mutex loses the token
     /// there. `Notify` keeps it, and returns spuriously now and then, as a parker may.
-    pub(super) struct Parker(Arc<Notify>);
+    pub(super) type Parker = Arc<Notify>;
+    pub(super) type Unparker = Arc<Notify>;
 
-    #[derive(Clone)]
-    pub(super) struct Unparker(Arc<Notify>);
-
-    impl Parker {
-        pub(super) fn current() -> Self {
-            Self(PARKER.with(Arc::clone))
-        }
-
-        pub(super) fn park(&self) {
-            self.0.wait();
-        }
-
-        /// The system clock stands still under a model checker: no deadline fires by itself.
-        pub(super) fn park_until(&self, _deadline: Instant) {
-            self.0.wait();
-        }
-
-        pub(super) fn unparker(&self) -> Unparker {
-            Unparker(self.0.clone())
-        }
+    pub(super) fn current() -> Parker {
+        PARKER.with(Arc::clone)
     }
 
-    impl Unparker {
-        pub(super) fn unpark(&self) {
-            self.0.notify();
-        }
+    pub(super) fn park(parker: &Parker) {
+        parker.wait();
+    }
+
+    pub(super) fn unparker(parker: &Parker) -> Unparker {
+        parker.clone()
+    }
+
+    pub(super) fn unpark(unparker: &Unparker) {
+        unparker.notify();
     }
 }
 
 #[cfg(shuttle)]
-mod checked {
+mod imp {
     use crate::backend::native_thread as thread;
-    use crate::time::Instant;
 
-    pub(super) struct Parker(thread::Thread);
+    pub(super) type Parker = thread::Thread;
+    pub(super) type Unparker = thread::Thread;
 
-    #[derive(Clone)]
-    pub(super) struct Unparker(thread::Thread);
+    pub(super) use thread::current;
 
-    impl Parker {
-        pub(super) fn current() -> Self {
-            Self(thread::current())
-        }
-
-        pub(super) fn park(&self) {
-            thread::park();
-        }
-
-        /// The system clock stands still under a model checker: no deadline fires by itself.
-        pub(super) fn park_until(&self, _deadline: Instant) {
-            thread::park();
-        }
-
-        pub(super) fn unparker(&self) -> Unparker {
-            Unparker(self.0.clone())
-        }
+    pub(super) fn park(_: &Parker) {
+        thread::park();
     }
 
-    impl Unparker {
-        pub(super) fn unpark(&self) {
-            self.0.unpark();
-        }
+    pub(super) fn unparker(parker: &Parker) -> Unparker {
+        parker.clone()
+    }
+
+    pub(super) fn unpark(unparker: &Unparker) {
+        unparker.unpark();
     }
 }

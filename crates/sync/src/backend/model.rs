@@ -25,40 +25,6 @@ pub mod atomic {
     }
 }
 
-/// Interior mutability that the checker can watch.
-#[cfg(loom)]
-pub mod cell {
-    pub use loom::cell::UnsafeCell;
-}
-
-/// Interior mutability. shuttle does not look for data races, so this is std's in the shape of
-/// loom's.
-#[cfg(shuttle)]
-pub mod cell {
-    /// An `UnsafeCell` whose accesses are closures.
-    #[derive(Debug, Default)]
-    pub struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
-
-    impl<T> UnsafeCell<T> {
-        /// Wraps a value.
-        pub const fn new(value: T) -> Self {
-            Self(std::cell::UnsafeCell::new(value))
-        }
-        /// Gives the closure a pointer for reading.
-        pub fn with<R>(&self, f: impl FnOnce(*const T) -> R) -> R {
-            f(self.0.get())
-        }
-        /// Gives the closure a pointer for writing.
-        pub fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
-            f(self.0.get())
-        }
-        /// Takes the value out.
-        pub fn into_inner(self) -> T {
-            self.0.into_inner()
-        }
-    }
-}
-
 /// What to do while spinning.
 pub mod hint {
     pub use super::checker::hint::spin_loop;
