@@ -44,13 +44,11 @@ pub fn current() -> usize {
 }
 
 // Where the thread was lately, and how often that may be said before the system is asked again.
-#[cfg(not(any(loom, shuttle)))]
 std::thread_local! {
     static RECENT: Cell<(u32, u32)> = const { Cell::new((0, 0)) };
 }
 
 /// For how many uses of [`recent`] an answer is good.
-#[cfg(not(any(loom, shuttle)))]
 const USES: u32 = 64;
 
 /// As [`current`], but the answer may be as old as 64 such questions: cheap where [`current`] is a
@@ -58,11 +56,9 @@ const USES: u32 = 64;
 #[inline]
 #[must_use]
 pub fn recent() -> usize {
-    #[cfg(any(loom, shuttle))]
-    {
-        current()
+    if cfg!(any(loom, shuttle)) {
+        return current();
     }
-    #[cfg(not(any(loom, shuttle)))]
     match RECENT.try_with(Cell::get) {
         Ok((cpu, left)) if left > 0 => {
             let _set = RECENT.try_with(|recent| recent.set((cpu, left - 1)));
@@ -72,7 +68,6 @@ pub fn recent() -> usize {
     }
 }
 
-#[cfg(not(any(loom, shuttle)))]
 #[cold]
 fn ask_again() -> usize {
     let cpu = current();
@@ -87,13 +82,12 @@ fn ask_again() -> usize {
 /// For tests, models and simulators: it moves no thread.
 pub fn set_current_for_thread(cpu: Option<usize>) {
     OVERRIDE.with(|o| o.set(cpu));
-    #[cfg(not(any(loom, shuttle)))]
     RECENT.with(|recent| recent.set((0, 0)));
 }
 
 /// As [`set_current_for_thread`], and returns what was set before.
 pub fn swap_current_for_thread(cpu: Option<usize>) -> Option<usize> {
-    let before = OVERRIDE.with(std::cell::Cell::get);
+    let before = OVERRIDE.with(Cell::get);
     set_current_for_thread(cpu);
     before
 }
@@ -105,18 +99,7 @@ pub fn swap_current_for_thread(cpu: Option<usize>) -> Option<usize> {
 /// that, so take them modulo the table's size. Two under loom.
 #[must_use]
 pub fn possible() -> usize {
-    #[cfg(loom)]
-    {
-        2
-    }
-    #[cfg(all(target_os = "linux", not(loom)))]
-    {
-        listed("possible").unwrap_or_else(configured)
-    }
-    #[cfg(all(not(target_os = "linux"), not(loom)))]
-    {
-        std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
-    }
+    listed("possible").unwrap_or_else(configured)
 }
 
 /// As [`possible`], of the CPUs that are online now: the size for a table that would be too large
@@ -126,104 +109,29 @@ pub fn possible() -> usize {
 /// for those. It reads a file, as [`possible`] does.
 #[must_use]
 pub fn online() -> usize {
-    #[cfg(all(target_os = "linux", not(loom)))]
-    {
-        listed("online").map_or_else(possible, |online| online.min(possible()))
-    }
-    #[cfg(not(all(target_os = "linux", not(loom))))]
-    {
-        possible()
-    }
+    listed("online").map_or_else(possible, |online| online.min(possible()))
 }
 
 /// How many CPUs the process may use now: those its first thread may run on. At least 1, at most
 /// [`possible`]. A share of something for each CPU is divided by this.
 #[must_use]
 pub fn usable() -> usize {
-    #[cfg(all(target_os = "linux", not(any(loom, miri))))]
-    {
-        mask_of_process()
-            .unwrap_or_else(possible)
-            .clamp(1, possible())
-    }
-    #[cfg(not(all(target_os = "linux", not(any(loom, miri)))))]
-    {
-        possible()
-    }
+    let possible = possible();
+    mask_of_process().map_or(possible, |usable| usable.min(possible))
 }
 
-/// Of the first thread: others may be pinned, and this one seldom is.
-#[cfg(all(target_os = "linux", not(any(loom, miri))))]
-fn mask_of_process() -> Option<usize> {
-    // Room for 65,536 CPUs: the system refuses a mask that is too small for its own.
-    let mut mask = [0u64; 1024];
-    // SAFETY: the pointer and the size are those of the buffer, which the call fills at most.
-    let known = unsafe {
-        let (process, bytes) = (std::process::id() as libc::pid_t, size_of_val(&mask));
-        libc::sched_getaffinity(process, bytes, mask.as_mut_ptr().cast())
-    };
-    let usable = mask.iter().map(|word| word.count_ones() as usize).sum();
-    (known == 0 && usable > 0).then_some(usable)
-}
-
-/// One more than the last number of one of the kernel's own lists.
-#[cfg(all(target_os = "linux", not(any(loom, miri))))]
-fn listed(name: &str) -> Option<usize> {
-    let list = std::fs::read_to_string(format!("/sys/devices/system/cpu/{name}")).ok()?;
-    end_of_list(&list)
-}
-
-/// An interpreter has no files of ours to show.
-#[cfg(all(target_os = "linux", not(loom), miri))]
-fn listed(_name: &str) -> Option<usize> {
-    None
-}
-
-/// Lists (`0-3,8`) ascend, so that the last number is the highest.
-#[cfg(all(target_os = "linux", not(loom)))]
-#[cfg_attr(miri, allow(dead_code))]
-fn end_of_list(list: &str) -> Option<usize> {
-    let last: usize = list.trim().rsplit([',', '-']).next()?.parse().ok()?;
-    last.checked_add(1)
-}
-
-/// What the C library says. Some count no more than the CPUs of the calling thread's mask.
-#[cfg(all(target_os = "linux", not(loom)))]
-fn configured() -> usize {
-    // SAFETY: sysconf takes a number and touches no memory of ours.
-    let n = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
-    usize::try_from(n).unwrap_or(1).max(1)
-}
-
-#[cfg(any(loom, shuttle))]
-fn system_current() -> usize {
-    0
-}
-
-#[cfg(not(any(loom, shuttle)))]
 #[inline]
 fn system_current() -> usize {
+    if cfg!(any(loom, shuttle)) {
+        return 0;
+    }
     match crate::rseq::cpu_id() {
         Some(cpu) => cpu as usize,
         None => without_area(),
     }
 }
 
-#[cfg(all(target_os = "linux", not(any(loom, shuttle, miri))))]
-fn without_area() -> usize {
-    // SAFETY: sched_getcpu has no preconditions and touches no memory of ours.
-    let cpu = unsafe { libc::sched_getcpu() };
-    // It fails where neither the kernel nor a filter of system calls lets it through.
-    usize::try_from(cpu).unwrap_or_else(|_| number_of_thread())
-}
-
-#[cfg(all(any(not(target_os = "linux"), miri), not(any(loom, shuttle))))]
-fn without_area() -> usize {
-    number_of_thread()
-}
-
 /// A number that stays with the thread; threads take 0, 1, 2 and so on as they first ask.
-#[cfg(not(any(loom, shuttle)))]
 fn number_of_thread() -> usize {
     use std::sync::atomic::{AtomicUsize, Ordering};
     // A number only to tell threads apart: nothing else is published by it, and no model is about
@@ -233,6 +141,71 @@ fn number_of_thread() -> usize {
         static OWN: usize = NEXT.fetch_add(1, Ordering::Relaxed);
     }
     OWN.try_with(|own| *own).unwrap_or(0)
+}
+
+use system::{configured, listed, mask_of_process, without_area};
+
+#[cfg(all(target_os = "linux", not(any(loom, miri))))]
+mod system {
+    /// Of the first thread: others may be pinned, and this one seldom is.
+    pub(super) fn mask_of_process() -> Option<usize> {
+        // Room for 65,536 CPUs: the system refuses a mask that is too small for its own.
+        let mut mask = [0u64; 1024];
+        // SAFETY: the pointer and the size are those of the buffer, which the call fills at most.
+        let known = unsafe {
+            let (process, bytes) = (std::process::id() as libc::pid_t, size_of_val(&mask));
+            libc::sched_getaffinity(process, bytes, mask.as_mut_ptr().cast())
+        };
+        let usable = mask.iter().map(|word| word.count_ones() as usize).sum();
+        (known == 0 && usable > 0).then_some(usable)
+    }
+
+    /// One more than the last number of one of the kernel's own lists.
+    pub(super) fn listed(name: &str) -> Option<usize> {
+        let list = std::fs::read_to_string(format!("/sys/devices/system/cpu/{name}")).ok()?;
+        end_of_list(&list)
+    }
+
+    /// Lists (`0-3,8`) ascend, so that the last number is the highest.
+    pub(super) fn end_of_list(list: &str) -> Option<usize> {
+        let last: usize = list.trim().rsplit([',', '-']).next()?.parse().ok()?;
+        last.checked_add(1)
+    }
+
+    /// What the C library says. Some count no more than the CPUs of the calling thread's mask.
+    pub(super) fn configured() -> usize {
+        // SAFETY: sysconf takes a number and touches no memory of ours.
+        let n = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
+        usize::try_from(n).unwrap_or(1).max(1)
+    }
+
+    pub(super) fn without_area() -> usize {
+        // SAFETY: sched_getcpu has no preconditions and touches no memory of ours.
+        let cpu = unsafe { libc::sched_getcpu() };
+        // It fails where neither the kernel nor a filter of system calls lets it through.
+        usize::try_from(cpu).unwrap_or_else(|_| super::number_of_thread())
+    }
+}
+
+/// Other systems; an interpreter, which has no files of ours to show; and models.
+#[cfg(not(all(target_os = "linux", not(any(loom, miri)))))]
+mod system {
+    pub(super) use super::number_of_thread as without_area;
+
+    pub(super) const fn mask_of_process() -> Option<usize> {
+        None
+    }
+
+    pub(super) const fn listed(_: &str) -> Option<usize> {
+        None
+    }
+
+    pub(super) fn configured() -> usize {
+        if cfg!(loom) {
+            return 2;
+        }
+        std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+    }
 }
 
 #[cfg(all(test, not(any(loom, shuttle))))]
@@ -281,10 +254,10 @@ mod tests {
         assert_ne!(first, own);
     }
 
-    #[cfg(target_os = "linux")]
+    #[cfg(all(target_os = "linux", not(miri)))]
     #[test]
     fn a_list_of_cpus_ends_with_the_highest() {
-        use super::end_of_list;
+        use super::system::end_of_list;
         assert_eq!(end_of_list("0\n"), Some(1));
         assert_eq!(end_of_list("0-7\n"), Some(8));
         assert_eq!(end_of_list("0-3,8-11,64\n"), Some(65));
