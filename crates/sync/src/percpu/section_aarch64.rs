@@ -9,6 +9,42 @@ use super::{ABORTED, REFUSED};
 use crate::rseq::Rseq;
 use core::arch::asm;
 
+/// A section: the register that its description's address goes through, its steps, and how it says
+/// that it was aborted.
+macro_rules! section {
+    (
+        $address:literal,
+        [$($step:literal),+ $(,)?],
+        aborted: $aborted:literal,
+        operands: $($operands:tt)*
+    ) => {
+        asm!(
+            ".pushsection __rseq_cs, \"aw\"",
+            ".balign 32",
+            "33:",
+            ".long 0, 0",
+            ".quad 22f, (25f - 22f), 44f",
+            ".popsection",
+            concat!("adrp {", $address, "}, 33b"),
+            concat!("add {", $address, "}, {", $address, "}, :lo12:33b"),
+            concat!("str {", $address, "}, [{area}, #8]"),
+            "22:",
+            $($step,)+
+            "25:",
+            ".pushsection .text.inflight_rseq_abort, \"ax\"",
+            ".inst 0xd428bc00",
+            "44:",
+            $aborted,
+            "b 25b",
+            ".popsection",
+            $($operands)*
+            refused = const REFUSED,
+            aborted = const ABORTED,
+            options(nostack),
+        )
+    };
+}
+
 /// The id, or why there is none.
 #[inline(always)]
 pub(super) fn pop(rseq: Rseq, stacks: &[Stack]) -> i64 {
@@ -19,39 +55,27 @@ pub(super) fn pop(rseq: Rseq, stacks: &[Stack]) -> i64 {
     // aligned loads and stores are what Relaxed is here. No stack is used, nothing is called,
     // flags and the named registers are declared.
     unsafe {
-        asm!(
-            ".pushsection __rseq_cs, \"aw\"",
-            ".balign 32",
-            "33:",
-            ".long 0, 0",
-            ".quad 22f, (25f - 22f), 44f",
-            ".popsection",
-            "adrp {top}, 33b",
-            "add {top}, {top}, :lo12:33b",
-            "str {top}, [{area}, #8]",
-            "22:",
-            "ldr {cpu:w}, [{area}, #4]",
-            "mov {result}, #{refused}",
-            "cmp {cpu:w}, {cpus:w}",
-            "b.hs 25f",
-            "add {cpu}, {table}, {cpu}, lsl #8",
-            "add {top}, {cpu}, #4",
-            "ldar {top:w}, [{top}]",
-            "cmp {top:w}, #0",
-            "b.le 25f",
-            "ldr {top:w}, [{cpu}]",
-            "cbz {top:w}, 25f",
-            "sub {top:w}, {top:w}, #1",
-            "add {place}, {cpu}, {top}, lsl #2",
-            "ldr {result:w}, [{place}, #24]",
-            "str {top:w}, [{cpu}]",
-            "25:",
-            ".pushsection .text.inflight_rseq_abort, \"ax\"",
-            ".inst 0xd428bc00",
-            "44:",
-            "mov {result}, #{aborted}",
-            "b 25b",
-            ".popsection",
+        section!(
+            "top",
+            [
+                "ldr {cpu:w}, [{area}, #4]",
+                "mov {result}, #{refused}",
+                "cmp {cpu:w}, {cpus:w}",
+                "b.hs 25f",
+                "add {cpu}, {table}, {cpu}, lsl #8",
+                "add {top}, {cpu}, #4",
+                "ldar {top:w}, [{top}]",
+                "cmp {top:w}, #0",
+                "b.le 25f",
+                "ldr {top:w}, [{cpu}]",
+                "cbz {top:w}, 25f",
+                "sub {top:w}, {top:w}, #1",
+                "add {place}, {cpu}, {top}, lsl #2",
+                "ldr {result:w}, [{place}, #24]",
+                "str {top:w}, [{cpu}]",
+            ],
+            aborted: "mov {result}, #{aborted}",
+            operands:
             top = out(reg) _,
             place = out(reg) _,
             cpu = out(reg) _,
@@ -59,9 +83,6 @@ pub(super) fn pop(rseq: Rseq, stacks: &[Stack]) -> i64 {
             area = in(reg) rseq.area(),
             table = in(reg) stacks.as_ptr(),
             cpus = in(reg) stacks.len(),
-            refused = const REFUSED,
-            aborted = const ABORTED,
-            options(nostack),
         );
     }
     result
@@ -73,39 +94,27 @@ pub(super) fn push(rseq: Rseq, stacks: &[Stack], id: u32) -> i32 {
     let mut result: i32;
     // SAFETY: as in `pop`; an id is stored only below the limit, which is at most the capacity.
     unsafe {
-        asm!(
-            ".pushsection __rseq_cs, \"aw\"",
-            ".balign 32",
-            "33:",
-            ".long 0, 0",
-            ".quad 22f, (25f - 22f), 44f",
-            ".popsection",
-            "adrp {len}, 33b",
-            "add {len}, {len}, :lo12:33b",
-            "str {len}, [{area}, #8]",
-            "22:",
-            "ldr {cpu:w}, [{area}, #4]",
-            "mov {result:w}, #{refused}",
-            "cmp {cpu:w}, {cpus:w}",
-            "b.hs 25f",
-            "add {cpu}, {table}, {cpu}, lsl #8",
-            "add {limit}, {cpu}, #4",
-            "ldar {limit:w}, [{limit}]",
-            "ldr {len:w}, [{cpu}]",
-            "cmp {len:w}, {limit:w}",
-            "b.ge 25f",
-            "add {limit}, {cpu}, {len}, lsl #2",
-            "str {id:w}, [{limit}, #24]",
-            "add {len:w}, {len:w}, #1",
-            "mov {result:w}, {len:w}",
-            "str {len:w}, [{cpu}]",
-            "25:",
-            ".pushsection .text.inflight_rseq_abort, \"ax\"",
-            ".inst 0xd428bc00",
-            "44:",
-            "mov {result:w}, #{aborted}",
-            "b 25b",
-            ".popsection",
+        section!(
+            "len",
+            [
+                "ldr {cpu:w}, [{area}, #4]",
+                "mov {result:w}, #{refused}",
+                "cmp {cpu:w}, {cpus:w}",
+                "b.hs 25f",
+                "add {cpu}, {table}, {cpu}, lsl #8",
+                "add {limit}, {cpu}, #4",
+                "ldar {limit:w}, [{limit}]",
+                "ldr {len:w}, [{cpu}]",
+                "cmp {len:w}, {limit:w}",
+                "b.ge 25f",
+                "add {limit}, {cpu}, {len}, lsl #2",
+                "str {id:w}, [{limit}, #24]",
+                "add {len:w}, {len:w}, #1",
+                "mov {result:w}, {len:w}",
+                "str {len:w}, [{cpu}]",
+            ],
+            aborted: "mov {result:w}, #{aborted}",
+            operands:
             len = out(reg) _,
             limit = out(reg) _,
             cpu = out(reg) _,
@@ -114,9 +123,6 @@ pub(super) fn push(rseq: Rseq, stacks: &[Stack], id: u32) -> i32 {
             table = in(reg) stacks.as_ptr(),
             cpus = in(reg) stacks.len(),
             id = in(reg) id,
-            refused = const REFUSED,
-            aborted = const ABORTED,
-            options(nostack),
         );
     }
     result
@@ -128,35 +134,23 @@ pub(super) fn add(rseq: Rseq, parts: *const [Part], n: u64) -> i32 {
     let mut result: i32;
     // SAFETY: as in `pop`; the one store is that of the sum.
     unsafe {
-        asm!(
-            ".pushsection __rseq_cs, \"aw\"",
-            ".balign 32",
-            "33:",
-            ".long 0, 0",
-            ".quad 22f, (25f - 22f), 44f",
-            ".popsection",
-            "adrp {sum}, 33b",
-            "add {sum}, {sum}, :lo12:33b",
-            "str {sum}, [{area}, #8]",
-            "22:",
-            "ldr {cpu:w}, [{area}, #4]",
-            "mov {result:w}, #{refused}",
-            "cmp {cpu:w}, {cpus:w}",
-            "b.hs 25f",
-            "add {cpu}, {table}, {cpu}, lsl #7",
-            "ldr {sum:w}, [{cpu}, #8]",
-            "cbnz {sum:w}, 25f",
-            "ldr {sum}, [{cpu}]",
-            "add {sum}, {sum}, {n}",
-            "mov {result:w}, #{added}",
-            "str {sum}, [{cpu}]",
-            "25:",
-            ".pushsection .text.inflight_rseq_abort, \"ax\"",
-            ".inst 0xd428bc00",
-            "44:",
-            "mov {result:w}, #{aborted}",
-            "b 25b",
-            ".popsection",
+        section!(
+            "sum",
+            [
+                "ldr {cpu:w}, [{area}, #4]",
+                "mov {result:w}, #{refused}",
+                "cmp {cpu:w}, {cpus:w}",
+                "b.hs 25f",
+                "add {cpu}, {table}, {cpu}, lsl #7",
+                "ldr {sum:w}, [{cpu}, #8]",
+                "cbnz {sum:w}, 25f",
+                "ldr {sum}, [{cpu}]",
+                "add {sum}, {sum}, {n}",
+                "mov {result:w}, #{added}",
+                "str {sum}, [{cpu}]",
+            ],
+            aborted: "mov {result:w}, #{aborted}",
+            operands:
             sum = out(reg) _,
             cpu = out(reg) _,
             result = out(reg) result,
@@ -165,9 +159,6 @@ pub(super) fn add(rseq: Rseq, parts: *const [Part], n: u64) -> i32 {
             cpus = in(reg) parts.len(),
             n = in(reg) n,
             added = const ADDED,
-            refused = const REFUSED,
-            aborted = const ABORTED,
-            options(nostack),
         );
     }
     result

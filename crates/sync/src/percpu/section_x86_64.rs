@@ -19,6 +19,44 @@ use super::{ABORTED, REFUSED};
 use crate::rseq::Rseq;
 use core::arch::asm;
 
+/// A section: the register that its description's address goes through, its steps, and how it says
+/// that it was aborted, or left for label 45.
+macro_rules! section {
+    (
+        $address:literal,
+        [$($step:literal),+ $(,)?],
+        aborted: $aborted:literal,
+        $(refused: $refused:literal,)?
+        operands: $($operands:tt)*
+    ) => {
+        asm!(
+            ".pushsection __rseq_cs, \"aw\"",
+            ".balign 32",
+            "33:",
+            ".long 0, 0",
+            ".quad 22f, (25f - 22f), 44f",
+            ".popsection",
+            concat!("lea {", $address, "}, [rip + 33b]"),
+            concat!("mov qword ptr fs:[{area} + 8], {", $address, "}"),
+            "22:",
+            $($step,)+
+            "25:",
+            ".pushsection .text.inflight_rseq_abort, \"ax\"",
+            ".byte 0x0f, 0xb9, 0x3d",
+            ".long 0x53053053",
+            "44:",
+            $aborted,
+            "jmp 25b",
+            $("45:", $refused, "jmp 25b",)?
+            ".popsection",
+            $($operands)*
+            refused = const REFUSED,
+            aborted = const ABORTED,
+            options(nostack),
+        )
+    };
+}
+
 /// The id, or why there is none.
 #[inline(always)]
 pub(super) fn pop(rseq: Rseq, stacks: &[Stack]) -> i64 {
@@ -29,48 +67,31 @@ pub(super) fn pop(rseq: Rseq, stacks: &[Stack]) -> i64 {
     // memory is atomic to Rust, and plain aligned loads and stores are what Relaxed is here. No
     // stack is used, nothing is called, flags and the named registers are declared.
     unsafe {
-        asm!(
-            ".pushsection __rseq_cs, \"aw\"",
-            ".balign 32",
-            "33:",
-            ".long 0, 0",
-            ".quad 22f, (25f - 22f), 44f",
-            ".popsection",
-            "lea {top}, [rip + 33b]",
-            "mov qword ptr fs:[{area} + 8], {top}",
-            "22:",
-            "mov {cpu:e}, dword ptr fs:[{area} + 4]",
-            "cmp {cpu:e}, {cpus:e}",
-            "jae 45f",
-            "shl {cpu}, 8",
-            "add {cpu}, {table}",
-            "cmp dword ptr [{cpu} + 4], 0",
-            "jle 45f",
-            "mov {top:e}, dword ptr [{cpu}]",
-            "sub {top:e}, 1",
-            "jb 45f",
-            "mov {result:e}, dword ptr [{cpu} + 4*{top} + 24]",
-            "mov dword ptr [{cpu}], {top:e}",
-            "25:",
-            ".pushsection .text.inflight_rseq_abort, \"ax\"",
-            ".byte 0x0f, 0xb9, 0x3d",
-            ".long 0x53053053",
-            "44:",
-            "mov {result}, {aborted}",
-            "jmp 25b",
-            "45:",
-            "mov {result}, {refused}",
-            "jmp 25b",
-            ".popsection",
+        section!(
+            "top",
+            [
+                "mov {cpu:e}, dword ptr fs:[{area} + 4]",
+                "cmp {cpu:e}, {cpus:e}",
+                "jae 45f",
+                "shl {cpu}, 8",
+                "add {cpu}, {table}",
+                "cmp dword ptr [{cpu} + 4], 0",
+                "jle 45f",
+                "mov {top:e}, dword ptr [{cpu}]",
+                "sub {top:e}, 1",
+                "jb 45f",
+                "mov {result:e}, dword ptr [{cpu} + 4*{top} + 24]",
+                "mov dword ptr [{cpu}], {top:e}",
+            ],
+            aborted: "mov {result}, {aborted}",
+            refused: "mov {result}, {refused}",
+            operands:
             top = out(reg) _,
             cpu = out(reg) _,
             result = out(reg) result,
             area = in(reg) rseq.offset(),
             table = in(reg) stacks.as_ptr(),
             cpus = in(reg) stacks.len(),
-            refused = const REFUSED,
-            aborted = const ABORTED,
-            options(nostack),
         );
     }
     result
@@ -82,39 +103,25 @@ pub(super) fn push(rseq: Rseq, stacks: &[Stack], id: u32) -> i32 {
     let mut result: i32;
     // SAFETY: as in `pop`; an id is stored only below the limit, which is at most the capacity.
     unsafe {
-        asm!(
-            ".pushsection __rseq_cs, \"aw\"",
-            ".balign 32",
-            "33:",
-            ".long 0, 0",
-            ".quad 22f, (25f - 22f), 44f",
-            ".popsection",
-            "lea {result:r}, [rip + 33b]",
-            "mov qword ptr fs:[{area} + 8], {result:r}",
-            "22:",
-            "mov {cpu:e}, dword ptr fs:[{area} + 4]",
-            "cmp {cpu:e}, {cpus:e}",
-            "jae 45f",
-            "shl {cpu}, 8",
-            "add {cpu}, {table}",
-            "mov {limit:e}, dword ptr [{cpu} + 4]",
-            "mov {result:e}, dword ptr [{cpu}]",
-            "cmp {result:e}, {limit:e}",
-            "jge 45f",
-            "mov dword ptr [{cpu} + 4*{result:r} + 24], {id:e}",
-            "add {result:e}, 1",
-            "mov dword ptr [{cpu}], {result:e}",
-            "25:",
-            ".pushsection .text.inflight_rseq_abort, \"ax\"",
-            ".byte 0x0f, 0xb9, 0x3d",
-            ".long 0x53053053",
-            "44:",
-            "mov {result:e}, {aborted}",
-            "jmp 25b",
-            "45:",
-            "mov {result:e}, {refused}",
-            "jmp 25b",
-            ".popsection",
+        section!(
+            "result:r",
+            [
+                "mov {cpu:e}, dword ptr fs:[{area} + 4]",
+                "cmp {cpu:e}, {cpus:e}",
+                "jae 45f",
+                "shl {cpu}, 8",
+                "add {cpu}, {table}",
+                "mov {limit:e}, dword ptr [{cpu} + 4]",
+                "mov {result:e}, dword ptr [{cpu}]",
+                "cmp {result:e}, {limit:e}",
+                "jge 45f",
+                "mov dword ptr [{cpu} + 4*{result:r} + 24], {id:e}",
+                "add {result:e}, 1",
+                "mov dword ptr [{cpu}], {result:e}",
+            ],
+            aborted: "mov {result:e}, {aborted}",
+            refused: "mov {result:e}, {refused}",
+            operands:
             cpu = out(reg) _,
             limit = out(reg) _,
             result = out(reg) result,
@@ -122,9 +129,6 @@ pub(super) fn push(rseq: Rseq, stacks: &[Stack], id: u32) -> i32 {
             table = in(reg) stacks.as_ptr(),
             cpus = in(reg) stacks.len(),
             id = in(reg) id,
-            refused = const REFUSED,
-            aborted = const ABORTED,
-            options(nostack),
         );
     }
     result
@@ -136,34 +140,22 @@ pub(super) fn add(rseq: Rseq, parts: *const [Part], n: u64) -> i32 {
     let mut result: i32;
     // SAFETY: as in `pop`; the one store is the addition, a single instruction.
     unsafe {
-        asm!(
-            ".pushsection __rseq_cs, \"aw\"",
-            ".balign 32",
-            "33:",
-            ".long 0, 0",
-            ".quad 22f, (25f - 22f), 44f",
-            ".popsection",
-            "lea {cpu}, [rip + 33b]",
-            "mov qword ptr fs:[{area} + 8], {cpu}",
-            "22:",
-            "mov {cpu:e}, dword ptr fs:[{area} + 4]",
-            "mov {result:e}, {refused}",
-            "cmp {cpu:e}, {cpus:e}",
-            "jae 25f",
-            "shl {cpu}, 7",
-            "add {cpu}, {table}",
-            "cmp dword ptr [{cpu} + 8], 0",
-            "jne 25f",
-            "mov {result:e}, {added}",
-            "add qword ptr [{cpu}], {n}",
-            "25:",
-            ".pushsection .text.inflight_rseq_abort, \"ax\"",
-            ".byte 0x0f, 0xb9, 0x3d",
-            ".long 0x53053053",
-            "44:",
-            "mov {result:e}, {aborted}",
-            "jmp 25b",
-            ".popsection",
+        section!(
+            "cpu",
+            [
+                "mov {cpu:e}, dword ptr fs:[{area} + 4]",
+                "mov {result:e}, {refused}",
+                "cmp {cpu:e}, {cpus:e}",
+                "jae 25f",
+                "shl {cpu}, 7",
+                "add {cpu}, {table}",
+                "cmp dword ptr [{cpu} + 8], 0",
+                "jne 25f",
+                "mov {result:e}, {added}",
+                "add qword ptr [{cpu}], {n}",
+            ],
+            aborted: "mov {result:e}, {aborted}",
+            operands:
             cpu = out(reg) _,
             result = out(reg) result,
             area = in(reg) rseq.offset(),
@@ -171,9 +163,6 @@ pub(super) fn add(rseq: Rseq, parts: *const [Part], n: u64) -> i32 {
             cpus = in(reg) parts.len(),
             n = in(reg) n,
             added = const ADDED,
-            refused = const REFUSED,
-            aborted = const ABORTED,
-            options(nostack),
         );
     }
     result
