@@ -1,13 +1,10 @@
 //! The futures of a tag.
 
-use crate::alloc::{AllocOptions, AllocStep, WaitRecord};
-use crate::close;
+use super::slow_path::Waiting;
+use crate::alloc::AllocOptions;
 use crate::error::AllocError;
 use crate::tag::Tag;
-use crate::tag_wait::TagWait;
 use crate::tenant::Tenant;
-use inflight_sbitmap::tenancy::Request;
-use inflight_sync::wait::WaiterKey;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -45,108 +42,6 @@ pub struct Alloc<'a, T: Send + 'static> {
 pub struct AllocOwned<T: Send + 'static> {
     tenant: Tenant<T>,
     wait: Waiting,
-}
-
-/// What both are made of.
-#[derive(Debug)]
-struct Waiting {
-    options: AllocOptions,
-    record: WaitRecord,
-    at: AllocAt,
-}
-
-#[derive(Debug)]
-enum AllocAt {
-    /// It is to try.
-    Nowhere,
-    /// It waits for the end of freezes and quiesces.
-    Thaw(Option<WaiterKey>),
-    WaitQueue(TagWait),
-}
-
-impl Waiting {
-    const fn new(options: AllocOptions) -> Self {
-        Self {
-            options,
-            record: WaitRecord::new(),
-            at: AllocAt::Nowhere,
-        }
-    }
-
-    fn poll<T: Send + 'static>(
-        &mut self,
-        tenant: &Tenant<T>,
-        cx: &Context<'_>,
-    ) -> Poll<Result<Tag<T>, AllocError>> {
-        let result = loop {
-            let ended = match &mut self.at {
-                AllocAt::Nowhere => self.begin(tenant),
-                AllocAt::Thaw(key) => {
-                    if tenant.bitmaps().gate.poll_thaw(key, cx).is_pending() {
-                        return Poll::Pending;
-                    }
-                    self.at = AllocAt::Nowhere;
-                    None
-                }
-                AllocAt::WaitQueue(wait) => {
-                    let Poll::Ready(bit) = wait.poll_one(tenant.bitmaps(), cx) else {
-                        return Poll::Pending;
-                    };
-                    // The bit is back should ending it panic.
-                    self.leave(tenant);
-                    match bit {
-                        Ok(bit) => tenant.tag_after_wake(self.options, bit).map(Ok),
-                        Err(ended) => Some(Err(close::answer_of_wait(ended))),
-                    }
-                }
-            };
-            if let Some(result) = ended {
-                break result;
-            }
-        };
-        self.record.end(tenant);
-        Poll::Ready(result)
-    }
-
-    /// A try, or a place to wait.
-    fn begin<T: Send + 'static>(
-        &mut self,
-        tenant: &Tenant<T>,
-    ) -> Option<Result<Tag<T>, AllocError>> {
-        match tenant.alloc_step(self.options, true) {
-            AllocStep::Done(result) => return Some(result),
-            AllocStep::WaitForThaw(_) => {
-                // The freeze may wait for what the hook submits.
-                let hw_queue = tenant.choose_tag_map(self.options).hw_queue;
-                if !self.record.call_hook(tenant, hw_queue) {
-                    self.record.begin(tenant);
-                    self.at = AllocAt::Thaw(None);
-                }
-            }
-            AllocStep::WaitForBit(tag_map) => {
-                if !self.record.call_hook(tenant, tag_map.hw_queue) {
-                    self.record.begin(tenant);
-                    let request = Request::one(tenant.tenant_index());
-                    self.at = AllocAt::WaitQueue(tenant.bitmaps().wait_for(tag_map, request));
-                }
-            }
-        }
-        None
-    }
-
-    /// Gives up its place.
-    fn leave<T: Send + 'static>(&mut self, tenant: &Tenant<T>) {
-        match std::mem::replace(&mut self.at, AllocAt::Nowhere) {
-            AllocAt::Nowhere => {}
-            AllocAt::Thaw(mut key) => tenant.bitmaps().gate.leave_thaw(&mut key),
-            AllocAt::WaitQueue(mut wait) => wait.end(tenant.bitmaps()),
-        }
-    }
-
-    fn cancel<T: Send + 'static>(&mut self, tenant: &Tenant<T>) {
-        self.leave(tenant);
-        self.record.end(tenant);
-    }
 }
 
 impl<'a, T: Send + 'static> Alloc<'a, T> {

@@ -13,12 +13,12 @@ mod slow_path;
 pub(crate) use before_wait::WaitRecord;
 pub use future::{Alloc, AllocOwned};
 pub use options::AllocOptions;
-pub(crate) use slow_path::AllocStep;
 
 use crate::error::AllocError;
 use crate::queue_kind::QueueKind;
 use crate::tag::Tag;
 use crate::tenant::Tenant;
+use slow_path::Waiting;
 use std::time::Duration;
 
 impl<T: Send + 'static> Tenant<T> {
@@ -151,7 +151,7 @@ impl<T: Send + 'static> Tenant<T> {
     ///
     /// As [`alloc_with`](Tenant::alloc_with).
     pub fn alloc_blocking_with(&self, options: AllocOptions) -> Result<Tag<T>, AllocError> {
-        self.alloc_sleeping(options, None)
+        Waiting::new(options).block(self, None)
     }
 
     /// Takes a normal tag, sleeping at most for `timeout`. Tries once if that is zero.
@@ -187,6 +187,6 @@ impl<T: Send + 'static> Tenant<T> {
         options: AllocOptions,
     ) -> Result<Tag<T>, AllocError> {
         let deadline = self.bitmaps().clock.now() + timeout;
-        self.alloc_sleeping(options, Some(deadline))
+        Waiting::new(options).block(self, Some(deadline))
     }
 }

@@ -6,13 +6,17 @@ use crate::error::AllocError;
 use crate::stats::Stripe;
 use crate::tag::Tag;
 use crate::tag_layout::TagMapId;
+use crate::tag_wait::TagWait;
 use crate::tenant::Tenant;
 use inflight_sbitmap::tenancy::{Request, Tenancy as _};
 use inflight_sync::atomic::AtomicU64;
 use inflight_sync::time::Instant;
+use inflight_sync::wait::WaiterKey;
+use std::mem;
+use std::task::{Context, Poll, ready};
 
 /// What one try came to, and what a waiting form does next.
-pub(crate) enum AllocStep<T> {
+enum AllocStep<T> {
     Done(Result<Tag<T>, AllocError>),
     /// The gate is closed; why.
     WaitForThaw(AllocError),
@@ -31,7 +35,7 @@ impl<T: Send + 'static> Tenant<T> {
 
     /// One try, and what to wait for if it failed. Who `waits` then is not let past those who wait
     /// already, if the policy says so.
-    pub(crate) fn alloc_step(&self, options: AllocOptions, waits: bool) -> AllocStep<T> {
+    fn alloc_step(&self, options: AllocOptions, waits: bool) -> AllocStep<T> {
         loop {
             if let Err(error) = self.check(options) {
                 return AllocStep::Done(Err(error));
@@ -56,58 +60,6 @@ impl<T: Send + 'static> Tenant<T> {
         }
     }
 
-    /// As a thread, at most until the deadline.
-    pub(super) fn alloc_sleeping(
-        &self,
-        options: AllocOptions,
-        deadline: Option<Instant>,
-    ) -> Result<Tag<T>, AllocError> {
-        let mut record = WaitRecord::new();
-        let result = self.alloc_as_thread(options, deadline, &mut record);
-        record.end(self);
-        result
-    }
-
-    fn alloc_as_thread(
-        &self,
-        options: AllocOptions,
-        deadline: Option<Instant>,
-        record: &mut WaitRecord,
-    ) -> Result<Tag<T>, AllocError> {
-        loop {
-            let in_time = match self.alloc_step(options, true) {
-                AllocStep::Done(result) => return result,
-                AllocStep::WaitForThaw(_) => {
-                    // The freeze may wait for what the hook submits.
-                    if record.call_hook(self, self.choose_tag_map(options).hw_queue) {
-                        continue;
-                    }
-                    record.begin(self);
-                    self.bitmaps().wait_thaw(deadline)
-                }
-                AllocStep::WaitForBit(tag_map) => {
-                    if record.call_hook(self, tag_map.hw_queue) {
-                        continue;
-                    }
-                    record.begin(self);
-                    let wait = self
-                        .bitmaps()
-                        .wait_for(tag_map, Request::one(self.tenant_index()));
-                    match wait.ending(self.bitmaps()).block_one(deadline) {
-                        Ok(bit) => match self.tag_after_wake(options, bit) {
-                            Some(tag) => return Ok(tag),
-                            None => true,
-                        },
-                        Err(ended) => return Err(self.refuse(close::answer_of_wait(ended))),
-                    }
-                }
-            };
-            if !in_time {
-                return Err(self.refuse(AllocError::TimedOut));
-            }
-        }
-    }
-
     /// Counts a refusal by its reason, if that is one that passes.
     pub(crate) fn refuse(&self, why: AllocError) -> AllocError {
         let why = close::answer_of_try(why, &self.bitmaps().gate);
@@ -120,5 +72,133 @@ impl<T: Send + 'static> Tenant<T> {
         };
         self.tenant.counters.add(counter, 1);
         why
+    }
+}
+
+/// An allocation that waits, as a task or as a thread. Whoever drops it cancels it first.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    options: AllocOptions,
+    record: WaitRecord,
+    at: AllocAt,
+}
+
+#[derive(Debug)]
+enum AllocAt {
+    /// It is to try.
+    Nowhere,
+    /// It waits for the end of freezes and quiesces.
+    Thaw(Option<WaiterKey>),
+    WaitQueue(TagWait),
+}
+
+impl Waiting {
+    pub(super) const fn new(options: AllocOptions) -> Self {
+        Self {
+            options,
+            record: WaitRecord::new(),
+            at: AllocAt::Nowhere,
+        }
+    }
+
+    pub(super) fn poll<T: Send + 'static>(
+        &mut self,
+        tenant: &Tenant<T>,
+        cx: &Context<'_>,
+    ) -> Poll<Result<Tag<T>, AllocError>> {
+        let result = loop {
+            let ended = match &mut self.at {
+                AllocAt::Nowhere => self.begin(tenant),
+                AllocAt::Thaw(key) => {
+                    ready!(tenant.bitmaps().gate.poll_thaw(key, cx));
+                    self.at = AllocAt::Nowhere;
+                    None
+                }
+                AllocAt::WaitQueue(wait) => {
+                    let bit = ready!(wait.poll_one(tenant.bitmaps(), cx));
+                    // The bit is back should ending it panic.
+                    self.leave(tenant);
+                    match bit {
+                        Ok(bit) => tenant.tag_after_wake(self.options, bit).map(Ok),
+                        Err(ended) => Some(Err(close::answer_of_wait(ended))),
+                    }
+                }
+            };
+            if let Some(result) = ended {
+                break result;
+            }
+        };
+        self.record.end(tenant);
+        Poll::Ready(result)
+    }
+
+    /// As `poll` for a thread, at most until the deadline; nothing is left to cancel.
+    pub(super) fn block<T: Send + 'static>(
+        &mut self,
+        tenant: &Tenant<T>,
+        deadline: Option<Instant>,
+    ) -> Result<Tag<T>, AllocError> {
+        let bitmaps = tenant.bitmaps();
+        let result = loop {
+            let mut in_time = true;
+            let ended = match mem::replace(&mut self.at, AllocAt::Nowhere) {
+                AllocAt::Nowhere => self.begin(tenant),
+                AllocAt::Thaw(_) => {
+                    in_time = bitmaps.wait_thaw(deadline);
+                    None
+                }
+                AllocAt::WaitQueue(wait) => match wait.ending(bitmaps).block_one(deadline) {
+                    Ok(bit) => tenant.tag_after_wake(self.options, bit).map(Ok),
+                    Err(ended) => Some(Err(tenant.refuse(close::answer_of_wait(ended)))),
+                },
+            };
+            match ended {
+                Some(result) => break result,
+                None if in_time => {}
+                None => break Err(tenant.refuse(AllocError::TimedOut)),
+            }
+        };
+        self.record.end(tenant);
+        result
+    }
+
+    /// A try, or a place to wait.
+    fn begin<T: Send + 'static>(
+        &mut self,
+        tenant: &Tenant<T>,
+    ) -> Option<Result<Tag<T>, AllocError>> {
+        match tenant.alloc_step(self.options, true) {
+            AllocStep::Done(result) => return Some(result),
+            AllocStep::WaitForThaw(_) => {
+                // The freeze may wait for what the hook submits.
+                let hw_queue = tenant.choose_tag_map(self.options).hw_queue;
+                if !self.record.call_hook(tenant, hw_queue) {
+                    self.record.begin(tenant);
+                    self.at = AllocAt::Thaw(None);
+                }
+            }
+            AllocStep::WaitForBit(tag_map) => {
+                if !self.record.call_hook(tenant, tag_map.hw_queue) {
+                    self.record.begin(tenant);
+                    let request = Request::one(tenant.tenant_index());
+                    self.at = AllocAt::WaitQueue(tenant.bitmaps().wait_for(tag_map, request));
+                }
+            }
+        }
+        None
+    }
+
+    /// Gives up its place.
+    fn leave<T: Send + 'static>(&mut self, tenant: &Tenant<T>) {
+        match mem::replace(&mut self.at, AllocAt::Nowhere) {
+            AllocAt::Nowhere => {}
+            AllocAt::Thaw(mut key) => tenant.bitmaps().gate.leave_thaw(&mut key),
+            AllocAt::WaitQueue(mut wait) => wait.end(tenant.bitmaps()),
+        }
+    }
+
+    pub(super) fn cancel<T: Send + 'static>(&mut self, tenant: &Tenant<T>) {
+        self.leave(tenant);
+        self.record.end(tenant);
     }
 }

@@ -250,14 +250,7 @@ impl Record {
 
     /// S6, by the owner: its time runs from now on.
     pub(crate) fn track(&self, stamp: Option<Instant>) {
-        let mut state = self.next_issue();
-        if let Some(stamp) = stamp {
-            // Relaxed: published by S6.
-            self.issued_at.store(stamp.as_nanos(), Ordering::Relaxed);
-        }
-        state.phase = Phase::Tracked;
-        // Ordering: S6, pairs with the Acquire in `observe`: who sees it sees the time stamp.
-        self.state.store(state.pack(), Ordering::Release);
+        self.begin_time(stamp, Phase::Tracked);
     }
 
     /// Whether S7 came, for the owner.
@@ -276,16 +269,23 @@ impl Record {
     /// and be freed with its set by them.
     #[inline]
     pub(crate) fn issue(&self, stamp: Option<Instant>) -> Generation {
-        let mut state = self.next_issue();
+        self.begin_time(stamp, Phase::InFlight)
+    }
+
+    /// S1 and S6.
+    #[inline]
+    fn begin_time(&self, stamp: Option<Instant>, phase: Phase) -> Generation {
+        let generation = self.next_issue().generation;
         if let Some(stamp) = stamp {
-            // Relaxed: published by S1.
+            // Relaxed: published by the store below.
             self.issued_at.store(stamp.as_nanos(), Ordering::Relaxed);
         }
-        state.phase = Phase::InFlight;
+        let state = SlotState { generation, phase };
         // Ordering: S1, pairs with the Acquire of S2 and S4: the next owner sees what this one
-        // wrote to the payload.
+        // wrote to the payload. S1 and S6 pair with the Acquire in `observe`: who sees the state
+        // sees the time stamp.
         self.state.store(state.pack(), Ordering::Release);
-        state.generation
+        generation
     }
 
     /// S3. Whether this call made the tag overdue.

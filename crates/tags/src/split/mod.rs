@@ -238,48 +238,45 @@ impl<T: Send + 'static> Split<T> {
                     self.at = SplitAt::Nowhere;
                 }
                 SplitAt::Waits(_) => {
-                    if self
-                        .fetch_part(|wait, bits| wait.poll(cx, bits))
-                        .is_pending()
-                    {
-                        return Poll::Pending;
-                    }
+                    let part = self.fetch_part(|wait, bits| wait.poll(cx, bits));
                     // A queue that is closed: the next step finds the set closed.
+                    let _ = ready!(part);
                 }
-                SplitAt::Nowhere | SplitAt::Paused(_) => match self.step(true) {
-                    SplitStep::Done(piece) => break piece,
-                    SplitStep::WaitForThaw(_) => {
-                        if !self.call_hook_before_thaw() {
-                            self.record.begin(&self.tenant);
-                            self.at = SplitAt::Thaw(None);
-                        }
+                SplitAt::Nowhere | SplitAt::Paused(_) => {
+                    if let Some(piece) = self.begin() {
+                        break piece;
                     }
-                    SplitStep::WaitForBits(tag_map, request) => self.begin_wait(tag_map, request),
-                },
+                }
             }
         };
         self.record.end(&self.tenant);
         Poll::Ready(piece)
     }
 
-    /// The freeze may wait for what the hook submits. Whether to try again first.
-    fn call_hook_before_thaw(&mut self) -> bool {
-        let hw_queue = self.tenant.choose_tag_map(self.options).hw_queue;
-        self.record.call_hook(&self.tenant, hw_queue)
-    }
-
-    /// Takes its place, unless the hook asks for another try.
-    fn begin_wait(&mut self, tag_map: TagMapId, request: Request) {
+    /// A try, or a place to wait; nothing of both if the hook asks for another try.
+    fn begin(&mut self) -> Option<Result<Option<Tag<T>>, AllocError>> {
+        let (tag_map, request) = match self.step(true) {
+            SplitStep::Done(piece) => return Some(piece),
+            // The freeze may wait for what the hook submits.
+            SplitStep::WaitForThaw(_) => (self.tenant.choose_tag_map(self.options), None),
+            SplitStep::WaitForBits(tag_map, request) => (tag_map, Some(request)),
+        };
         if self.record.call_hook(&self.tenant, tag_map.hw_queue) {
-            return;
+            return None;
         }
         self.record.begin(&self.tenant);
-        self.waited_in = Some(tag_map);
-        let bitmaps = self.tenant.bitmaps();
-        self.at = SplitAt::Waits(match std::mem::replace(&mut self.at, SplitAt::Nowhere) {
-            SplitAt::Paused(wait) => wait.resume(bitmaps, request.tenant),
-            _ => bitmaps.wait_for(tag_map, request),
-        });
+        self.at = match request {
+            None => SplitAt::Thaw(None),
+            Some(request) => {
+                self.waited_in = Some(tag_map);
+                let bitmaps = self.tenant.bitmaps();
+                SplitAt::Waits(match std::mem::replace(&mut self.at, SplitAt::Nowhere) {
+                    SplitAt::Paused(wait) => wait.resume(bitmaps, request.tenant),
+                    _ => bitmaps.wait_for(tag_map, request),
+                })
+            }
+        };
+        None
     }
 
     /// Waits in its place, or looks what is there. Keeps what has come, and the place as long as
@@ -390,20 +387,16 @@ impl<T: Send + 'static> Split<T> {
                     let part = self.fetch_part(|wait, bits| wait.block(deadline, bits));
                     part != Err(GetError::TimedOut)
                 }
-                _ => match self.step(true) {
-                    SplitStep::Done(done) => return done,
-                    SplitStep::WaitForThaw(_) => {
-                        if self.call_hook_before_thaw() {
-                            continue;
-                        }
-                        self.record.begin(&self.tenant);
-                        self.tenant.bitmaps().wait_thaw(deadline)
+                SplitAt::Thaw(_) => {
+                    self.at = SplitAt::Nowhere;
+                    self.tenant.bitmaps().wait_thaw(deadline)
+                }
+                SplitAt::Nowhere | SplitAt::Paused(_) => {
+                    if let Some(piece) = self.begin() {
+                        return piece;
                     }
-                    SplitStep::WaitForBits(tag_map, request) => {
-                        self.begin_wait(tag_map, request);
-                        true
-                    }
-                },
+                    true
+                }
             };
             if !in_time {
                 return Err(self.tenant.refuse(AllocError::TimedOut));
