@@ -22,51 +22,6 @@ pub(crate) enum Check {
 const FREE: u8 = 0;
 const HELD: u8 = 1;
 
-/// Whether a bit is held. Written by its owner alone: ownership moves with the bit, so all accesses
-/// are Relaxed.
-#[derive(Debug)]
-struct BitState(AtomicU8);
-
-impl BitState {
-    pub(crate) fn free() -> Self {
-        Self(AtomicU8::new(FREE))
-    }
-
-    /// Says whether the bit has an owner.
-    #[inline]
-    pub(crate) fn set_owned(&self, held: bool) {
-        // Relaxed: see the type.
-        self.0
-            .store(if held { HELD } else { FREE }, Ordering::Relaxed);
-    }
-
-    #[inline]
-    pub(crate) fn is_owned(&self) -> bool {
-        // Relaxed: a put that comes after another one sees its store by coherence.
-        self.0.load(Ordering::Relaxed) == HELD
-    }
-
-    /// Ends the ownership. `false` if nobody owned the bit.
-    #[inline]
-    pub(crate) fn clear_owned(&self, check: Check) -> bool {
-        if check == Check::Racing {
-            // Relaxed: of two racing swaps one reads HELD.
-            return self.0.swap(FREE, Ordering::Relaxed) == HELD;
-        }
-        self.clear_owned_alone()
-    }
-
-    /// As `clear_owned`, but of two racing calls both may find it held.
-    #[inline]
-    pub(crate) fn clear_owned_alone(&self) -> bool {
-        let held = self.is_owned();
-        if held {
-            self.set_owned(false);
-        }
-        held
-    }
-}
-
 const SMALL: usize = 64;
 const MIDDLE: usize = 16;
 
@@ -86,8 +41,9 @@ const fn stride(ids: usize) -> usize {
 
 #[derive(Debug)]
 pub(crate) struct IdStates {
-    /// None at all if trusted.
-    states: Box<[BitState]>,
+    /// Of each whether it is held. Its owner alone writes it, and ownership moves with the bit: so
+    /// all accesses are Relaxed. None at all if trusted.
+    states: Box<[AtomicU8]>,
     stride: usize,
     check: Check,
 }
@@ -100,7 +56,7 @@ impl IdStates {
             _ => ids * stride,
         };
         Self {
-            states: (0..bytes).map(|_| BitState::free()).collect(),
+            states: (0..bytes).map(|_| AtomicU8::new(FREE)).collect(),
             stride,
             check,
         }
@@ -112,7 +68,7 @@ impl IdStates {
     }
 
     #[inline]
-    fn state(&self, id: usize) -> Option<&BitState> {
+    fn state(&self, id: usize) -> Option<&AtomicU8> {
         if self.states.is_empty() {
             return None; // before anything is computed
         }
@@ -131,21 +87,36 @@ impl IdStates {
     #[inline]
     pub(crate) fn set_owned(&self, id: usize) {
         if let Some(state) = self.state(id) {
-            state.set_owned(true);
+            // Relaxed: see `states`.
+            state.store(HELD, Ordering::Relaxed);
         }
     }
 
     /// The caller gives `id`, which is in the map, up. `false` if nobody owned it.
     #[inline]
     pub(crate) fn clear_owned(&self, id: usize) -> bool {
-        self.state(id)
-            .is_none_or(|state| state.clear_owned(self.check))
+        if self.swaps() {
+            // Relaxed: of two racing swaps one reads HELD.
+            return self
+                .state(id)
+                .is_none_or(|state| state.swap(FREE, Ordering::Relaxed) == HELD);
+        }
+        self.clear_owned_alone(id)
     }
 
     /// As `clear_owned`, but of two racing calls both may find it held.
     #[inline]
     pub(crate) fn clear_owned_alone(&self, id: usize) -> bool {
-        self.state(id).is_none_or(BitState::clear_owned_alone)
+        let Some(state) = self.state(id) else {
+            return true;
+        };
+        // Relaxed: a put that comes after another one sees its store by coherence.
+        let held = state.load(Ordering::Relaxed) == HELD;
+        if held {
+            // Relaxed: see `states`.
+            state.store(FREE, Ordering::Relaxed);
+        }
+        held
     }
 
     /// `clear_owned` for several: the bits of those that were held.

@@ -1,7 +1,7 @@
 //! The rules of a crate above in use: whether its [`NewcomerPolicy`] admits newcomers now, and what
 //! a wake is worth. By default everybody is admitted, and a wake is worth one bit.
 
-use crate::newcomer_policy::NewcomerPolicy;
+use crate::newcomer_policy::{Force, NewcomerPolicy};
 use crate::request::Request;
 use crate::share_limiter::{ShareLimiter, TenantIndex};
 use inflight_sync::atomic::{AtomicBool, Ordering};
@@ -23,26 +23,27 @@ impl NewcomerGate {
         Self {
             newcomers,
             shares,
-            plenty: AtomicBool::new(newcomers.is_some_and(|n| n.is_plenty_at_first())),
+            // At first all bits are free.
+            plenty: AtomicBool::new(newcomers.is_some_and(|n| n.force != Force::Never)),
         }
     }
 
-    /// E1.
+    /// E1: whether a newcomer may try, who sees so many wait.
     #[inline]
     pub(super) fn admits(&self, waiters: impl FnOnce() -> usize) -> bool {
         let policy = self.newcomers.as_ref();
-        policy.is_none_or(|policy| policy.admits(self.is_plenty(), waiters))
+        policy.is_none_or(|policy| self.is_plenty() || waiters() <= policy.threshold)
     }
 
-    /// E2.
+    /// E2: the same for a newcomer that is in a list by now. Only those who sleep count, and unless
+    /// as many bits are in use as make a batch, nobody might come to wake it.
     pub(super) fn admits_waiter(
         &self,
         sleepers: impl FnOnce() -> usize,
         in_use: impl FnOnce() -> usize,
         batch: u32,
     ) -> bool {
-        let policy = self.newcomers.as_ref();
-        policy.is_none_or(|it| it.admits_waiter(self.is_plenty(), sleepers, in_use, batch))
+        self.admits(|| sleepers().saturating_sub(1)) || in_use() < batch as usize
     }
 
     #[inline]
@@ -62,8 +63,17 @@ impl NewcomerGate {
         let Some(newcomers) = &self.newcomers else {
             return;
         };
-        let was = self.is_plenty();
-        let is = newcomers.is_plenty(was, batch, free);
+        let (was, batch) = (self.is_plenty(), batch as usize);
+        let is = match newcomers.force {
+            Force::Never => false,
+            // Waiters are woken one by one.
+            _ if batch == 1 => false,
+            Force::AsPosted => free() >= 2 * batch,
+            Force::Hysteresis => {
+                let free = free();
+                free > 2 * batch || (was && free > batch)
+            }
+        };
         if is != was {
             // Relaxed: of racing batches one has the last word, which was true a moment ago.
             self.plenty.store(is, Ordering::Relaxed);
