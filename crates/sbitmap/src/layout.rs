@@ -78,6 +78,26 @@ impl Layout {
     pub(crate) const fn bit(self, word: usize, offset: u32) -> usize {
         (word << self.shift) + offset as usize
     }
+
+    /// The bits that `of_word` has, from `start` on and once around. A `start` beyond the last bit
+    /// is 0. Each word is looked at when the iterator comes to it.
+    pub(crate) fn set_bits(
+        self,
+        start: usize,
+        of_word: impl Fn(usize) -> u64,
+    ) -> impl Iterator<Item = usize> {
+        let (first, offset) = self.split(if start < self.depth { start } else { 0 });
+        let words = self.words();
+        let below = low_mask(offset);
+        (first..words)
+            .map(move |i| (i, if i == first { !below } else { u64::MAX }))
+            .chain((0..first).map(|i| (i, u64::MAX)))
+            // The part of the first word before `start` comes last.
+            .chain((first..words).take(1).map(move |i| (i, below)))
+            .flat_map(move |(i, among)| {
+                offsets(of_word(i) & among).map(move |offset| self.bit(i, offset))
+            })
+    }
 }
 
 fn auto_shift(depth: usize, max_depth: usize) -> u32 {

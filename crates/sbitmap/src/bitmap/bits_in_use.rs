@@ -3,17 +3,13 @@
 //! Bits above the depth are looked at too: after a shrink they may still be in use.
 
 use super::Sbitmap;
-use crate::cpu_hint::Hint;
-use crate::layout::{low_mask, offsets};
 use crate::snapshot::Snapshot;
 
 impl Sbitmap {
     /// How many bits are in use. A snapshot; exact when nobody gets or puts.
     #[must_use]
     pub fn weight(&self) -> usize {
-        self.in_use()
-            .map(|(_, mask)| mask.count_ones() as usize)
-            .sum()
+        self.in_use().map(|mask| mask.count_ones() as usize).sum()
     }
 
     /// Whether a bit is in use.
@@ -24,15 +20,14 @@ impl Sbitmap {
     /// nobody is inside.
     #[must_use]
     pub fn is_any_set(&self) -> bool {
-        self.in_use().any(|(_, mask)| mask != 0)
+        self.in_use().any(|mask| mask != 0)
     }
 
     /// Whether this bit is in use; `false` for a bit the map does not have.
     #[must_use]
     pub fn is_set(&self, bit: usize) -> bool {
-        self.full.locate(bit).is_ok_and(|(word, offset)| {
-            self.words[word].in_use(self.full.word_depth(word)) >> offset & 1 == 1
-        })
+        let place = self.full.locate(bit);
+        place.is_ok_and(|(word, offset)| self.in_use_of(word) >> offset & 1 == 1)
     }
 
     /// Calls `f` for each bit in use, from `start` on and once around, until it returns `false`.
@@ -47,19 +42,7 @@ impl Sbitmap {
     ///
     /// Each word is looked at when the iterator comes to it.
     pub fn iter_set(&self, start: usize) -> impl Iterator<Item = usize> {
-        let start = Hint::at(start).within(self.full).0 as usize;
-        let (first, offset) = self.full.split(start);
-        let words = self.words.len();
-        let below = low_mask(offset);
-        (first..words)
-            .map(move |i| (i, if i == first { !below } else { u64::MAX }))
-            .chain((0..first).map(|i| (i, u64::MAX)))
-            // The part of the first word before `start` comes last.
-            .chain((first..words).take(1).map(move |i| (i, below)))
-            .flat_map(move |(i, among)| {
-                let mask = self.words[i].in_use(self.full.word_depth(i)) & among;
-                offsets(mask).map(move |offset| self.full.bit(i, offset))
-            })
+        self.full.set_bits(start, |i| self.in_use_of(i))
     }
 
     /// The first bit in use from `from` on.
@@ -68,18 +51,19 @@ impl Sbitmap {
         self.iter_set(from).next().filter(|&bit| bit >= from)
     }
 
-    fn in_use(&self) -> impl Iterator<Item = (usize, u64)> {
-        self.words
-            .iter()
-            .enumerate()
-            .map(|(i, word)| (i, word.in_use(self.full.word_depth(i))))
+    fn in_use(&self) -> impl Iterator<Item = u64> {
+        (0..self.words.len()).map(|i| self.in_use_of(i))
+    }
+
+    fn in_use_of(&self, word: usize) -> u64 {
+        self.words[word].in_use(self.full.word_depth(word))
     }
 
     /// The state of the map, for people: `{}` and `{:#?}` print it.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         let depth = self.depth();
-        let mut words: Vec<u64> = self.in_use().map(|(_, mask)| mask).collect();
+        let mut words: Vec<u64> = self.in_use().collect();
         let used = words.iter().rposition(|&word| word != 0);
         let map_nr = self.full.with_depth(depth).words();
         words.truncate(map_nr.max(used.map_or(0, |last| last + 1)));

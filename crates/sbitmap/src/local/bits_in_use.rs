@@ -1,7 +1,7 @@
 //! Looking at the ids in use: exact, because the stacks are closed for the look.
 
 use super::PerCpuStore;
-use crate::layout::{low_mask, offsets};
+use crate::layout::low_mask;
 use crate::snapshot::Snapshot;
 use inflight_sync::atomic::Ordering;
 
@@ -27,12 +27,9 @@ impl PerCpuStore {
 
     pub(crate) fn next_set(&self, from: usize) -> Option<usize> {
         let _frozen = self.frozen();
-        let (first, offset) = self.full.split(from);
-        (first..self.words.len()).find_map(|i| {
-            let below = if i == first { low_mask(offset) } else { 0 };
-            let next = offsets(self.in_use_of(i) & !below).next()?;
-            Some(self.full.bit(i, next))
-        })
+        let mut from_there = self.full.set_bits(from, |i| self.in_use_of(i));
+        // Around the end there are only smaller ones.
+        from_there.next().filter(|&id| id >= from)
     }
 
     pub(crate) fn is_set(&self, id: usize) -> bool {
@@ -41,16 +38,9 @@ impl PerCpuStore {
         id < self.full.depth && self.in_use_of(word) >> offset & 1 == 1
     }
 
-    pub(crate) fn for_each_set(&self, start: usize, mut f: impl FnMut(usize) -> bool) {
-        let start = if start < self.full.depth { start } else { 0 };
-        let ids: Vec<usize> = self
-            .in_use()
-            .iter()
-            .enumerate()
-            .flat_map(|(i, &word)| offsets(word).map(move |o| self.full.bit(i, o)))
-            .collect();
-        let from = ids.partition_point(|&id| id < start);
-        let _all = ids[from..].iter().chain(&ids[..from]).all(|&id| f(id));
+    pub(crate) fn for_each_set(&self, start: usize, f: impl FnMut(usize) -> bool) {
+        let in_use = self.in_use();
+        let _all = self.full.set_bits(start, |i| in_use[i]).all(f);
     }
 
     pub(crate) fn snapshot(&self) -> Snapshot {
