@@ -1,35 +1,17 @@
 //! How many callbacks run inside each other on this thread, and what waits for their end.
 
-use crate::sink::DoneListHandle;
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What was put off on a thread, for one callback function.
-pub(crate) trait Later: Any {
-    /// # Panics
-    /// With the first panic of a callback, after all of them have been called.
-    fn run(self: Box<Self>);
-
-    /// What else is put off may join it.
-    fn as_any(&mut self) -> &mut dyn Any;
-}
-
-impl Later for DoneListHandle {
-    fn run(self: Box<Self>) {
-        Self::run(&self);
-    }
-
-    fn as_any(&mut self) -> &mut dyn Any {
-        self
-    }
-}
+/// What was put off on a thread. It may panic, when all that it is to call has been called.
+type Later = Box<dyn FnOnce()>;
 
 struct Nesting {
     depth: Cell<u32>,
     /// Run when the outermost callback has ended. No other thread waits for that: each has its own.
-    later: RefCell<VecDeque<Box<dyn Later>>>,
+    later: RefCell<VecDeque<Later>>,
     /// There is an [`AtEnd`]: what is put off meanwhile is its, and not run on top of it.
     runs_later: Cell<bool>,
 }
@@ -39,7 +21,7 @@ impl Drop for Nesting {
     /// the outermost callback never came to its end, as one that was running on a stack of its own.
     fn drop(&mut self) {
         while let Some(later) = self.later.get_mut().pop_front() {
-            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| later.run())) {
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(later)) {
                 dispose(panic);
             }
         }
@@ -97,9 +79,9 @@ impl Inside {
 pub(crate) struct AtEnd(());
 
 impl Iterator for AtEnd {
-    type Item = Box<dyn Later>;
+    type Item = Later;
 
-    fn next(&mut self) -> Option<Box<dyn Later>> {
+    fn next(&mut self) -> Option<Later> {
         let next = STACK.try_with(|stack| stack.later.borrow_mut().pop_front());
         next.ok().flatten()
     }
@@ -119,23 +101,19 @@ impl Drop for Inside {
     }
 }
 
-/// Has something run when the outermost callback on this thread has ended: `put` joins it to what
-/// was put off last, or comes back with something new.
-///
-/// False if none is running; `put` was not called then.
-pub(crate) fn at_the_end(
-    put: impl FnOnce(Option<&mut dyn Later>) -> Option<Box<dyn Later>>,
-) -> bool {
-    let defer = STACK.try_with(|stack| {
-        let inside = stack.depth.get() > 0;
-        if inside {
-            let mut later = stack.later.borrow_mut();
-            let new = put(later.back_mut().map(|last| &mut **last));
-            later.extend(new);
+/// Has something run when the outermost callback on this thread has ended; now, if none is running.
+pub(crate) fn at_the_end(later: impl FnOnce() + 'static) {
+    let mut now = Some(later);
+    // Why ignored: as in `enter`.
+    let _ = STACK.try_with(|stack| {
+        if stack.depth.get() > 0 {
+            let later = now.take().map(|later| Box::new(later) as Later);
+            stack.later.borrow_mut().extend(later);
         }
-        inside
     });
-    defer.unwrap_or(false)
+    if let Some(now) = now {
+        now();
+    }
 }
 
 #[cfg(all(test, not(any(loom, shuttle))))]
@@ -144,37 +122,25 @@ mod tests {
     use inflight_sync::atomic::{AtomicUsize, Ordering};
     use inflight_sync::{Arc, thread};
 
-    struct Count(Arc<AtomicUsize>);
-
-    impl Later for Count {
-        fn run(self: Box<Self>) {
-            self.0.fetch_add(1, Ordering::Relaxed);
-            panic!("nobody hears it");
-        }
-
-        fn as_any(&mut self) -> &mut dyn Any {
-            self
-        }
-    }
-
     #[test]
     fn nothing_is_left_behind_by_a_thread_whose_callback_never_ended() {
         let ran = Arc::new(AtomicUsize::new(0));
-        assert!(!at_the_end(|_| unreachable!("no callback is running")));
-        let thread = thread::spawn({
+        let count = |panics: bool| {
             let ran = ran.clone();
             move || {
-                std::mem::forget(enter());
-                for n in 0..3 {
-                    assert!(at_the_end(|last| {
-                        assert_eq!(last.is_some(), n > 0);
-                        Some(Box::new(Count(ran.clone())))
-                    }));
-                }
-                assert_eq!(ran.load(Ordering::Relaxed), 0);
+                ran.fetch_add(1, Ordering::Relaxed);
+                assert!(!panics, "nobody hears it");
             }
+        };
+        at_the_end(count(false));
+        assert_eq!(ran.load(Ordering::Relaxed), 1, "no callback is running");
+        let (all, ran_then) = ([(); 3].map(|()| count(true)), ran.clone());
+        let thread = thread::spawn(move || {
+            std::mem::forget(enter());
+            all.into_iter().for_each(at_the_end);
+            assert_eq!(ran_then.load(Ordering::Relaxed), 1);
         });
         thread.join().unwrap();
-        assert_eq!(ran.load(Ordering::Relaxed), 3);
+        assert_eq!(ran.load(Ordering::Relaxed), 4);
     }
 }

@@ -177,7 +177,7 @@ impl<I: Item> Router<I> {
 
     /// What was counted for the requests of one tenant. The numbers of all, with those that are
     /// gone, add up to [`stats`](Self::stats); but a batch in which several had a part counts for
-    /// each of them, with that part. (One of more than 16 tenants counts as several.)
+    /// each of them, with that part.
     #[must_use]
     pub fn tenant_stats(&self, tenant: TenantId) -> SteeringStats {
         self.maps.stats(Some(tenant))

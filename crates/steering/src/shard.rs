@@ -2,14 +2,15 @@
 
 use crate::done_list::{Batch, DoneList};
 use crate::item::{Item, TenantId};
-use crate::nesting::{self, Later, dispose};
+use crate::nesting::{self, dispose};
 use crate::sink::{DoneListHandle, RunDoneList, Runner};
-use crate::stats::{Batches, ByTenant, Counters, SteeringStats};
+use crate::stats::{Batches, Counters, SteeringStats};
 use inflight_sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use inflight_sync::{Arc, CachePadded, Grown};
 use inflight_topology::CpuSet;
 use inflight_topology::steering::{Completion, DoneList as Seen};
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 type Callback<I> = Box<dyn Fn(I) + Send + Sync>;
@@ -63,32 +64,18 @@ impl<I: Item> Core<I> {
 
     /// Runs one completion on this thread, after the callbacks that run on it.
     pub(crate) fn defer(self: &Arc<Self>, item: I) {
-        let mut item = Some(item);
-        let defer = nesting::at_the_end(|last| {
-            let list = last.and_then(|last| last.as_any().downcast_mut::<Deferred<I>>());
-            if let Some(list) = list.filter(|list| Arc::ptr_eq(&list.core, self)) {
-                list.items.extend(item.take());
-                return None;
-            }
-            Some(Box::new(Deferred {
-                core: self.clone(),
-                items: item.take().into_iter().collect(),
-            }))
-        });
-        if let (false, Some(item)) = (defer, item) {
-            // No callback is running after all.
-            self.call(item);
-        }
+        let core = self.clone();
+        nesting::at_the_end(move || core.call(item));
     }
 
     /// Runs what is in a done list that has lost its worker: now, unless too many callbacks are
     /// around this.
     pub(crate) fn run_soon(self: &Arc<Self>, shard: &Arc<Shard<I>>) {
-        let later = nesting::current() >= Completion::MAX_DEPTH
-            && nesting::at_the_end(|_| Some(Box::new(self.handle(shard))));
-        if !later {
-            self.run(shard);
+        if nesting::current() < Completion::MAX_DEPTH {
+            return self.run(shard);
         }
+        let (core, shard) = (self.clone(), shard.clone());
+        nesting::at_the_end(move || core.run(&shard));
     }
 
     /// Runs what is in a done list.
@@ -125,7 +112,7 @@ impl<I: Item> Core<I> {
             keep_first(&mut panic, called);
         }
         for later in inside.leave().into_iter().flatten() {
-            let ran = catch_unwind(AssertUnwindSafe(|| later.run()));
+            let ran = catch_unwind(AssertUnwindSafe(later));
             keep_first(&mut panic, ran);
         }
         panic
@@ -180,9 +167,21 @@ impl<I: Item> Shard<I> {
 
     fn took(&self, batch: &Batch<I>) {
         self.batches.took(batch.len());
-        let mut by_tenant = ByTenant::new(|tenant, n| self.counters(tenant).took(n));
-        batch.tenants().for_each(|tenant| by_tenant.add(tenant));
-        by_tenant.end();
+        let Some(first) = batch.tenants().next() else {
+            return;
+        };
+        // Mostly they are all one tenant's.
+        let same = batch.tenants().take_while(|&tenant| tenant == first);
+        if same.count() as u64 == batch.len() {
+            return self.counters(first).took(batch.len());
+        }
+        let mut by_tenant = BTreeMap::new();
+        for tenant in batch.tenants() {
+            *by_tenant.entry(tenant).or_default() += 1;
+        }
+        for (tenant, n) in by_tenant {
+            self.counters(tenant).took(n);
+        }
     }
 
     /// What was counted, for all tenants.
@@ -259,22 +258,6 @@ impl<I: Item> RunDoneList for ListHandle<I> {
 
     fn is_empty(&self) -> bool {
         self.shard.list.is_empty()
-    }
-}
-
-/// What was put off on a thread, in the order in which that was done.
-struct Deferred<I: Item> {
-    core: Arc<Core<I>>,
-    items: Vec<I>,
-}
-
-impl<I: Item> Later for Deferred<I> {
-    fn run(self: Box<Self>) {
-        finish(self.core.run_each(self.items.into_iter()));
-    }
-
-    fn as_any(&mut self) -> &mut dyn Any {
-        self
     }
 }
 

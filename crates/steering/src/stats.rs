@@ -1,6 +1,5 @@
 //! What was counted about where completions ran.
 
-use crate::item::TenantId;
 use inflight_sync::CachePadded;
 use inflight_sync::atomic::{AtomicU64, Ordering};
 use inflight_topology::CpuSet;
@@ -183,45 +182,6 @@ impl Batches {
     }
 }
 
-/// How many of a batch are whose. Room for so many tenants; with more a batch counts as several.
-const TENANTS: usize = 16;
-
-pub(crate) struct ByTenant<F: Fn(TenantId, u64)> {
-    of: [(TenantId, u64); TENANTS],
-    len: usize,
-    tell: F,
-}
-
-impl<F: Fn(TenantId, u64)> ByTenant<F> {
-    pub(crate) fn new(tell: F) -> Self {
-        Self {
-            of: [(TenantId::FIRST, 0); TENANTS],
-            len: 0,
-            tell,
-        }
-    }
-
-    pub(crate) fn add(&mut self, tenant: TenantId) {
-        let known = self.of[..self.len].iter_mut().find(|of| of.0 == tenant);
-        if let Some((_, n)) = known {
-            *n += 1;
-            return;
-        }
-        if self.len == TENANTS {
-            self.end();
-        }
-        self.of[self.len] = (tenant, 1);
-        self.len += 1;
-    }
-
-    pub(crate) fn end(&mut self) {
-        for &(tenant, n) in &self.of[..self.len] {
-            (self.tell)(tenant, n);
-        }
-        self.len = 0;
-    }
-}
-
 fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
@@ -319,25 +279,6 @@ impl Counters {
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
-    use std::cell::RefCell;
-
-    #[test]
-    fn each_of_a_batch_is_counted_once_by_tenant() {
-        for tenants in [1, 3, 16, 40] {
-            let told = RefCell::new(vec![(0, 0); tenants]);
-            let mut by_tenant = ByTenant::new(|tenant, n| {
-                let (times, sum) = &mut told.borrow_mut()[tenant.index()];
-                (*times, *sum) = (*times + 1, *sum + n);
-            });
-            for n in 0..4 * tenants as u32 {
-                by_tenant.add(TenantId::new(n % tenants as u32));
-            }
-            by_tenant.end();
-            let once = tenants <= TENANTS;
-            let as_it_is = |&(times, sum): &(u32, u64)| sum == 4 && (times == 1 || !once);
-            assert!(told.borrow().iter().all(as_it_is), "{told:?}");
-        }
-    }
 
     #[test]
     fn what_is_moved_is_neither_lost_nor_counted_twice() {

@@ -170,8 +170,7 @@ impl<T: Send + 'static> Completions<T> {
 
     /// What was counted for the requests of one tenant: nothing, if it is of another set. The
     /// numbers of all, with those that are gone, add up to [`stats`](Self::stats); but a
-    /// batch in which several had a part counts for each of them, with that part. (One of more than
-    /// 16 tenants counts as several.)
+    /// batch in which several had a part counts for each of them, with that part.
     ///
     /// ```
     /// # use inflight_tags::{Tag, TagSet};
