@@ -155,10 +155,7 @@ impl SbitmapQueue {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn try_get_many(&self, n: usize) -> Result<Vec<usize>, GetManyError> {
-        let depth = self.depth();
-        if n > depth {
-            return Err(GetManyError::TooMany { n, depth });
-        }
+        Request::together(n).check(self.depth())?;
         let mut bits = Vec::with_capacity(n);
         if self.try_get_batch(n, &mut bits) == n {
             return Ok(bits);

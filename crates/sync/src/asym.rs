@@ -90,13 +90,13 @@ impl Default for AsymFence {
 }
 
 #[cfg(all(target_os = "linux", not(any(loom, shuttle, miri))))]
-mod system {
+pub(crate) mod system {
     /// Commands of membarrier(2).
     const QUERY: libc::c_int = 0;
     const PRIVATE_EXPEDITED: libc::c_int = 1 << 3;
     const REGISTER_PRIVATE_EXPEDITED: libc::c_int = 1 << 4;
 
-    fn membarrier(command: libc::c_int) -> libc::c_long {
+    pub(crate) fn membarrier(command: libc::c_int) -> libc::c_long {
         // SAFETY: membarrier takes three numbers and touches no memory of ours.
         unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) }
     }

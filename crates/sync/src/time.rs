@@ -89,13 +89,11 @@ impl Sub for Instant {
     }
 }
 
-#[cfg(not(any(loom, shuttle)))]
 fn system_start() -> std::time::Instant {
     start().0
 }
 
 /// The system clock's start, and a moment at or before it by the system's own count.
-#[cfg(not(any(loom, shuttle)))]
 fn start() -> (std::time::Instant, u64) {
     static START: std::sync::OnceLock<(std::time::Instant, u64)> = std::sync::OnceLock::new();
     *START.get_or_init(|| {
@@ -116,8 +114,10 @@ pub fn spin_turns(ns: u64) -> u32 {
     u32::try_from(turns_per_us() * ns / 1_000).unwrap_or(u32::MAX)
 }
 
-#[cfg(not(any(loom, shuttle)))]
 fn turns_per_us() -> u64 {
+    if cfg!(any(loom, shuttle)) {
+        return 0;
+    }
     static TURNS: std::sync::OnceLock<u64> = std::sync::OnceLock::new();
     *TURNS.get_or_init(|| {
         let began = std::time::Instant::now();
@@ -127,11 +127,6 @@ fn turns_per_us() -> u64 {
         // A turn takes at least one ns.
         1_000_000 / began.elapsed().as_nanos().max(1_000) as u64
     })
-}
-
-#[cfg(any(loom, shuttle))]
-fn turns_per_us() -> u64 {
-    0
 }
 
 /// Where the time comes from.
@@ -242,13 +237,11 @@ impl Clock {
 }
 
 fn system_now() -> Instant {
-    #[cfg(not(any(loom, shuttle)))]
-    {
-        let elapsed = system_start().elapsed();
-        Instant(u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX))
+    if cfg!(any(loom, shuttle)) {
+        return Instant(0);
     }
-    #[cfg(any(loom, shuttle))]
-    Instant(0)
+    let elapsed = system_start().elapsed();
+    Instant(u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX))
 }
 
 /// A thread that sleeps on a manual clock.

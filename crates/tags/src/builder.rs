@@ -364,13 +364,8 @@ fn default_max_hw_queues(layout: TagLayout) -> usize {
 }
 
 fn check(layout: TagLayout) -> Result<(), BuildError> {
-    let TagLayout {
-        hw_queues,
-        depth,
-        reserved,
-        extra,
-        shared_tags: _,
-    } = layout;
+    let (hw_queues, depth) = (layout.hw_queues, layout.depth);
+    let (reserved, extra) = (layout.reserved, layout.extra);
     if !(1..=MAX_HW_QUEUES).contains(&hw_queues) {
         return Err(BuildError::HwQueues { hw_queues });
     }

@@ -6,97 +6,48 @@ use crate::steering::{Completions, SteeringStats};
 use crate::tenant::Tenant;
 use metrics::{Unit, counter, describe_counter, describe_gauge, gauge};
 
+/// Its name, what it counts, and where it stands.
 type Counter<S> = (&'static str, &'static str, fn(&S) -> u64);
 
-const SET: [Counter<SetStats>; 6] = [
-    ("inflight_tags_allocated_total", "tags given out", |s| {
-        s.allocs
-    }),
-    ("inflight_tags_freed_total", "tags freed", |s| s.frees),
-    ("inflight_tags_waits_total", "waits for a free tag", |s| {
-        s.waits
-    }),
-    (
-        "inflight_tags_wakeups_total",
-        "waiters woken for a free tag",
-        |s| s.wakeups,
-    ),
-    (
-        "inflight_tags_redeem_errors_total",
-        "tokens that were refused",
-        |s| s.redeem_errors,
-    ),
-    (
-        "inflight_tags_late_completions_total",
-        "completions that came after their request had timed out",
-        |s| s.late_completions,
-    ),
+macro_rules! counters {
+    ($($field:ident: $name:literal, $what:literal;)+) => {
+        [$(($name, $what, |stats| stats.$field)),+]
+    };
+}
+
+const SET: [Counter<SetStats>; 6] = counters![
+    allocs: "inflight_tags_allocated_total", "tags given out";
+    frees: "inflight_tags_freed_total", "tags freed";
+    waits: "inflight_tags_waits_total", "waits for a free tag";
+    wakeups: "inflight_tags_wakeups_total", "waiters woken for a free tag";
+    redeem_errors: "inflight_tags_redeem_errors_total", "tokens that were refused";
+    late_completions: "inflight_tags_late_completions_total",
+        "completions that came after their request had timed out";
 ];
 
-const TENANT: [Counter<TenantStats>; 5] = [
-    (
-        "inflight_tags_tenant_allocated_total",
-        "tags the tenant got",
-        |s| s.allocs,
-    ),
-    (
-        "inflight_tags_tenant_exhausted_total",
-        "tries refused: all tags were in use, the share was used up, or others waited",
-        |s| s.exhausted,
-    ),
-    (
-        "inflight_tags_tenant_frozen_total",
-        "tries refused because the set was frozen or quiesced",
-        |s| s.frozen,
-    ),
-    (
-        "inflight_tags_tenant_waits_total",
-        "allocations that had to wait",
-        |s| s.waits,
-    ),
-    (
-        "inflight_tags_tenant_timeouts_total",
-        "waits that were given up because the time was up",
-        |s| s.timeouts,
-    ),
+const TENANT: [Counter<TenantStats>; 5] = counters![
+    allocs: "inflight_tags_tenant_allocated_total", "tags the tenant got";
+    exhausted: "inflight_tags_tenant_exhausted_total",
+        "tries refused: all tags were in use, the share was used up, or others waited";
+    frozen: "inflight_tags_tenant_frozen_total",
+        "tries refused because the set was frozen or quiesced";
+    waits: "inflight_tags_tenant_waits_total", "allocations that had to wait";
+    timeouts: "inflight_tags_tenant_timeouts_total",
+        "waits that were given up because the time was up";
 ];
 
-const STEERING: [Counter<SteeringStats>; 7] = [
-    (
-        "inflight_steering_deferred_total",
-        "completions put off until the callbacks around them had ended",
-        |s| s.inline_depth,
-    ),
-    (
-        "inflight_steering_sent_total",
-        "completions put into a done list",
-        |s| s.redirected,
-    ),
-    (
-        "inflight_steering_wakeups_total",
-        "workers woken because a done list was empty",
-        |s| s.redirect_wakeups,
-    ),
-    (
-        "inflight_steering_refused_wakeups_total",
-        "wakeups refused: whoever sent ran the done list",
-        |s| s.refused_wakeups,
-    ),
-    (
-        "inflight_steering_batches_total",
-        "times a done list was emptied",
-        |s| s.batches,
-    ),
-    (
-        "inflight_steering_submitter_moved_total",
-        "submitters that went on on another CPU",
-        |s| s.submitter_moved,
-    ),
-    (
-        "inflight_steering_panicked_total",
-        "callbacks that have panicked",
-        |s| s.panicked,
-    ),
+const STEERING: [Counter<SteeringStats>; 7] = counters![
+    inline_depth: "inflight_steering_deferred_total",
+        "completions put off until the callbacks around them had ended";
+    redirected: "inflight_steering_sent_total", "completions put into a done list";
+    redirect_wakeups: "inflight_steering_wakeups_total",
+        "workers woken because a done list was empty";
+    refused_wakeups: "inflight_steering_refused_wakeups_total",
+        "wakeups refused: whoever sent ran the done list";
+    batches: "inflight_steering_batches_total", "times a done list was emptied";
+    submitter_moved: "inflight_steering_submitter_moved_total",
+        "submitters that went on on another CPU";
+    panicked: "inflight_steering_panicked_total", "callbacks that have panicked";
 ];
 
 type Reason = (&'static str, fn(&SteeringStats) -> u64);

@@ -4,7 +4,7 @@
 use super::Batched;
 use super::wait::BatchedWaiter;
 use crate::close;
-use crate::error::{GetManyError, ResizeError};
+use crate::error::GetManyError;
 use crate::request::Request;
 use inflight_sync::atomic::{AtomicBool, Ordering};
 use inflight_sync::wait::Event;
@@ -85,10 +85,7 @@ impl<'a> Collecting<'a> {
     }
 
     fn wake_singly(&self, on: bool) {
-        let _: Result<(), ResizeError> = self.queue.resized(|sizing| {
-            sizing.collecting = on;
-            Ok(())
-        });
+        self.queue.resized(|sizing| sizing.collecting = on);
     }
 }
 
@@ -119,11 +116,8 @@ impl Drop for Collecting<'_> {
 impl Batched {
     /// Whether somebody can have so many, sooner or later.
     fn can_have(&self, n: usize) -> Result<(), GetManyError> {
-        let depth = self.map.depth();
         close::check(self.is_closed())?;
-        (n <= depth)
-            .then_some(())
-            .ok_or(GetManyError::TooMany { n, depth })
+        Request::together(n).check(self.map.depth())
     }
 
     /// Takes `n` bits; the task waits until it has them all.

@@ -9,40 +9,34 @@ use std::panic::{self, AssertUnwindSafe};
 
 impl Batched {
     /// Changes what the wake batch is made from, and makes all waiters look again.
-    pub(super) fn resized<E>(
-        &self,
-        change: impl FnOnce(&mut Sizing) -> Result<(), E>,
-    ) -> Result<(), E> {
+    pub(super) fn resized(&self, change: impl FnOnce(&mut Sizing)) {
         {
             let mut sizing = self.sizing.lock();
-            change(&mut sizing)?;
+            change(&mut sizing);
             self.waits.set_batch(sizing.wake_batch());
         }
         // New bits are free without a put, and a batch that became larger may never be complete.
         self.waits.wake_all();
-        Ok(())
     }
 
     pub(crate) fn resize(&self, depth: usize) -> Result<(), ResizeError> {
+        ResizeError::check(depth, self.map.max_depth())?;
         let change = |sizing: &mut Sizing| {
-            self.map.resize(depth)?;
+            self.map.resize(depth).expect("the map may be so deep");
             sizing.depth = depth;
-            Ok(())
         };
         // A waker that panics must not keep the news from those who wait to collect: they may want
         // too many now.
         let resized = panic::catch_unwind(AssertUnwindSafe(|| self.resized(change)));
         self.collector.wake_all();
-        resized.unwrap_or_else(|panic| panic::resume_unwind(panic))
+        resized.unwrap_or_else(|panic| panic::resume_unwind(panic));
+        Ok(())
     }
 
     /// `least` is asked under the lock, so that of two who change shares at once the last one to
     /// come here sees both changes (H15).
     pub(crate) fn set_least_share(&self, least: impl FnOnce() -> Option<usize>) {
-        let _: Result<(), ResizeError> = self.resized(|sizing| {
-            sizing.least_share = least().unwrap_or(Sizing::NO_LIMIT);
-            Ok(())
-        });
+        self.resized(|sizing| sizing.least_share = least().unwrap_or(Sizing::NO_LIMIT));
     }
 
     /// As `set_least_share`, to what the shares say.

@@ -1,5 +1,6 @@
 //! The thread's area as the C library registered it, and the kernel's barrier for sequences.
 
+use crate::asym::system::membarrier;
 // The offset is a fact of the loaded C library, the same for every thread and for the whole life
 // of the process: no part of any model.
 use std::sync::atomic::{AtomicIsize, Ordering};
@@ -128,11 +129,6 @@ fn symbol(name: &std::ffi::CStr) -> Option<*mut libc::c_void> {
     // SAFETY: dlsym takes a handle that is always valid and a string that ends in zero.
     let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
     (!found.is_null()).then_some(found)
-}
-
-fn membarrier(command: libc::c_int) -> libc::c_long {
-    // SAFETY: membarrier takes three numbers and touches no memory of ours.
-    unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) }
 }
 
 #[cfg(target_arch = "x86_64")]

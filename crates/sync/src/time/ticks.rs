@@ -37,7 +37,6 @@ enum ByTick {
     Clock(Clock),
 }
 
-#[cfg(not(any(loom, shuttle)))]
 pub(super) use tick::monotonic;
 
 impl Ticks {
@@ -127,7 +126,6 @@ mod tick {
 mod tick {
     use super::super::Clock;
 
-    #[cfg(not(any(loom, shuttle)))]
     pub(in super::super) const fn monotonic() -> Option<u64> {
         None
     }
