@@ -25,13 +25,14 @@ impl SbitmapQueue {
     ///
     /// # Cancel safety
     ///
-    /// A dropped future loses neither a bit nor a wakeup. It loses its place in the queue.
+    /// A dropped future loses neither a bit nor a wakeup: what it had been given and had not yet
+    /// fetched goes to the next waiter. It loses its place in the queue.
     ///
     /// Do not *keep* a future that you no longer poll: with [`Fair`](crate::Fairness::Fair) and
-    /// [`Fifo`](crate::Fairness::Fifo) the bit it is granted stays with it, out of everybody's
-    /// reach, until it is polled or dropped. A timeout around it (`tokio::time::timeout`) drops it.
-    /// What a task has already got and does not put, because it was cancelled, is lost: take an
-    /// [`id`](SbitmapQueue::id) instead.
+    /// [`Fifo`](crate::Fairness::Fifo) the bit it is
+    /// [granted](crate::Fairness#a-bit-that-is-granted) stays with it. A timeout around it
+    /// (`tokio::time::timeout`) drops it. What a task has already got and does not put, because it
+    /// was cancelled, is lost: take an [`id`](SbitmapQueue::id) instead.
     ///
     /// ```
     /// use inflight_sbitmap::{Get, SbitmapQueue};
@@ -186,7 +187,7 @@ impl SbitmapQueue {
     /// # Cancel safety
     ///
     /// A dropped future gives back what it had collected. One that is kept and not polled keeps it,
-    /// and everybody waiting. As with an `async fn`, do not poll it again after it was ready.
+    /// and everybody waiting.
     ///
     /// ```
     /// use inflight_sbitmap::{GetMany, SbitmapQueue, block_on};
@@ -283,16 +284,8 @@ impl<Q: Deref<Target = SbitmapQueue>> Drop for QueuedWait<Q> {
     }
 }
 
-/// The future of [`SbitmapQueue::get`].
-///
-/// # Cancel safety
-///
-/// A dropped future leaves the queue. What it had been given and had not yet fetched goes to the
-/// next waiter. Polled again after it was ready, it waits for another bit.
-///
-/// One that is kept and not polled any more keeps what it was granted, out of everybody's reach
-/// ([`Fairness::Fair`](crate::Fairness::Fair) and [`Fifo`](crate::Fairness::Fifo)): drop it, or
-/// put a timeout around it.
+/// The future of [`SbitmapQueue::get`], which says what becomes of one that is dropped, or kept and
+/// not polled. Polled again after it was ready, it waits for another bit.
 #[derive(Debug)]
 #[must_use = "futures do nothing unless polled"]
 pub struct Get<'a>(QueuedWait<&'a SbitmapQueue>);
@@ -305,11 +298,7 @@ impl Future for Get<'_> {
     }
 }
 
-/// The future of [`SbitmapQueue::id`]: a bit that puts itself back.
-///
-/// # Cancel safety
-///
-/// As [`Get`].
+/// The future of [`SbitmapQueue::id`]: a bit that puts itself back. Else as [`Get`].
 #[derive(Debug)]
 #[must_use = "futures do nothing unless polled"]
 pub struct GetId<'a>(Get<'a>);
@@ -324,11 +313,8 @@ impl<'a> Future for GetId<'a> {
     }
 }
 
-/// The future of [`SbitmapQueue::id_owned`]: `'static`, and good for one id after the other.
-///
-/// # Cancel safety
-///
-/// As [`Get`].
+/// The future of [`SbitmapQueue::id_owned`]: `'static`, and good for one id after the other. Else
+/// as [`Get`].
 ///
 /// ```
 /// use inflight_sbitmap::{GetOwned, SbitmapQueue, block_on};
@@ -380,13 +366,9 @@ impl Future for GetOwned {
     }
 }
 
-/// The future of [`SbitmapQueue::get_many`].
-///
-/// # Cancel safety
-///
-/// A dropped future gives back what it had collected, and leaves the queue. One that is kept and
-/// not polled keeps it, and everybody else waiting: drop it, or put a timeout around it. Do not
-/// poll it again after it was ready: it may wait for as many again, or panic.
+/// The future of [`SbitmapQueue::get_many`], which says what becomes of one that is dropped, or
+/// kept and not polled. Do not poll it again after it was ready: it may wait for as many again, or
+/// panic.
 #[must_use = "futures do nothing unless polled"]
 pub struct GetMany<'a>(Many<'a>);
 

@@ -26,9 +26,10 @@
 //! [`get_many`](SbitmapQueue::get_many) waits for several bits that come together, and
 //! [`resize`](SbitmapQueue::resize) changes the depth while others get, wait and put.
 //!
-//! A bit is a plain number: nothing gives it back for you. A task that is cancelled between `get`
-//! and `put` leaks it; an [`id`](SbitmapQueue::id) is a bit in a guard that puts it. `TagSet` of
-//! the crate `inflight-tags` has guards with a slot for each tag.
+//! A bit is a plain number: nothing gives it back for you. A task that is cancelled, or a thread
+//! that panics, between `get` and `put` takes it along for good; an [`id`](SbitmapQueue::id) is a
+//! bit in a guard that puts it. `TagSet` of the crate `inflight-tags` has guards with a slot for
+//! each tag.
 //!
 //! Each wait comes in four forms: `try_x` now or not, `x()` a future, `x_blocking`, and
 //! `x_timeout`, whose "too late" is the variant `TimedOut` of its error. A queue that is

@@ -27,12 +27,6 @@ use std::fmt;
 ///
 /// See [`Fairness`], which also helps to choose. The default is [`Fairness::Fair`].
 ///
-/// # Ids that nobody gives back
-///
-/// A bit is a plain number. A task that is cancelled, or a thread that panics, between the get and
-/// the put takes its bit along for good. [`id`](SbitmapQueue::id) gives the bit in a guard that
-/// puts it; `TagSet` of the crate `inflight-tags` has guards with a slot for each.
-///
 /// # Progress
 ///
 /// No waiter sleeps for ever while bits come back. With [`Fairness::Fair`] and [`Fairness::Fifo`] a

@@ -10,23 +10,16 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// The future of [`Tenant::alloc`] and [`Tenant::alloc_with`]. Polled again after it was ready, it
-/// asks for another tag.
-///
-/// # Cancel safety
-///
-/// A dropped future loses neither a tag nor a wakeup; the next call waits behind all others.
+/// The future of [`Tenant::alloc`], which says what becomes of one that is dropped, and of
+/// [`Tenant::alloc_with`]. Polled again after it was ready, it asks for another tag.
 #[must_use = "futures do nothing unless polled"]
 pub struct Alloc<'a, T: Send + 'static> {
     tenant: &'a Tenant<T>,
     wait: Waiting,
 }
 
-/// The future of [`Tenant::alloc_owned`]: `'static`, and good for one tag after the other.
-///
-/// # Cancel safety
-///
-/// As [`Alloc`].
+/// The future of [`Tenant::alloc_owned`]: `'static`, and good for one tag after the other. Else as
+/// [`Alloc`].
 ///
 /// ```
 /// use inflight_tags::{AllocOwned, TagSet};

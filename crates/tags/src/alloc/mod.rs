@@ -105,9 +105,8 @@ impl<T: Send + 'static> Tenant<T> {
     ///
     /// # Errors
     ///
-    /// [`NoReserved`](AllocError::NoReserved), [`NoSuchHwQueue`](AllocError::NoSuchHwQueue),
-    /// [`Unmapped`](AllocError::Unmapped) and [`InactiveHwQueue`](AllocError::InactiveHwQueue) if
-    /// the options ask for what the set does not have, or not now; [`Closed`](AllocError::Closed).
+    /// As [`try_alloc_with`](Tenant::try_alloc_with) if the options ask for what the set does not
+    /// have, or not now; [`Closed`](AllocError::Closed).
     ///
     /// # Cancel safety
     ///

@@ -9,11 +9,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-/// The future of [`TagSet::expired`]. Polled again after it was ready, it asks for another.
-///
-/// # Cancel safety
-///
-/// May be dropped at any time: what is late is given to the next who asks.
+/// The future of [`TagSet::expired`], which may be dropped at any time. Polled again after it was
+/// ready, it asks for another.
 #[must_use = "futures do nothing unless polled"]
 pub struct NextExpired<'a, T: Send + 'static> {
     set: &'a TagSet<T>,
@@ -24,11 +21,7 @@ pub struct NextExpired<'a, T: Send + 'static> {
 /// [`TagSet::expired_owned`]. `'static`; with the feature `futures` a `Stream`.
 ///
 /// It ends when the set is [closed](TagSet::close) and no tag is in use. Until then it keeps the
-/// set.
-///
-/// # Cancel safety
-///
-/// As [`NextExpired`].
+/// set. May be dropped at any time.
 ///
 /// ```
 /// use inflight_tags::{ExpiredOwned, TagSet};
