@@ -272,20 +272,15 @@ impl<T> TagSetBuilder<T> {
         F: Fn(usize, usize) -> T + Send + Sync + 'static,
         T: Send + 'static,
     {
-        let HwQueueOptions {
-            count: hw_queues,
-            most,
-            read,
-            poll,
-            shared_tags,
-        } = self.hw_queues;
+        let (hw_queues, kinds) = (self.hw_queues.count, self.hw_queues.kinds);
         let depth = self.layout.depth;
         let mut layout = TagLayout {
             hw_queues,
-            shared_tags,
+            shared_tags: self.hw_queues.shared_tags,
             ..self.layout
         };
         check(layout)?;
+        let Kinds { read, poll } = kinds;
         if read.saturating_add(poll) >= hw_queues {
             return Err(BuildError::Kinds {
                 read,
@@ -293,7 +288,6 @@ impl<T> TagSetBuilder<T> {
                 hw_queues,
             });
         }
-        let kinds = Kinds { read, poll };
         if self.setup.engine == Engine::Local && self.setup.admission != Admission::WholeIo {
             return Err(BuildError::BatchedNeedsShared);
         }
@@ -304,7 +298,7 @@ impl<T> TagSetBuilder<T> {
                 depth,
             });
         }
-        layout.hw_queues = match most {
+        layout.hw_queues = match self.hw_queues.most {
             Some(most) if (hw_queues..=MAX_HW_QUEUES).contains(&most) => most,
             Some(max_hw_queues) => {
                 return Err(BuildError::MaxHwQueues {

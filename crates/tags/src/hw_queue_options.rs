@@ -1,5 +1,7 @@
 //! How many hardware queues a set has, and what they are for.
 
+use crate::queue_kind::Kinds;
+
 /// How many hardware queues a set has, and what they are for; for
 /// [`TagSetBuilder::hw_queues`](crate::TagSetBuilder::hw_queues), which also takes a bare number.
 ///
@@ -17,8 +19,7 @@
 pub struct HwQueueOptions {
     pub(crate) count: usize,
     pub(crate) most: Option<usize>,
-    pub(crate) read: usize,
-    pub(crate) poll: usize,
+    pub(crate) kinds: Kinds,
     pub(crate) shared_tags: bool,
 }
 
@@ -28,8 +29,7 @@ impl HwQueueOptions {
         Self {
             count,
             most: None,
-            read: 0,
-            poll: 0,
+            kinds: Kinds { read: 0, poll: 0 },
             shared_tags: false,
         }
     }
@@ -47,7 +47,7 @@ impl HwQueueOptions {
     /// are spread over the CPUs like these. [`AllocOptions::read`](crate::AllocOptions::read) asks
     /// for their tags.
     pub const fn read(mut self, n: usize) -> Self {
-        self.read = n;
+        self.kinds.read = n;
         self
     }
 
@@ -56,7 +56,7 @@ impl HwQueueOptions {
     /// under one of these completes where it is seen, as by
     /// [`Tag::into_polled_token`](crate::Tag::into_polled_token).
     pub const fn poll(mut self, n: usize) -> Self {
-        self.poll = n;
+        self.kinds.poll = n;
         self
     }
 

@@ -16,7 +16,7 @@
 use crate::layout::low_mask;
 use inflight_sync::CachePadded;
 use inflight_sync::asym::fence_after_rmw;
-use inflight_sync::atomic::{AtomicU64, Ordering};
+use inflight_sync::atomic::{AtomicU64, Ordering, fence};
 
 /// How many words one summary word tells of.
 pub(super) const WORDS: usize = 16;
@@ -97,25 +97,32 @@ impl Summary {
         }
     }
 
-    /// X1. `None`: nothing to clear, or others are at this summary word.
-    pub(super) fn begin_to_clear(&self, word: usize) -> Option<SummaryWord> {
+    /// X1 to X4: clears the bit of a word that was seen empty, if it still `is_empty` then.
+    pub(super) fn clear_if(&self, word: usize, is_empty: impl FnOnce() -> bool) {
         let (group, at) = (&self.0[word / WORDS], word % WORDS);
-        // Relaxed, as the exchange: X2 follows.
-        let now = group.load(Ordering::Relaxed);
-        if now & SET << at == 0 {
-            return (now & CLOSING << at != 0).then_some(SummaryWord(now));
+        let Some(closing) = begin_to_clear(group, at) else {
+            return; // X1
+        };
+        // Ordering: X2, pairs with P2 and PT in `Words::put`: a putter that saw the bit set has put
+        // before X3, or set the bit that X3 looks for.
+        fence(Ordering::SeqCst);
+        if is_empty() {
+            // X4. Ordering: Release pairs with the Acquire in `read`. Relaxed on failure, if this
+            // summary word has changed since X1: the bit stays set, which is never wrong.
+            let new = closing & !(BOTH << at);
+            let _kept = group.compare_exchange(closing, new, Ordering::Release, Ordering::Relaxed);
         }
-        let new = now ^ BOTH << at;
-        let closing = group.compare_exchange(now, new, Ordering::Relaxed, Ordering::Relaxed);
-        closing.is_ok().then_some(SummaryWord(new))
     }
+}
 
-    /// X4, unless this summary word has changed since X1.
-    pub(super) fn clear(&self, word: usize, closing: SummaryWord) {
-        let (group, at) = (&self.0[word / WORDS], word % WORDS);
-        let new = closing.0 & !(BOTH << at);
-        // Ordering: Release pairs with the Acquire in `read`. Relaxed on failure: the bit stays
-        // set, which is never wrong.
-        let _kept = group.compare_exchange(closing.0, new, Ordering::Release, Ordering::Relaxed);
+/// X1. `None`: nothing to clear, or others are at this summary word.
+fn begin_to_clear(group: &AtomicU64, at: usize) -> Option<u64> {
+    // Relaxed, as the exchange: X2 follows.
+    let now = group.load(Ordering::Relaxed);
+    if now & SET << at == 0 {
+        return (now & CLOSING << at != 0).then_some(now);
     }
+    let new = now ^ BOTH << at;
+    let closing = group.compare_exchange(now, new, Ordering::Relaxed, Ordering::Relaxed);
+    closing.is_ok().then_some(new)
 }

@@ -12,7 +12,7 @@ use super::summary::{self, Summary};
 use crate::layout::{Layout, low_mask};
 use crate::shallow_depth::Shallow;
 use inflight_sync::asym::fence_after_rmw;
-use inflight_sync::atomic::{AtomicU64, Ordering, fence};
+use inflight_sync::atomic::{AtomicU64, Ordering};
 use inflight_sync::{CachePadded, prefetch_to_write};
 
 /// The count takes the upper half.
@@ -252,15 +252,8 @@ impl Words {
         if self.top_summary.is_empty() || self.summary.read(group).words() != 0 {
             return;
         }
-        let Some(closing) = self.top_summary.begin_to_clear(group) else {
-            return; // X1
-        };
-        // Ordering: X2, pairs with PT in `put`: a putter that saw the bit of the group set
-        // that of its word before X3.
-        fence(Ordering::SeqCst);
-        if self.summary.read(group).words() == 0 {
-            self.top_summary.clear(group, closing); // X3, X4
-        }
+        let is_without = || self.summary.read(group).words() == 0;
+        self.top_summary.clear_if(group, is_without);
     }
 
     /// The words of a group that may have ids.
@@ -274,15 +267,9 @@ impl Words {
 
     /// `word` was seen empty: the next getters need not look.
     fn clear_summary_bit(&self, word: usize) {
-        let Some(closing) = self.summary.begin_to_clear(word) else {
-            return; // X1
-        };
-        // Ordering: X2, pairs with P2 in `put`: a putter that saw the bit set put before X3.
-        fence(Ordering::SeqCst);
         // Ordering: X3, Acquire pairs with the Release of the getter that emptied the word.
-        if mask_of(self.words[word].load(Ordering::Acquire)) == 0 {
-            self.summary.clear(word, closing); // X4
-        }
+        let is_empty = || mask_of(self.words[word].load(Ordering::Acquire)) == 0;
+        self.summary.clear_if(word, is_empty);
     }
 
     #[inline]
