@@ -69,9 +69,9 @@ impl Summary {
 
     #[inline]
     pub(super) fn read(&self, group: usize) -> SummaryWord {
-        // Ordering: A1 and A2, Acquire pairs with the Release in `clear_if`: who finds a word without
-        // a bit knows all that was known to the getter that emptied it. And the second pass stays
-        // after the first, A3 after the second.
+        // Ordering: A1 and A2, Acquire pairs with the Release in `clear_if`: who finds a word
+        // without a bit knows all that was known to the getter that emptied it. And the second pass
+        // stays after the first, A3 after the second.
         SummaryWord(self.0[group].load(Ordering::Acquire))
     }
 
@@ -107,9 +107,9 @@ impl Summary {
         // before X3, or set the bit that X3 looks for.
         fence(Ordering::SeqCst);
         if is_empty() {
+            let new = closing & !(BOTH << at);
             // Ordering: X4, Release pairs with the Acquire in `read`. Relaxed on failure, if this
             // summary word has changed since X1: the bit stays set, which is never wrong.
-            let new = closing & !(BOTH << at);
             let _kept = group.compare_exchange(closing, new, Ordering::Release, Ordering::Relaxed);
         }
     }
