@@ -107,16 +107,15 @@ impl IdStates {
     /// As `clear_owned`, but of two racing calls both may find it held.
     #[inline]
     pub(crate) fn clear_owned_alone(&self, id: usize) -> bool {
-        let Some(state) = self.state(id) else {
-            return true;
-        };
-        // Relaxed: a put that comes after another one sees its store by coherence.
-        let held = state.load(Ordering::Relaxed) == HELD;
-        if held {
-            // Relaxed: see `states`.
-            state.store(FREE, Ordering::Relaxed);
-        }
-        held
+        self.state(id).is_none_or(|state| {
+            // Relaxed: a put that comes after another one sees its store by coherence.
+            let held = state.load(Ordering::Relaxed) == HELD;
+            if held {
+                // Relaxed: see `states`.
+                state.store(FREE, Ordering::Relaxed);
+            }
+            held
+        })
     }
 
     /// `clear_owned` for several: the bits of those that were held.
