@@ -3,16 +3,18 @@
 
 mod support;
 
-use inflight_sync::block_on;
 use inflight_sync::time::Clock;
+use inflight_sync::{Arc, Mutex, block_on};
 use inflight_workqueue::{
-    DelayedWork, FlushError, Modified, QueueError, Queued, Wait, WaitError, Work, Workqueue,
-    WorkqueueSystem,
+    DelayedWork, FlushError, Modified, QueueError, Queued, TraceStep, Wait, WaitError, Work,
+    Workqueue, WorkqueueSystem,
 };
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
-use support::{Level, Log, Rigged, bound, builder, delayed_counting, held_work, rigged, until};
+use support::{
+    Level, Log, Rigged, bound, builder, delayed_counting, held_work, plug, rigged, until,
+};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -48,6 +50,34 @@ fn advance(sys: &WorkqueueSystem, clock: &Clock, time: Duration) {
     assert!(other.queue_delayed(&last, time).unwrap().is_queued());
     clock.advance(time);
     seen.wait(1);
+}
+
+/// A drain that begins while a work is moved, as soon as it has been taken out, waits for it.
+#[test]
+fn a_drain_that_begins_during_a_move_refuses_nothing() {
+    let (drained, drain) = (Arc::new(Mutex::new(None::<Workqueue>)), Arc::default());
+    let builder = builder().trace({
+        let (drained, drain) = (drained.clone(), Arc::<Mutex<_>>::clone(&drain));
+        move |event| {
+            if event.step == TraceStep::Cancelled {
+                let wq = drained.lock().take().unwrap();
+                *drain.lock() = Some(wq.drain());
+            }
+        }
+    });
+    let (sys, _, _) = rigged(builder);
+    let wq = bound(&sys);
+    let open = plug(&wq);
+    let (work, runs) = delayed_counting();
+    let queued = wq.queue_delayed_on(0, &work, Duration::ZERO);
+    assert_eq!(queued, Ok(Queued::Queued));
+    *drained.lock() = Some(wq.clone());
+    let moved = wq.mod_delayed_on(0, &work, Duration::ZERO);
+    assert_eq!((moved, work.is_pending()), (Ok(Modified::Moved), true));
+    open.raise();
+    let drain = drain.lock().take().unwrap();
+    assert_eq!(block_on(drain), Ok(()));
+    assert_eq!(runs.get(), 1);
 }
 
 /// What comes due during a drain does not run before its end, whoever has set the time and when,

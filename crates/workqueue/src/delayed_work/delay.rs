@@ -93,8 +93,10 @@ impl Workqueue {
                 },
             };
             if delay.is_zero() {
+                // It was let in by the check: what has begun since, a drain or the refusal of a
+                // thread that was on its way, does not refuse what is taken already.
                 let queue = self.inner();
-                queue.queue_pending(item, seq, cpu, Origin::Anybody)?;
+                queue.queue_pending(item, seq, cpu, Origin::Own)?;
             } else {
                 self.arm(item, seq, cpu, delay)?;
             }
