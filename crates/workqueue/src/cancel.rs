@@ -19,20 +19,24 @@ pub(crate) struct Taken {
     pwq: Option<Arc<Pwq>>,
 }
 
-/// Takes a pending queueing back by `take`, which changes the word if it is as seen. `None` if
-/// nothing is pending.
-fn take_back(item: ItemPtr, header: &Header, take: impl Fn(u64) -> Option<u64>) -> Option<Taken> {
+/// Takes a pending queueing back by `take`, which changes the word if it is as seen. Else the word,
+/// in which nothing is pending.
+fn take_back(
+    item: ItemPtr,
+    header: &Header,
+    take: impl Fn(u64) -> Option<u64>,
+) -> Result<Taken, u64> {
     loop {
         let seen = header.load();
         if seen & PENDING == 0 {
             if header.confirm(seen) {
-                return None;
+                return Err(seen);
             }
             continue;
         }
         if seen & TIMER != 0 {
             if let Some(old) = take(seen) {
-                return Some(Taken { old, pwq: None });
+                return Ok(Taken { old, pwq: None });
             }
             continue;
         }
@@ -42,7 +46,7 @@ fn take_back(item: ItemPtr, header: &Header, take: impl Fn(u64) -> Option<u64>) 
             continue;
         };
         if let Some(old) = take_from(&pwq, item, header, &take) {
-            return Some(Taken {
+            return Ok(Taken {
                 old,
                 pwq: Some(pwq),
             });
@@ -102,13 +106,20 @@ impl Taken {
 
 /// Takes a pending queueing of a reusable item back. Returns whether there was one.
 pub(crate) fn cancel(item: &ReusableRef) -> bool {
+    cancel_last(item).0
+}
+
+/// The same, and the last queueing until then. While nothing is queued there is no later one, but
+/// one that was pending before may have been moved, and run as a new one.
+fn cancel_last(item: &ReusableRef) -> (bool, Seq) {
     let header = item.header();
-    let taken = take_back(item.ptr(), header, |seen| header.take_pending(seen, 0));
-    let Some(taken) = taken else {
-        return false;
-    };
-    finish(item, &taken);
-    true
+    match take_back(item.ptr(), header, |seen| header.take_pending(seen, 0)) {
+        Ok(taken) => {
+            finish(item, &taken);
+            (true, word::seq(taken.old))
+        }
+        Err(seen) => (false, word::seq(seen)),
+    }
 }
 
 fn finish(item: &ReusableRef, taken: &Taken) {
@@ -128,7 +139,8 @@ pub(crate) fn take_for_later(item: &ReusableRef) -> Option<Seq> {
         let (old, new) = header.move_pending(seen)?;
         seq.set(new);
         Some(old)
-    })?;
+    });
+    let taken = taken.ok()?;
     finish(item, &taken);
     Some(seq.get())
 }
@@ -139,7 +151,7 @@ pub(crate) fn cancel_task<T>(task: &TaskHandle<T>) -> bool {
     let taken = take_back(task.ptr(), header, |seen| {
         header.take_pending(seen, RUNNING)
     });
-    let Some(taken) = taken else {
+    let Ok(taken) = taken else {
         return false;
     };
     // SAFETY: the function has not been taken: this is who does it.
@@ -162,8 +174,8 @@ impl ReusableRef {
     }
 
     pub(crate) fn disable_now(&self) -> Result<(bool, Seq), DisableError> {
-        let last = self.disable()?;
-        Ok((cancel(self), last))
+        self.disable()?;
+        Ok(cancel_last(self))
     }
 
     pub(crate) async fn disable_sync(&self) -> Result<bool, DisableError> {
@@ -183,11 +195,12 @@ struct Cancelling<'a> {
 
 impl<'a> Cancelling<'a> {
     fn begin(item: &'a ReusableRef) -> Self {
-        let last = item.begin_cancel();
+        item.begin_cancel();
+        let (was_pending, last) = cancel_last(item);
         Self {
             item,
             last,
-            was_pending: cancel(item),
+            was_pending,
         }
     }
 }

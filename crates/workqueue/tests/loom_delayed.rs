@@ -65,6 +65,42 @@ fn i28_disable_against_the_timer() {
     });
 }
 
+/// I.28, *move* against *disable*: a pending instance is moved, and runs, while the work is being
+/// disabled. Who waits for the runs waits for that one too.
+#[test]
+fn i28_disable_against_a_move() {
+    check("i28_disable_against_a_move", TWO, || {
+        let (sys, wq, _) = system();
+        let pool = wq.manual_pool(0);
+        let ended = Count::new();
+        let (work, begun) = {
+            let (begun, ended) = (Count::new(), ended.clone());
+            let runs = begun.clone();
+            let work = DelayedWork::new(move || {
+                runs.add();
+                ended.add();
+            });
+            (work, begun)
+        };
+        let now = Duration::ZERO;
+        assert!(wq.queue_delayed(&work, now).unwrap().is_queued());
+        let mover = {
+            let (wq, work, pool) = (wq.clone(), work.clone(), pool.clone());
+            thread::spawn(move || {
+                wq.mod_delayed(&work, now).unwrap();
+                pool.draw(1);
+            })
+        };
+        work.disable_sync_blocking().unwrap();
+        let (ran, begun) = (ended.get(), begun.get());
+        assert_eq!(ran, begun, "a run has not ended");
+        mover.join().unwrap();
+        pool.draw(1);
+        assert_eq!(ended.get(), ran, "nothing runs while it is disabled");
+        drop(sys);
+    });
+}
+
 /// The timer thread has gone to sleep without limit, because its only timer was taken back; the
 /// next one must wake it, or the work never runs.
 #[test]

@@ -16,6 +16,9 @@ use inflight_workqueue::{
 use shuttle_support::{Act, MS, Mode, RunCounts, Threads, World, assert_settled, check, tick};
 use std::time::Duration;
 
+/// Of a small model, in each schedule.
+const TIMES_IN_A_ROW: usize = 10;
+
 /// Shared by the threads of a model. Relaxed everywhere: shuttle runs everything in one order.
 #[derive(Clone, Default)]
 struct Count(Arc<AtomicUsize>);
@@ -315,6 +318,50 @@ fn a_delayed_work_is_pulled_about(mode: Mode) {
     assert!(!work.is_pending() && !work.is_running());
 }
 
+/// A delayed work is moved to run now and later, while drains begin, threads are refused and it is
+/// disabled. No move loses what was pending, and who disables it waits for what runs, moved or not.
+fn a_delayed_work_is_moved(mode: Mode) {
+    let world = World::new(mode);
+    let wq = world.sys.workqueue("bound").bound().build().unwrap();
+    let balance = Balance::new();
+    let work = DelayedWork::new({
+        let run_counts = balance.run_counts.clone();
+        move || run_counts.run(0, Act::Block)
+    });
+    let mut threads = Threads::default();
+    for delays in [[MS, Duration::ZERO], [Duration::ZERO, MS]] {
+        let (balance, wq, work) = (balance.clone(), wq.clone(), work.clone());
+        threads.spawn(move || {
+            for delay in [delays, delays].as_flattened() {
+                match wq.mod_delayed(&work, *delay) {
+                    Ok(moved) => balance.queued.add((moved == Modified::Queued).into()),
+                    Err(QueueError::Draining | QueueError::NoWorker(_)) => {}
+                    Err(QueueError::NoTimer(_)) => {}
+                    Err(error) => panic!("{error:?}"),
+                }
+            }
+        });
+    }
+    let disabled = (balance.clone(), work.clone());
+    threads.spawn(move || {
+        let (balance, work) = disabled;
+        balance.cancel(work.disable_sync_blocking().unwrap());
+        assert!(!work.is_running() && !work.is_pending());
+        work.enable().unwrap();
+    });
+    let (drained, faults) = (wq.clone(), world.faults.clone());
+    threads.spawn(move || {
+        faults.refuse_spawns(true);
+        drop(drained.drain());
+        faults.refuse_spawns(false);
+        drop(drained.drain());
+    });
+    threads.join_ticking(&world.clock, 10 * MS);
+    balance.cancel(work.cancel_sync_blocking().unwrap());
+    drop(world);
+    balance.assert_even(&[&wq]);
+}
+
 /// Runs of a delayed work begin no earlier than they may, though a drain comes and goes.
 fn no_run_before_its_time(mode: Mode) {
     let world = World::new(mode);
@@ -389,6 +436,13 @@ fn delayed_works_are_pulled_about() {
         "delayed_works_are_pulled_about",
         a_delayed_work_is_pulled_about,
     );
+}
+
+#[test]
+fn delayed_works_are_moved() {
+    check("delayed_works_are_moved", |mode| {
+        (0..TIMES_IN_A_ROW).for_each(|_| a_delayed_work_is_moved(mode));
+    });
 }
 
 #[test]

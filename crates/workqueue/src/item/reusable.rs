@@ -239,12 +239,11 @@ impl ReusableRef {
         }
     }
 
-    /// From now on nothing is queued, until [`end_cancel`](ReusableRef::end_cancel). Returns the
-    /// last queueing until now.
-    pub(crate) fn begin_cancel(&self) -> Seq {
+    /// From now on nothing is queued, until [`end_cancel`](ReusableRef::end_cancel).
+    pub(crate) fn begin_cancel(&self) {
         let mut state = self.extra().state.lock();
         state.cancels += 1;
-        seq(self.header().set_blocked(CANCELLING, true))
+        self.header().set_blocked(CANCELLING, true);
     }
 
     pub(crate) fn end_cancel(&self) {
@@ -255,12 +254,13 @@ impl ReusableRef {
         }
     }
 
-    /// One level more. Returns the last queueing until now.
-    pub(crate) fn disable(&self) -> Result<Seq, DisableError> {
+    /// One level more.
+    pub(crate) fn disable(&self) -> Result<(), DisableError> {
         let mut state = self.extra().state.lock();
         let depth = state.depth.checked_add(1);
         state.depth = depth.ok_or(DisableError::DepthOverflow)?;
-        Ok(seq(self.header().set_blocked(DISABLED, true)))
+        self.header().set_blocked(DISABLED, true);
+        Ok(())
     }
 
     /// One level less; whether it was the last.

@@ -107,14 +107,13 @@ impl Header {
         self.word.fetch_or(AWAITED, Ordering::Acquire)
     }
 
-    /// Sets or clears one of DISABLED and CANCELLING, under the lock of `Extra`. Returns the word
-    /// before.
-    pub(super) fn set_blocked(&self, bit: u64, on: bool) -> u64 {
+    /// Sets or clears one of DISABLED and CANCELLING, under the lock of `Extra`.
+    pub(super) fn set_blocked(&self, bit: u64, on: bool) {
         // Relaxed: the word alone decides between this and *queue*.
         if on {
-            self.word.fetch_or(bit, Ordering::Relaxed)
+            self.word.fetch_or(bit, Ordering::Relaxed);
         } else {
-            self.word.fetch_and(!bit, Ordering::Relaxed)
+            self.word.fetch_and(!bit, Ordering::Relaxed);
         }
     }
 }
