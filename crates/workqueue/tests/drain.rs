@@ -5,14 +5,14 @@
 
 mod support;
 
-use inflight_sync::{Arc, Mutex};
-use inflight_workqueue::{JoinError, QueueError, WaitError, Work, Workqueue};
+use inflight_sync::{Arc, Mutex, block_on};
+use inflight_workqueue::{JoinError, QueueError, Wait, WaitError, Work, Workqueue};
 use std::future::Future;
 use std::mem::ManuallyDrop;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
-use support::{bound, held_work, system, until};
+use support::{Level, bound, held_work, system, until};
 
 /// The future gets ready without being waited for.
 fn ends<T>(what: &str, future: impl Future<Output = T>) -> T {
@@ -167,4 +167,37 @@ fn who_waits_for_a_destroy_finds_the_futures_ended() {
     ends("the destroy", destroy).unwrap();
     assert!(future.is_finished());
     drop(ManuallyDrop::into_inner(sys));
+}
+
+/// An item, or a poll of a future, that is given the wait for the end of its own queue.
+#[test]
+fn an_item_is_not_to_wait_for_a_drain_of_its_queue_that_others_began() {
+    for (destroys, is_future) in [(false, false), (true, false), (false, true)] {
+        let sys = ManuallyDrop::new(system());
+        let wq = bound(&sys);
+        let (begun, given) = (Level::new(), Level::new());
+        let wait = Arc::new(Mutex::new(None));
+        let take = {
+            let (begun, given, wait) = (begun.clone(), given.clone(), wait.clone());
+            move || -> Wait<'static, Result<(), WaitError>> {
+                begun.raise();
+                given.wait(1);
+                wait.lock().take().unwrap()
+            }
+        };
+        let item = if is_future {
+            wq.spawn_future(async move { take().await })
+        } else {
+            wq.spawn(move || block_on(take()))
+        };
+        begun.wait(1);
+        *wait.lock() = Some(if destroys { wq.destroy() } else { wq.drain() });
+        given.raise();
+        let ended = ends(
+            &format!("what waits for itself, future: {is_future},"),
+            item,
+        );
+        assert_eq!(ended.unwrap(), Err(WaitError::WouldDeadlock));
+        drop(ManuallyDrop::into_inner(sys));
+    }
 }

@@ -86,8 +86,7 @@ impl Workqueue {
         let drain = inner.refuse_own_item().map(|()| Drain::begin(&inner));
         Wait::new(async move {
             let _drain = drain?;
-            inner.idle().await;
-            Ok(())
+            inner.idle().await
         })
     }
 
@@ -117,8 +116,7 @@ impl Workqueue {
         let destroy = inner.refuse_own_item().map(|()| Destroy::begin(&inner));
         Wait::new(async move {
             let _destroy = destroy?;
-            inner.idle().await;
-            Ok(())
+            inner.idle().await
         })
     }
 
