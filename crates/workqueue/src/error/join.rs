@@ -20,8 +20,8 @@ pub enum JoinError {
         None => String::new(),
     })]
     Panicked(PanicPayload),
-    /// It was cancelled before it began.
-    #[error("the function was cancelled before it began")]
+    /// It was cancelled before it began; a future, before it ended.
+    #[error("it was cancelled: a function before it began, or a future before it ended")]
     Cancelled,
     /// The workqueue did not take it.
     #[error("the function was not queued: {0}")]
