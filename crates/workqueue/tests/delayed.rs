@@ -258,20 +258,22 @@ fn a_refused_move_takes_nothing_back_but_itself() {
         let (wq, other, work) = (wq.clone(), other.clone(), work.clone());
         let (own, queued) = (own.clone(), queued.clone());
         move || {
-            let mut drain = Box::pin(wq.drain());
-            let polled = drain.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            let mut destroy = Box::pin(wq.destroy());
+            let polled = destroy
+                .as_mut()
+                .poll(&mut Context::from_waker(Waker::noop()));
             assert!(polled.is_pending());
             let second = flush_then(&work.clone(), move || {
                 queued.push(other.queue_delayed_on(0, &work, Duration::ZERO));
             });
-            own.lock().push((drain, second));
+            own.lock().push((destroy, second));
         }
     });
     let moved = wq.mod_delayed_on(0, &work, Duration::ZERO);
     open.raise();
-    wq.drain_blocking().unwrap();
+    wq.destroy_blocking().unwrap();
     other.flush_blocking().unwrap();
-    assert_eq!(moved, Err(QueueError::Draining));
+    assert_eq!(moved, Err(QueueError::Destroyed));
     assert_eq!(queued.entries(), [Ok(Queued::Queued)]);
     assert_eq!(runs.get(), 2);
     drop((first, own));
