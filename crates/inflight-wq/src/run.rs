@@ -63,7 +63,8 @@ pub(crate) fn main() -> ExitCode {
 }
 
 fn complain(error: &str, status: u8) -> ExitCode {
-    eprintln!("inflight-wq: {error}");
+    // Why ignored: who has closed standard error does not want to read it.
+    let _ = writeln!(io::stderr(), "inflight-wq: {error}");
     ExitCode::from(status)
 }
 

@@ -390,6 +390,20 @@ fn a_socket_without_permission() {
     Ran::new(&output.output().unwrap()).complained(1, "permission denied");
 }
 
+/// Nobody reads why, but the status says it.
+#[test]
+fn standard_error_that_takes_nothing() {
+    for (options, status) in [("--socket nowhere dump", 1), ("--socket nowhere dmup", 2)] {
+        let full = fs::OpenOptions::new()
+            .write(true)
+            .open("/dev/full")
+            .unwrap();
+        let mut command = Command::new(PROGRAM);
+        command.args(options.split(' ')).stderr(full);
+        assert_eq!(command.status().unwrap().code(), Some(status), "{options}");
+    }
+}
+
 /// The process ends while it is watched.
 #[test]
 fn a_process_that_vanishes() {

@@ -44,7 +44,6 @@ use clap::Parser as _;
 use nix::sys::signal::{SigHandler, Signal, signal};
 
 use crate::options::{Options, Pattern};
-use crate::report::Report;
 
 const EXIT_CORRUPT: u8 = 1;
 const EXIT_ERROR: u8 = 2;
@@ -69,7 +68,7 @@ fn options() -> Result<Options> {
     let options = parse(program.chain(of_file).chain(line));
     let options = options.with_context(|| format!("with {}", file.display()))?;
     if let Some(note) = options.unlike_fio() {
-        eprintln!("io-engine: {}: {note}", file.display());
+        say(&format!("{}: {note}", file.display()));
     }
     Ok(options)
 }
@@ -88,12 +87,20 @@ fn start() -> Result<ExitCode> {
     report_file_too_large_as_an_error()?;
     let json = config.json;
     if config.rw == Pattern::Log {
-        print(&log_load::run(&config, &config.log)?, json)?;
-        return Ok(ExitCode::SUCCESS);
+        let report = log_load::run(&config, &config.log)?;
+        print(&report, json)?;
+        return Ok(conclude(report.error(), false, report.interrupted()));
     }
     let report = run::run(config)?;
     print(&report, json)?;
-    Ok(conclude(&report))
+    let bad = report.verify_errors();
+    if bad > 0 {
+        say(&format!(
+            "corrupted: {bad} of {} blocks read",
+            report.checked()
+        ));
+    }
+    Ok(conclude(report.error(), bad > 0, report.interrupted()))
 }
 
 fn print(report: &(impl serde::Serialize + std::fmt::Display), json: bool) -> Result<()> {
@@ -110,24 +117,25 @@ fn print(report: &(impl serde::Serialize + std::fmt::Display), json: bool) -> Re
         .context("printing the result")
 }
 
-fn conclude(report: &Report) -> ExitCode {
-    if report.verify_errors() > 0 {
-        let (bad, all) = (report.verify_errors(), report.read_ios());
-        eprintln!("io-engine: corrupted: {bad} of {all} blocks read");
+/// The exit status of a run; its error is told.
+fn conclude(error: Option<&str>, is_corrupt: bool, is_interrupted: bool) -> ExitCode {
+    match error {
+        Some(error) => refuse(error),
+        None if is_corrupt => EXIT_CORRUPT.into(),
+        None if is_interrupted => EXIT_INTERRUPTED.into(),
+        None => ExitCode::SUCCESS,
     }
-    if let Some(error) = report.error() {
-        return refuse(error);
-    }
-    ExitCode::from(match report {
-        report if report.verify_errors() > 0 => EXIT_CORRUPT,
-        report if report.interrupted() => EXIT_INTERRUPTED,
-        _ => 0,
-    })
 }
 
 fn refuse(what: &str) -> ExitCode {
-    eprintln!("io-engine: {what}");
+    say(what);
     ExitCode::from(EXIT_ERROR)
+}
+
+/// A line on standard error.
+pub(crate) fn say(what: &str) {
+    // Why ignored: who has closed standard error does not want to read it.
+    let _ = writeln!(std::io::stderr(), "io-engine: {what}");
 }
 
 /// An error and its causes in one line. Some errors already tell their cause; it is not repeated.

@@ -79,7 +79,7 @@ impl Progress {
 
     /// Prints a line on standard error without disturbing the bar.
     pub(crate) fn say(&self, line: &str) {
-        self.bar.suspend(|| eprintln!("{line}"));
+        self.bar.suspend(|| crate::say(line));
     }
 
     pub(crate) fn finish(&self) {

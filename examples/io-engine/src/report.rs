@@ -338,8 +338,9 @@ impl Report {
         self.verify_errors
     }
 
-    pub(crate) fn read_ios(&self) -> u64 {
-        self.read_ios
+    /// Reads that were checked, also those that count in no rate.
+    pub(crate) fn checked(&self) -> u64 {
+        self.verified_blocks + self.never_written_blocks + self.verify_errors
     }
 
     pub(crate) fn interrupted(&self) -> bool {

@@ -50,7 +50,9 @@ fn choose_engine(config: &Config) -> Result<Option<Vec<Ring>>> {
         }
         EngineChoice::Auto => Ok(rings().map_or_else(
             |error| {
-                eprintln!("io-engine: io_uring cannot be used here ({error}); using psync");
+                crate::say(&format!(
+                    "io_uring cannot be used here ({error}); using psync"
+                ));
                 None
             },
             Some,
@@ -161,14 +163,19 @@ pub(crate) fn run(config: Config) -> Result<Report> {
     let rings = choose_engine(&config)?;
     let machine = Machine::build(config, rings.is_none())?;
     let shared = Arc::clone(&machine.shared);
-    ctrlc::set_handler(move || {
-        if !shared.control.interrupt() {
+    heed_signals(move || shared.control.interrupt())?;
+    machine.run(rings)
+}
+
+/// Calls `interrupt` when the user wants the run to end. It tells whether that was the first time.
+pub(crate) fn heed_signals(mut interrupt: impl FnMut() -> bool + Send + 'static) -> Result<()> {
+    let handler = move || {
+        if !interrupt() {
             // The second time: do not even wait for what is in flight.
             std::process::exit(i32::from(crate::EXIT_INTERRUPTED));
         }
-    })
-    .context("installing the signal handler")?;
-    machine.run(rings)
+    };
+    ctrlc::set_handler(handler).context("installing the signal handler")
 }
 
 impl Machine {
@@ -375,7 +382,7 @@ impl Machine {
             let running = control.wait(if stopped { SAMPLE } else { SAMPLE.min(left) });
             let elapsed = started.elapsed();
             for corruption in control.take_corruptions() {
-                progress.say(&format!("io-engine: {}: {corruption}", self.shared.name));
+                progress.say(&format!("{}: {corruption}", self.shared.name));
             }
             if running == 0 {
                 break elapsed;

@@ -44,18 +44,11 @@ impl Target {
             posix_fadvise(&file, 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED)
                 .with_context(|| format!("{name}: --invalidate"))?;
         }
-        let blocks = size / config.bs as u64;
-        ensure!(
-            blocks > 0,
-            "{name}: {size} bytes are less than one block of {}",
-            config.bs
-        );
-        ensure!(
-            blocks >= config.numjobs as u64,
-            "{name}: {blocks} blocks are not enough for {} jobs",
-            config.numjobs
-        );
-        Ok(Self { file, name, blocks })
+        Ok(Self {
+            file,
+            name,
+            blocks: size / config.bs as u64,
+        })
     }
 
     /// The blocks of one of `jobs` jobs; together they cover the file without overlap.
@@ -67,10 +60,27 @@ impl Target {
     }
 }
 
+/// Refuses a size that has not a block for each job.
+fn check_size(config: &Config, name: &str, size: u64) -> Result<()> {
+    let blocks = size / config.bs as u64;
+    ensure!(
+        blocks > 0,
+        "{name}: {size} bytes are less than one block of {}",
+        config.bs
+    );
+    ensure!(
+        blocks >= config.numjobs as u64,
+        "{name}: {blocks} blocks are not enough for {} jobs",
+        config.numjobs
+    );
+    Ok(())
+}
+
 fn open_temporary(config: &Config) -> Result<(File, String, u64)> {
     let dir = std::env::temp_dir();
     let name = format!("temporary file in {}", dir.display());
     let size = config.size.context("a temporary file needs a size")?;
+    check_size(config, &name, size)?;
     let file = tempfile::tempfile_in(&dir).with_context(|| name.clone())?;
     file.set_len(size)
         .with_context(|| format!("{name}: making it {size} bytes long"))?;
@@ -137,6 +147,7 @@ fn prepare_named(config: &Config, file: File, name: &str, created: bool) -> Resu
         .with_context(|| name.to_owned())?;
     let size = config.size.unwrap_or(len);
     ensure!(size > 0, "{name}: is empty; give --size");
+    check_size(config, name, size)?;
     if size > len {
         let regular = file.metadata().with_context(|| name.to_owned())?.is_file();
         ensure!(

@@ -100,6 +100,22 @@ fn bad_input_ends_in_one_clear_line() {
 }
 
 #[test]
+fn a_size_too_small_for_the_jobs_makes_and_extends_no_file() {
+    let place = Place::new();
+    fs::write(place.path("small"), vec![7; 8192]).unwrap();
+    for file in ["small", "missing"] {
+        let ran = place.run(&format!(
+            "--filename {file} --numjobs 4 --size 12k --rw write"
+        ));
+        let _ = ran
+            .expect(2)
+            .complains("3 blocks are not enough for 4 jobs");
+    }
+    let len = fs::metadata(place.path("small")).unwrap().len();
+    assert_eq!((place.files(), len), (1, 8192));
+}
+
+#[test]
 fn a_file_we_may_not_read_is_one_clear_line() {
     let place = Place::new();
     fs::write(place.path("secret"), vec![0; 8192]).unwrap();
@@ -205,6 +221,56 @@ fn an_interrupt_shows_what_was_counted_and_leaves_no_file() {
 }
 
 #[test]
+fn an_interrupted_log_shows_what_was_counted_and_leaves_no_folder() {
+    for signal in [Signal::SIGINT, Signal::SIGTERM] {
+        let place = Place::new();
+        let child = place.start("--json --rw log --runtime 600 --checkpoint 64k");
+        let process = i32::try_from(child.id()).unwrap();
+        kill(Pid::from_raw(process), signal).unwrap();
+        let ran = Ran::new(child.wait_with_output().unwrap()).expect(130);
+        assert_eq!(ran.json().get("interrupted"), true);
+        assert_eq!((ran.stderr.as_str(), place.files()), ("", 0));
+    }
+}
+
+#[test]
+fn a_log_on_a_full_disk_shows_what_was_committed() {
+    let namespaces = ["--user", "--map-root-user", "--mount"];
+    let place = Place::new();
+    if !place.can_unshare(&namespaces) {
+        return;
+    }
+    fs::create_dir(place.path("disk")).unwrap();
+    // There is room for one segment and a half.
+    let options = "--json --rw log --filename disk/log --record 60000..65536 --number_ios 1000";
+    let script = format!("mount -t tmpfs -o size=24m none disk && exec {PROGRAM} {options}");
+    let mut command = place.command("unshare");
+    command.args(namespaces).args(["sh", "-c", &script]);
+    let ran = Ran::new(command.output().unwrap())
+        .expect(2)
+        .complains("committing: ");
+    let json = ran.json();
+    assert!((200..=280).contains(&json.count("commits")), "{ran:?}");
+    let error = json.get("error").as_str().unwrap();
+    assert!(ran.stderr.ends_with(&format!("{error}\n")), "{ran:?}");
+}
+
+#[test]
+fn committers_that_get_no_threads_are_one_clear_line() {
+    let options = "--json --rw log --committers 8 --runtime 2";
+    // Addresses for the stacks of some, and half a stack for everything else.
+    let script = format!("ulimit -v $((4608 << 10)) && exec {PROGRAM} {options}");
+    let place = Place::new();
+    let mut command = place.command("sh");
+    command.env("RUST_MIN_STACK", (1_u32 << 30).to_string());
+    let output = command.args(["-c", &script]).output().unwrap();
+    let ran = Ran::new(output).expect(2);
+    let ran = ran.complains("starting the thread of committer ");
+    assert!(ran.json().get("error").is_string());
+    assert_eq!(place.files(), 0);
+}
+
+#[test]
 fn even_a_killed_run_leaves_no_temporary_file() {
     let place = Place::new();
     let mut child = place.start("--runtime 600 --size 1m");
@@ -224,4 +290,20 @@ fn a_result_that_cannot_be_printed_is_an_error() {
     let ran = Ran::new(command.output().unwrap());
     ran.expect(2)
         .complains("printing the result: No space left on device");
+}
+
+#[test]
+fn a_run_ends_though_standard_error_takes_nothing() {
+    let place = Place::new();
+    fs::write(place.path("f"), vec![7; 8 * 4096]).unwrap();
+    let read = "--json --filename f --verify crc32c --number_ios 8";
+    for (options, status) in [(read, 1), ("--filename missing", 2)] {
+        let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let mut command = place.command(PROGRAM);
+        command.args(options.split_whitespace()).stderr(full);
+        let ran = Ran::new(command.output().unwrap()).expect(status);
+        if status == 1 {
+            assert_eq!(ran.json().count("verify_errors"), 8);
+        }
+    }
 }

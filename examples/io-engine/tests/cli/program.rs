@@ -45,7 +45,7 @@ impl Place {
         )
     }
 
-    /// Starts a run that does not end by itself, and returns once its jobs exist.
+    /// Starts a run that does not end by itself, and returns once its jobs or committers exist.
     pub(crate) fn start(&self, options: &str) -> Child {
         let mut command = self.command(PROGRAM);
         command
@@ -55,7 +55,8 @@ impl Place {
         let mut child = command.spawn().unwrap();
         let tasks = format!("/proc/{}/task", child.id());
         let is_job = |task: fs::DirEntry| {
-            fs::read_to_string(task.path().join("comm")).is_ok_and(|name| name.starts_with("job-"))
+            let name = fs::read_to_string(task.path().join("comm"));
+            name.is_ok_and(|name| name.starts_with("job-") || name.starts_with("committer-"))
         };
         while !fs::read_dir(&tasks).unwrap().flatten().any(is_job) {
             assert!(child.try_wait().unwrap().is_none(), "ended before it began");

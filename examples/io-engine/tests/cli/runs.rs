@@ -233,6 +233,21 @@ fn a_log_shares_flushes_among_its_committers() {
     assert!(forced <= 400 + json.count("checkpoints"), "{forced}");
 }
 
+#[test]
+fn a_log_without_commits_tells_no_latency() {
+    let ran = Place::new().run("--json --rw log --runtime 0.000000001");
+    let json = ran.expect(0).json();
+    assert_eq!(json.count("commits"), 0);
+    for key in [
+        "commit_p50_us",
+        "commit_max_us",
+        "flushes_per_commit",
+        "group_mean",
+    ] {
+        assert!(json.get(key).is_null(), "{key}");
+    }
+}
+
 /// A log of several segments: what a full one costs is told, too. A checkpoint that is
 /// longer than a segment fills one at least whose buffers nobody has flushed.
 #[test]

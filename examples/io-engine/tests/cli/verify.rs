@@ -188,3 +188,21 @@ fn split_blocks_arrive_whole() {
         assert_eq!(mixed.count("never_written_blocks"), 0);
     }
 }
+
+/// What was found before the ramp was over counts, and so do the blocks it was found among.
+#[test]
+fn corrupted_blocks_are_told_beside_all_that_were_checked() {
+    let place = Place::new();
+    write(&place, "psync", "crc32c", 8);
+    for block in 0..8 {
+        flip(&place.path("f"), block * BLOCK + 200);
+    }
+    let ran = place.run(
+        "--json --filename f --rw randread --verify crc32c --ramp_time 0.2 --runtime 0.001 \
+         --engine psync",
+    );
+    let ran = ran.expect(1);
+    let bad = ran.json().count("verify_errors");
+    let told = format!("io-engine: corrupted: {bad} of {bad} blocks read");
+    assert_eq!(ran.stderr.lines().next_back(), Some(told.as_str()));
+}
