@@ -4,7 +4,7 @@
 use inflight_flush::log::{
     Durability, GroupMode, Log, LogOptions, Lsn, MemoryStorage, OpenError, OptionsError, Storage,
 };
-use inflight_flush::{Device, Flusher, Power};
+use inflight_flush::{Caps, Device, Flusher, Power};
 use inflight_sync::atomic::{AtomicU64, Ordering};
 use inflight_sync::time::Clock;
 use inflight_sync::{Arc, Condvar, Mutex, thread};
@@ -156,6 +156,21 @@ fn eight_committers_share_long_flushes() {
     // A commit that finds its record flushed belongs to no group.
     assert!(counters.grouped <= commits, "{counters:?}");
     assert_eq!(counters.group_sizes.iter().sum::<u64>(), counters.flushes);
+}
+
+/// A group is one whether its leader flushed or took a durable write.
+#[test]
+fn groups_of_durable_writes_are_counted() {
+    let storage = storage().with_caps(Caps::volatile_with_fua());
+    let options = LogOptions::new().group_mode(GroupMode::Leader);
+    let (log, _) = options.open(storage).unwrap();
+    for _ in 0..5 {
+        append_and_commit(&log, &[1; 100]);
+    }
+    let counters = log.counters();
+    assert_eq!((counters.fua_writes, counters.leaders), (5, 5));
+    assert_eq!((counters.grouped, counters.max_group), (5, 1));
+    assert_eq!(counters.group_sizes[0], 5);
 }
 
 /// Where a flush takes no time nobody waits for a leader.

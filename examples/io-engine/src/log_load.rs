@@ -246,7 +246,7 @@ impl Run<'_> {
             flushes_of_full_segments: counters.flushes_of_full_segments,
             durable_writes: counters.fua_writes,
             flushes_per_commit: per(forced, commits),
-            group_mean: per(counters.grouped, counters.flushes),
+            group_mean: per(counters.grouped, counters.group_sizes.iter().sum()),
             group_max: counters.max_group,
             buffers: counters.buffers,
             flush_p50_us: micros(counters.flush_time.quantile(0.5)),

@@ -314,19 +314,20 @@ impl Inner {
             let end = group.end_of(self.options.max_members);
             (end, group.wanted(end))
         };
-        self.write_out(wanted == Some(Durability::Flushed), end)?;
+        let wrote_durably = self.write_out(wanted == Some(Durability::Flushed), end)?;
         let flushing = Using::lock(self, &self.flushing);
         {
             let mut state = self.state.lock();
-            let cover = state.group.written;
+            let (cover, durable) = (state.group.written, state.group.durable);
             // Asked for again: somebody who wants more may have joined while it was written.
-            if state.group.durable >= cover
-                || state.group.wanted(cover) != Some(Durability::Flushed)
-            {
+            let flushes = durable < cover && state.group.wanted(cover) == Some(Durability::Flushed);
+            if flushes || wrote_durably {
+                let served = state.group.served(if flushes { cover } else { durable });
+                state.counters.group(served);
+            }
+            if !flushes {
                 return Ok(());
             }
-            let served = state.group.served(cover);
-            state.counters.group(served);
         }
         self.flush_written(&flushing, |counters| &mut counters.flushes)
     }
@@ -354,15 +355,21 @@ impl Inner {
         failed.map_or_else(|| Ok(state.group.reached(lsn, durability)), Err)
     }
 
-    /// Writes what was appended up to `end`, durably if that is wanted and one write does it.
-    fn write_out(&self, durably: bool, end: u64) -> Result<(), DeviceError> {
+    /// Writes what was appended up to `end`, durably if that is wanted and one write does it; tells
+    /// whether it did.
+    fn write_out(&self, durably: bool, end: u64) -> Result<bool, DeviceError> {
         let mut writing = Using::lock(self, &self.writer);
         let written = self.write_batch(&mut writing.guard, durably, end);
         // Before the lock is let go: nobody writes behind a hole.
         written.inspect_err(|&error| self.fail(error))
     }
 
-    fn write_batch(&self, writer: &mut Writer, durably: bool, end: u64) -> Result<(), DeviceError> {
+    fn write_batch(
+        &self,
+        writer: &mut Writer,
+        durably: bool,
+        end: u64,
+    ) -> Result<bool, DeviceError> {
         let batch = {
             let mut state = self.state.lock();
             if let Some(error) = state.group.failed() {
@@ -371,7 +378,7 @@ impl Inner {
             state.take(self.options.max_group, end)
         };
         if batch.bytes.is_empty() {
-            return Ok(());
+            return Ok(false);
         }
         let segment = writer.segment();
         let fits = writer.frames_that_fit(&batch);
@@ -403,7 +410,7 @@ impl Inner {
             self.state.lock().counters.flush_time.record(took);
             self.flushed(started, batch.end(), |counters| &mut counters.fua_writes);
         }
-        Ok(())
+        Ok(fua)
     }
 
     /// The batch was written up to `at`, by calls that have returned.

@@ -114,7 +114,7 @@ pub struct LogCounters {
     pub flushes_before: u64,
     /// Flushes of segments that were full.
     pub flushes_of_full_segments: u64,
-    /// How many commits were served by groups.
+    /// How many commits were served by groups, whose leaders flushed or took a durable write.
     pub grouped: u64,
     /// The most in one group.
     pub max_group: u64,

@@ -140,7 +140,7 @@ impl<'a, E: Engine> Job<'a, E> {
             });
             if lanes.have_ended() {
                 drop(lanes);
-                return self.counted();
+                return self.counted(counts);
             }
             let waited = self.engine.borrow_mut().wait(&mut finished);
             if let Err(error) = waited {
@@ -148,7 +148,7 @@ impl<'a, E: Engine> Job<'a, E> {
                     .control
                     .fail(anyhow::Error::new(error).context("the engine broke"));
                 drop(lanes);
-                return self.counted();
+                return self.counted(counts);
             }
             for tag in finished.drain(..) {
                 self.finish(tag);
@@ -156,9 +156,12 @@ impl<'a, E: Engine> Job<'a, E> {
         }
     }
 
-    /// What was counted.
-    fn counted(self) -> JobStats {
+    /// What was counted; without its speed if the ramp was not over.
+    fn counted(self, counts: bool) -> JobStats {
         let mut stats = self.stats.into_inner();
+        if !counts {
+            stats.forget_speed();
+        }
         stats.reaping = self.engine.borrow().reaping();
         stats
     }
@@ -211,11 +214,15 @@ mod tests {
     use inflight::tags::TagSet;
     use inflight::topology::{Scope, Topology};
     use inflight::workqueue::{Attrs, WorkqueueSystem};
+    use std::time::Duration;
 
-    const RUN: &str = "io-engine --size 1m --rw randrw --iodepth 4 --number_ios 100";
+    const RUN: &str = "io-engine --size 1m --rw write --iodepth 4 --number_ios 100";
 
-    /// What a job counts that finds the run stopped, and the error it meets.
-    fn stopped_job(change: impl FnOnce(&mut Config)) -> (JobStats, Option<anyhow::Error>) {
+    /// What a job counts, which may find the run stopped, and the error it meets.
+    fn job(
+        is_stopped: bool,
+        change: impl FnOnce(&mut Config),
+    ) -> (JobStats, Option<anyhow::Error>) {
         let mut config = Options::try_parse_from(RUN.split(' '))
             .unwrap()
             .check()
@@ -248,7 +255,9 @@ mod tests {
             }),
             config,
         });
-        shared.control.stop();
+        if is_stopped {
+            shared.control.stop();
+        }
         let inboxes: Arc<[Inbox]> = Arc::new([Inbox::default()]);
         let completions = set
             .completions(&Topology::synthetic("core:1").unwrap())
@@ -275,11 +284,20 @@ mod tests {
     #[test]
     fn a_job_of_a_stopped_run_does_not_even_make_its_buffers() {
         // More than any machine has: an attempt to make one would be an error.
-        let (stats, failure) = stopped_job(|config| {
+        let (stats, failure) = job(true, |config| {
             config.bs = usize::MAX / 4;
             config.max_split = usize::MAX / 4;
         });
         assert!(failure.is_none(), "{failure:?}");
         assert_eq!((stats.blocks(), stats.requests), (0, 0));
+    }
+
+    #[test]
+    fn a_job_that_ends_before_the_ramp_has_no_speed() {
+        for (ramp, blocks) in [(Duration::ZERO, 100), (Duration::from_secs(60), 0)] {
+            let (stats, failure) = job(false, |config| config.ramp = ramp);
+            assert!(failure.is_none(), "{failure:?}");
+            assert_eq!((stats.blocks(), stats.requests), (blocks, blocks));
+        }
     }
 }
