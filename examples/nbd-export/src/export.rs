@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use inflight::flush::FlushDomain;
-use nbd_export::negotiate::Described;
+use nbd_export::negotiate::{Described, MAX_NAME};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
@@ -46,6 +46,9 @@ impl std::str::FromStr for Spec {
         let file = parts.next().unwrap_or_default();
         if name.is_empty() || file.is_empty() {
             return Err("expected NAME=FILE, neither of them empty".to_owned());
+        }
+        if name.len() > MAX_NAME {
+            return Err(format!("a name has at most {MAX_NAME} bytes"));
         }
         let mut spec = Self {
             name: name.to_owned(),
@@ -336,5 +339,8 @@ mod tests {
         ] {
             assert!(wrong.parse::<Spec>().is_err(), "{wrong}");
         }
+        // No client may ask for a longer name, and a list with one is none.
+        let spec = |bytes: usize| format!("{}=x", "n".repeat(bytes)).parse::<Spec>();
+        assert!(spec(MAX_NAME).is_ok() && spec(MAX_NAME + 1).is_err());
     }
 }

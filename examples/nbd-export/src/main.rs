@@ -33,7 +33,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use inflight::tags::Steering;
 use inflight::topology::Scope;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -81,6 +81,10 @@ fn serve(options: &Options) -> Result<()> {
     let mut exports: Vec<Arc<Export>> = Vec::new();
     for spec in &options.exports {
         exports.push(Arc::new(Export::open(spec, &mut disks)?));
+    }
+    if let Some(name) = &options.faults.export {
+        let mut names = exports.iter().map(|export| &export.described.name);
+        ensure!(names.any(|n| n == name), "--faults: no export is {name}");
     }
     // Before there is anything that stays behind if a signal ends the program.
     let stop = Stop::default();

@@ -5,7 +5,7 @@ use crate::proto::{self, Fields, Limits, option, reply, transmission};
 /// The longest option that is read; longer ones are passed over and refused.
 const MAX_OPTION: u32 = 8 << 10;
 /// The longest name that the protocol allows.
-const MAX_NAME: usize = 4096;
+pub const MAX_NAME: usize = 4096;
 /// More options than any client needs end the connection: so many, and more for each export, as a
 /// client may ask about one after the other.
 const MAX_OPTIONS: usize = 64;

@@ -11,7 +11,7 @@ use super::FileOp;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Faults {
     /// Only those of this export.
-    export: Option<String>,
+    pub(crate) export: Option<String>,
     /// Reads and writes are refused for now.
     again: u32,
     /// Reads and writes are short.

@@ -372,3 +372,15 @@ fn a_client_that_leaves_without_an_export_is_not_sent_away() {
     let said = server.stop();
     assert!(!said.contains("client"), "{said}");
 }
+
+#[test]
+fn faults_of_an_export_that_is_not_there_are_refused() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let [disk, socket] = ["disk", "socket"].map(|name| folder.path().join(name));
+    std::fs::write(&disk, [0; 4096]).unwrap();
+    let (disk, socket) = (disk.display(), socket.display());
+    let said = refused(&format!(
+        "--export a={disk} --faults read=1,export=b --unix {socket}"
+    ));
+    assert!(said.contains("--faults: no export is b"), "{said}");
+}
