@@ -36,7 +36,7 @@ pub(crate) fn table(queues: &[QueueCounters]) -> String {
             queue.started,
             queue.started.saturating_sub(queue.completed),
             shown(!queue.unbound, queue.cpu_intensive),
-            queue.cm_wakeup + queue.repatriated,
+            queue.cm_wakeup.saturating_add(queue.repatriated),
             shown(queue.mem_reclaim, queue.mayday),
             shown(queue.mem_reclaim, queue.rescued),
         );
@@ -101,6 +101,16 @@ of_more_than_twenty_four        2     0        -       -       0       1       4
         assert_eq!(text.trim_start(), expected.trim_start(), "{text}");
         let widths: Vec<usize> = text.lines().map(str::len).collect();
         assert_eq!(widths, [80; 3]);
+    }
+
+    #[test]
+    fn a_server_may_say_any_number() {
+        let most = queue(
+            "most",
+            r#"{"started":0,"completed":18446744073709551615,"cm_wakeup":18446744073709551615,
+                "repatriated":18446744073709551615}"#,
+        );
+        assert!(table(&[most]).contains("18446744073709551615"));
     }
 
     #[test]
