@@ -189,8 +189,12 @@ fn set_system(system: &WorkqueueSystem, file: &str, value: &str) -> Result<(), S
             done.map_err(|e| e.to_string())
         }
         "trace" => {
-            let on: u8 = value.parse().map_err(|_| wrong(file, "0 or 1", value))?;
-            system.record_trace(on != 0);
+            let on = match value {
+                "0" => false,
+                "1" => true,
+                _ => return Err(wrong(file, "0 or 1", value)),
+            };
+            system.record_trace(on);
             Ok(())
         }
         _ => {

@@ -181,8 +181,9 @@ impl Client {
         }
     }
 
-    /// What it has said as far as it has come: `None`, not all; else the line.
-    fn listen(&mut self) -> io::Result<Option<String>> {
+    /// What it has said as far as it has come: `None`, not all; else the line, or the begin of one
+    /// that is too long.
+    fn listen(&mut self) -> io::Result<Option<Vec<u8>>> {
         let mut bytes = [0; REQUEST_LIMIT];
         loop {
             match self.stream.read(&mut bytes) {
@@ -192,12 +193,10 @@ impl Client {
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => return Err(e),
             }
-            if let Some(end) = self.said.iter().position(|b| *b == b'\n') {
-                let line = &self.said[..end.min(REQUEST_LIMIT)];
-                return Ok(Some(String::from_utf8_lossy(line).into_owned()));
-            }
-            if self.said.len() > REQUEST_LIMIT {
-                return Ok(Some(String::new())); // Nothing can be made of it.
+            let end = self.said.iter().position(|b| *b == b'\n');
+            if end.is_some() || self.said.len() > REQUEST_LIMIT {
+                self.said.truncate(end.unwrap_or(usize::MAX));
+                return Ok(Some(mem::take(&mut self.said)));
             }
         }
     }
@@ -231,13 +230,16 @@ impl Client {
     }
 }
 
-fn reply(system: &WorkqueueSystem, line: &str) -> Reply {
-    match Request::from_line(line) {
-        Ok(request) => control::answer(system, &request),
-        Err(e) => Reply::Error {
-            error: e.to_string(),
-        },
-    }
+fn reply(system: &WorkqueueSystem, line: &[u8]) -> Reply {
+    let error = if line.len() > REQUEST_LIMIT {
+        format!("a request has at most {REQUEST_LIMIT} bytes")
+    } else {
+        match Request::from_line(&String::from_utf8_lossy(line)) {
+            Ok(request) => return control::answer(system, &request),
+            Err(e) => e.to_string(),
+        }
+    };
+    Reply::Error { error }
 }
 
 /// Calls `f`; `None` if it panicked. Never panics.

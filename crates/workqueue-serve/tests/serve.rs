@@ -453,11 +453,18 @@ fn nonsense_is_refused_in_one_line() {
     assert!(talk(b"GET / HTTP/1.1\n").contains("not a line of this protocol"));
     assert!(talk(b"{\"version\":2,\"do\":\"dump\"}\n").contains("version 2"));
     assert!(talk(b"{\"version\":1,\"do\":\"dance\"}\n").contains("dance"));
-    assert!(
-        talk(&[0xff; 64 << 10]).contains("not a line"),
-        "without an end"
-    );
+    let long = "a request has at most 4096 bytes";
+    assert_eq!(talk(&[0xff; 64 << 10]), long, "without an end");
+    let mut padded = Request::Dump.to_line().into_bytes();
+    padded.pop();
+    padded.resize(4096, b' ');
+    assert_eq!(talk(&[&padded[..], b" \n"].concat()), long);
     assert!(talk(b"\n").contains("not a line"));
+    let two = br#"{"version":1,"do":"set_system","file":"trace","value":"2"}"#;
+    assert_eq!(
+        talk(&[two, &b"\n"[..]].concat()),
+        "trace is 0 or 1, not \"2\""
+    );
 }
 
 /// Clients that say nothing, take no answer or go away hold up neither others nor the work.
