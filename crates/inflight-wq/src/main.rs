@@ -14,7 +14,14 @@ fn main() -> std::process::ExitCode {
 }
 
 #[cfg(not(target_os = "linux"))]
+use std::io::Write as _;
+
+#[cfg(not(target_os = "linux"))]
 fn main() -> std::process::ExitCode {
-    eprintln!("inflight-wq: processes serve their workqueues on Linux only");
+    // Standard error may take nothing.
+    let _ = writeln!(
+        std::io::stderr(),
+        "inflight-wq: processes serve their workqueues on Linux only"
+    );
     std::process::ExitCode::FAILURE
 }

@@ -27,6 +27,9 @@ use std::fmt;
 ///
 /// See [`Fairness`], which also helps to choose. The default is [`Fairness::Fair`].
 ///
+/// A bit is a plain number: a task that is cancelled, or a thread that panics, while it has one
+/// takes it along for good. [`id`](SbitmapQueue::id) gives a guard that puts it.
+///
 /// # Progress
 ///
 /// No waiter sleeps for ever while bits come back. With [`Fairness::Fair`] and [`Fairness::Fifo`] a

@@ -14,6 +14,7 @@
 //! ```
 
 use std::cell::Cell;
+use system::{configured, listed, mask_of_process, without_area};
 
 #[cfg(any(loom, shuttle))]
 crate::thread_local! {
@@ -142,8 +143,6 @@ fn number_of_thread() -> usize {
     }
     OWN.try_with(|own| *own).unwrap_or(0)
 }
-
-use system::{configured, listed, mask_of_process, without_area};
 
 #[cfg(all(target_os = "linux", not(any(loom, miri))))]
 mod system {

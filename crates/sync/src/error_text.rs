@@ -1,7 +1,7 @@
 //! What errors say.
 
 /// The texts of an error, by variant; and that it is one. The fields of a variant stand in its text
-/// by name.
+/// by name. For the crates here whose users are to build no procedural macro.
 ///
 /// ```
 /// #[derive(Debug)]
@@ -17,6 +17,7 @@
 /// let error: Box<dyn std::error::Error> = PlaceError::Closed.into();
 /// assert_eq!(error.to_string(), "nobody gets a place any more");
 /// ```
+#[doc(hidden)]
 #[macro_export]
 macro_rules! error_text {
     ($error:ty { $($variant:pat => $text:literal),+ $(,)? }) => {

@@ -109,8 +109,8 @@ pub(crate) fn cancel(item: &ReusableRef) -> bool {
     cancel_last(item).0
 }
 
-/// The same, and the last queueing until then. While nothing is queued there is no later one, but
-/// one that was pending before may have been moved, and run as a new one.
+/// The same, and the number of the last queueing. It is read when nothing is pending any more:
+/// until then `mod_delayed` may give a pending one a new number, which may run.
 fn cancel_last(item: &ReusableRef) -> (bool, Seq) {
     let header = item.header();
     match take_back(item.ptr(), header, |seen| header.take_pending(seen, 0)) {

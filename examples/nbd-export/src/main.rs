@@ -84,7 +84,10 @@ fn serve(options: &Options) -> Result<()> {
     }
     if let Some(name) = &options.faults.export {
         let mut names = exports.iter().map(|export| &export.described.name);
-        ensure!(names.any(|n| n == name), "--faults: no export is {name}");
+        ensure!(
+            names.any(|n| n == name),
+            "--faults: no export is named {name}"
+        );
     }
     // Before there is anything that stays behind if a signal ends the program.
     let stop = Stop::default();

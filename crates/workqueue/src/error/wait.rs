@@ -18,7 +18,8 @@ use super::QueueError;
 #[non_exhaustive]
 pub enum WaitError {
     /// The wait could only end by the caller's own return, or the caller is an item of a BH queue,
-    /// which may not sleep. It was not begun.
+    /// which may not sleep. No wait was begun, or the one that was given has ended, and with it a
+    /// drain.
     ///
     /// The first is found by looking at what the calling worker runs, and at what waits for its
     /// slot if `max_active` is 1. A cycle over several items, each waiting for the next, is not

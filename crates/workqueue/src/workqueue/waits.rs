@@ -65,7 +65,8 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// [`WaitError::WouldDeadlock`] from inside an item of this queue, and from inside any BH item.
+    /// [`WaitError::WouldDeadlock`] inside an item of this queue, and inside any BH item, whether
+    /// it calls this or awaits a future that others made. The drain ends then.
     ///
     /// ```
     /// # use inflight_workqueue::{Work, WorkqueueSystem};
@@ -110,7 +111,8 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// [`WaitError::WouldDeadlock`] from inside an item of this queue, and from inside any BH item.
+    /// [`WaitError::WouldDeadlock`] inside an item of this queue, and inside any BH item, whether
+    /// it calls this or awaits a future that others made. The queue stays closed then.
     pub fn destroy(&self) -> Wait<'static, Result<(), WaitError>> {
         let inner = self.inner().clone();
         let destroy = inner.refuse_own_item().map(|()| Destroy::begin(&inner));

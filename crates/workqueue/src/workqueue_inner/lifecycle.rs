@@ -3,7 +3,6 @@
 use super::{ActiveLimit, Control, Flags, QueueHost, WorkqueueInner};
 use crate::attrs::{Kind, Mode};
 use crate::choose_pool::PodMap;
-use crate::current;
 use crate::error::WaitError;
 use crate::mayday_list::MaydayList;
 use crate::nr_active::NrActive;
@@ -240,17 +239,14 @@ impl WorkqueueInner {
     /// Waits until the queue is idle, while it is counted. Not inside an item of it, which may have
     /// been given the wait: that is in flight itself.
     pub(crate) async fn idle(self: Arc<Self>) -> Result<(), WaitError> {
-        let mut is_own = false;
+        let mut refused = Ok(());
         let waits = || {
             let busy = !self.is_idle();
-            is_own = busy && current::runs_item_of(&self);
-            busy && !is_own
+            refused = if busy { self.refuse_own_item() } else { Ok(()) };
+            busy && refused.is_ok()
         };
         self.idle.listen_while(waits).await;
-        if is_own {
-            return Err(WaitError::WouldDeadlock);
-        }
-        Ok(())
+        refused
     }
 }
 

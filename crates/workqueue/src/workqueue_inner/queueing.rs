@@ -17,7 +17,7 @@ use std::ptr;
 pub(crate) enum Origin {
     /// Anybody: while the queue is drained only its own items may queue.
     Anybody,
-    /// A waker of a future, which is the queue's own, or a flush that was let in.
+    /// A waker of a future, which is the queue's own, or a flush or a move that was let in.
     Own,
     /// A timer, which is nobody's. What comes due during a drain is postponed: this came before.
     Timer,
@@ -156,8 +156,8 @@ impl WorkqueueInner {
         Ok(())
     }
 
-    /// The pool of the pwq has a worker, or will have one: there is a rescuer, or nobody whom a
-    /// refusal could be told.
+    /// The pool of the pwq has a worker, or will have one: there is a rescuer, or what is
+    /// queued was let in already.
     #[inline]
     pub(super) fn ensure_worker(&self, pwq: &Pwq, origin: Origin) -> Result<(), QueueError> {
         if pwq.flags() & CLOSED != 0 && !current::runs_item_of(self) {

@@ -382,5 +382,5 @@ fn faults_of_an_export_that_is_not_there_are_refused() {
     let said = refused(&format!(
         "--export a={disk} --faults read=1,export=b --unix {socket}"
     ));
-    assert!(said.contains("--faults: no export is b"), "{said}");
+    assert!(said.contains("--faults: no export is named b"), "{said}");
 }
