@@ -14,7 +14,7 @@ use std::time::Duration;
 
 const MS: Duration = Duration::from_millis(1);
 
-/// Asks the test in each flush.
+/// Asks the test in each flush and durable write.
 type Hook = Arc<dyn Fn() + Send + Sync>;
 
 struct Hooked(MemoryStorage, Hook);
@@ -32,6 +32,10 @@ impl Flusher for Segment {
         (self.1)();
         self.0.flush()
     }
+
+    fn caps(&self) -> Caps {
+        self.0.caps()
+    }
 }
 
 impl Device for Segment {
@@ -45,6 +49,11 @@ impl Device for Segment {
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         self.0.write_at(bytes, offset)
+    }
+
+    fn write_fua_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        (self.1)();
+        self.0.write_fua_at(bytes, offset)
     }
 }
 
@@ -200,6 +209,10 @@ impl Delayed {
     }
 
     fn with(options: LogOptions) -> Self {
+        Self::on(storage(), options)
+    }
+
+    fn on(storage: MemoryStorage, options: LogOptions) -> Self {
         let clock = Clock::manual();
         let flushes: Arc<AtomicU64> = Arc::default();
         let gate: Arc<(Mutex<bool>, Condvar)> = Arc::default();
@@ -215,7 +228,7 @@ impl Delayed {
             })
         };
         let options = options.group_mode(GroupMode::Leader).clock(&clock);
-        let (log, _) = options.open(Hooked(storage(), hook)).unwrap();
+        let (log, _) = options.open(Hooked(storage, hook)).unwrap();
         append_and_commit(&log, b"it learns what a flush takes");
         Self {
             log,
@@ -304,6 +317,27 @@ fn a_leader_does_not_wait_for_fewer_others_than_it_was_told() {
         other.join().unwrap();
     }
     assert_eq!(delayed.log.counters().delays, 0);
+}
+
+/// A durable write serves all who came behind the one before.
+#[test]
+fn the_group_of_a_durable_write_is_all_whom_it_serves() {
+    let storage = storage().with_caps(Caps::volatile_with_fua());
+    let delayed = Delayed::on(storage, LogOptions::new());
+    let before = delayed.flushes();
+    delayed.shut(true);
+    let first = delayed.commits();
+    wait_until(|| delayed.flushes() == before + 1);
+    let others: Vec<_> = (0..8).map(|_| delayed.commits()).collect();
+    delayed.shut(false);
+    for thread in others.into_iter().chain([first]) {
+        thread.join().unwrap();
+    }
+    let counters = delayed.log.counters();
+    assert_eq!((counters.fua_writes, counters.flushes), (3, 0));
+    assert_eq!((counters.grouped, counters.max_group), (10, 8));
+    // The one when the log was new, the one that was held, and the eight.
+    assert_eq!(counters.group_sizes[..4], [2, 0, 0, 1]);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::group::{Durability, Key, Next};
 use super::writer::{Batch, Writer};
-use super::{Inner, Log, LogCounters, LogError, Lsn, POISONED, State};
+use super::{Inner, Log, LogError, Lsn, POISONED, State};
 use crate::device::Device;
 use crate::domain::wait_until;
 use crate::error::{DeviceError, FlushError};
@@ -93,6 +93,14 @@ impl<T> Drop for Using<'_, T> {
             self.log.fail(DeviceError::UNHEARD);
         }
     }
+}
+
+/// Whether one write may make durable what it writes, and for whom.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Durably {
+    No,
+    ForOne,
+    ForGroup,
 }
 
 /// Tells all whose position is reached, or that the log has failed, however the commit ends.
@@ -314,29 +322,34 @@ impl Inner {
             let end = group.end_of(self.options.max_members);
             (end, group.wanted(end))
         };
-        let wrote_durably = self.write_out(wanted == Some(Durability::Flushed), end)?;
+        let durably = match wanted {
+            Some(Durability::Flushed) => Durably::ForGroup,
+            _ => Durably::No,
+        };
+        self.write_out(durably, end)?;
         let flushing = Using::lock(self, &self.flushing);
         {
             let mut state = self.state.lock();
-            let (cover, durable) = (state.group.written, state.group.durable);
+            let cover = state.group.written;
             // Asked for again: somebody who wants more may have joined while it was written.
-            let flushes = durable < cover && state.group.wanted(cover) == Some(Durability::Flushed);
-            if flushes || wrote_durably {
-                let served = state.group.served(if flushes { cover } else { durable });
-                state.counters.group(served);
-            }
-            if !flushes {
+            let wanted = state.group.wanted(cover);
+            if state.group.durable >= cover || wanted != Some(Durability::Flushed) {
                 return Ok(());
             }
+            state.count_group(cover);
         }
-        self.flush_written(&flushing, |counters| &mut counters.flushes)
+        self.flush_written(&flushing, |state| state.counters.flushes += 1)
     }
 
     /// A commit that waits for no leader.
     fn commit_alone(&self, lsn: u64, durability: Durability) -> Result<(), DeviceError> {
         let _settling = Settling(self);
+        let durably = match durability {
+            Durability::Flushed => Durably::ForOne,
+            Durability::Buffered => Durably::No,
+        };
         while !self.reached(lsn, Durability::Buffered)? {
-            self.write_out(durability == Durability::Flushed, u64::MAX)?;
+            self.write_out(durably, u64::MAX)?;
         }
         if durability == Durability::Buffered {
             return Ok(());
@@ -346,7 +359,7 @@ impl Inner {
         if self.reached(lsn, durability)? {
             return Ok(());
         }
-        self.flush_written(&flushing, |counters| &mut counters.flushes_alone)
+        self.flush_written(&flushing, |state| state.counters.flushes_alone += 1)
     }
 
     fn reached(&self, lsn: u64, durability: Durability) -> Result<bool, DeviceError> {
@@ -355,9 +368,8 @@ impl Inner {
         failed.map_or_else(|| Ok(state.group.reached(lsn, durability)), Err)
     }
 
-    /// Writes what was appended up to `end`, durably if that is wanted and one write does it; tells
-    /// whether it did.
-    fn write_out(&self, durably: bool, end: u64) -> Result<bool, DeviceError> {
+    /// Writes what was appended up to `end`, durably if that is wanted and one write does it.
+    fn write_out(&self, durably: Durably, end: u64) -> Result<(), DeviceError> {
         let mut writing = Using::lock(self, &self.writer);
         let written = self.write_batch(&mut writing.guard, durably, end);
         // Before the lock is let go: nobody writes behind a hole.
@@ -367,9 +379,9 @@ impl Inner {
     fn write_batch(
         &self,
         writer: &mut Writer,
-        durably: bool,
+        durably: Durably,
         end: u64,
-    ) -> Result<bool, DeviceError> {
+    ) -> Result<(), DeviceError> {
         let batch = {
             let mut state = self.state.lock();
             if let Some(error) = state.group.failed() {
@@ -378,12 +390,12 @@ impl Inner {
             state.take(self.options.max_group, end)
         };
         if batch.bytes.is_empty() {
-            return Ok(false);
+            return Ok(());
         }
         let segment = writer.segment();
         let fits = writer.frames_that_fit(&batch);
         // Others who share the domain may be told of a loss in place of a durable write.
-        let fua = durably
+        let fua = durably != Durably::No
             && segment.caps().native_fua
             && self.options.log_domain.is_none()
             && batch.first <= batch.durable
@@ -408,9 +420,15 @@ impl Inner {
         if fua {
             let took = self.clock.now() - started;
             self.state.lock().counters.flush_time.record(took);
-            self.flushed(started, batch.end(), |counters| &mut counters.fua_writes);
+            let cover = batch.end();
+            self.flushed(started, cover, |state| {
+                state.counters.fua_writes += 1;
+                if durably == Durably::ForGroup {
+                    state.count_group(cover);
+                }
+            });
         }
-        Ok(fua)
+        Ok(())
     }
 
     /// The batch was written up to `at`, by calls that have returned.
@@ -481,7 +499,7 @@ impl Inner {
     fn flush_written(
         &self,
         _flushing: &Using<'_, ()>,
-        count: impl FnOnce(&mut LogCounters) -> &mut u64,
+        count: impl FnOnce(&mut State),
     ) -> Result<(), DeviceError> {
         // What was written before is in this segment, or in one that was flushed when it ended.
         let (failed, cover, segment) = {
@@ -533,16 +551,12 @@ impl Inner {
         Err(told.unwrap_or_else(|| io::ErrorKind::Other.into()))
     }
 
-    /// A flush, or a durable write, has ended: the log is durable up to `cover`.
-    fn flushed(
-        &self,
-        started: Instant,
-        cover: u64,
-        count: impl FnOnce(&mut LogCounters) -> &mut u64,
-    ) {
+    /// A flush, or a durable write, has ended: the log is durable up to `cover`. It is counted
+    /// before that shows: who finds its record durable may leave the group.
+    fn flushed(&self, started: Instant, cover: u64, count: impl FnOnce(&mut State)) {
         let now = self.clock.now();
         let mut state = self.state.lock();
-        *count(&mut state.counters) += 1;
+        count(&mut state);
         let waiting = state.group.waiting_beyond(cover);
         state.pace.flushed(now, now - started, waiting);
         self.durable_up_to(&mut state, cover);

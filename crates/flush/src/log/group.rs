@@ -7,6 +7,7 @@
 use crate::error::DeviceError;
 use inflight_sync::time::Instant;
 use inflight_sync::wait::Notify;
+use std::mem;
 
 /// What a commit waits for.
 ///
@@ -39,6 +40,8 @@ struct Member {
     /// When it was told.
     told: Instant,
     notify: Option<Notify>,
+    /// Among those that a durable write or a flush serves.
+    counted: bool,
 }
 
 /// Names a member until it leaves.
@@ -91,6 +94,7 @@ impl Group {
             next,
             told: now,
             notify: None,
+            counted: false,
         };
         self.next_serial += 1;
         match self
@@ -154,10 +158,13 @@ impl Group {
         *ends.select_nth_unstable(most - 1).1
     }
 
-    /// How many are served when the log is durable up to `end`.
-    pub(super) fn served(&self, end: u64) -> u64 {
-        let waits = |m: &&Member| !matches!(m.next, Some(Next::Ended(_))) && m.lsn <= end;
-        self.members.iter().flatten().filter(waits).count() as u64
+    /// How many are served when the log is durable up to `end`. Each is counted once: a durable
+    /// write may be followed by a flush.
+    pub(super) fn count_served(&mut self, end: u64) -> u64 {
+        let waits = |m: &&mut Member| !matches!(m.next, Some(Next::Ended(_))) && m.lsn <= end;
+        let members = self.members.iter_mut().flatten().filter(waits);
+        let new = members.map(|m| u64::from(!mem::replace(&mut m.counted, true)));
+        new.sum()
     }
 
     /// How many wait for a position behind `end`.
@@ -244,6 +251,19 @@ impl Group {
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
+
+    /// A durable write of a group may be followed by a flush for those who have joined meanwhile.
+    #[test]
+    fn a_member_is_served_once() {
+        let now = Instant::default();
+        let mut group = Group::new(0);
+        for lsn in [1, 2, 4] {
+            group.join(now, lsn, Durability::Flushed);
+        }
+        assert_eq!(group.count_served(2), 2);
+        group.join(now, 3, Durability::Flushed);
+        assert_eq!((group.count_served(4), group.count_served(4)), (2, 0));
+    }
 
     /// Somebody who needs no leader makes its position durable before it has begun to lead.
     #[test]

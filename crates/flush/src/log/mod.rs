@@ -93,6 +93,9 @@ impl fmt::Display for Lsn {
 }
 
 /// What a log has done since it was opened.
+///
+/// Each flush of a leader, and each durable write of one, counts as a group with those that it
+/// serves; a flush behind a durable write is a group of its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LogCounters {
@@ -194,6 +197,12 @@ struct State {
 impl State {
     fn end(&self) -> u64 {
         self.open_start + self.open.len() as u64
+    }
+
+    /// A flush or a durable write serves the group up to `cover`.
+    fn count_group(&mut self, cover: u64) {
+        let served = self.group.count_served(cover);
+        self.counters.group(served);
     }
 
     /// The oldest segment, if all of it is before the tail, and the tail durable. Without a durable
