@@ -279,6 +279,88 @@ impl Counters {
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
+    use crate::{
+        CompletionSink, DoneListHandle, Item, Link, Router, Runner, Steered, Submission, TenantId,
+    };
+    use inflight_sync::{Arc, Mutex, cpu};
+    use inflight_topology::steering::Steering;
+    use inflight_topology::{Scope, Topology};
+    use std::ptr::NonNull;
+
+    struct Req {
+        link: Link,
+        tenant: TenantId,
+    }
+
+    // SAFETY: a box stays where it is, and has its own link.
+    unsafe impl Item for Box<Req> {
+        fn into_raw(self) -> NonNull<()> {
+            NonNull::from(Box::leak(self)).cast()
+        }
+        unsafe fn from_raw(raw: NonNull<()>) -> Self {
+            // SAFETY: from `into_raw`, once.
+            unsafe { Self::from_raw(raw.cast().as_ptr()) }
+        }
+        unsafe fn link<'a>(raw: NonNull<()>) -> &'a Link {
+            // SAFETY: from `into_raw`.
+            unsafe { &raw.cast::<Req>().as_ref().link }
+        }
+        unsafe fn tenant_of(raw: NonNull<()>) -> TenantId {
+            // SAFETY: as above.
+            unsafe { raw.cast::<Req>().as_ref().tenant }
+        }
+        fn tenant(&self) -> TenantId {
+            self.tenant
+        }
+        fn submission(&self) -> Option<Submission> {
+            Some(Submission::on(1).policy(Steering::Force))
+        }
+    }
+
+    /// Keeps the done lists that it is woken for.
+    #[derive(Clone, Default)]
+    struct Woken(Arc<Mutex<Vec<DoneListHandle>>>);
+
+    struct Keeper(Woken, DoneListHandle);
+
+    impl CompletionSink for Woken {
+        fn runner(&self, _: &CpuSet, list: DoneListHandle) -> Option<Box<dyn Runner>> {
+            Some(Box::new(Keeper(self.clone(), list)))
+        }
+    }
+
+    impl Runner for Keeper {
+        fn wake(&self, _: usize) -> bool {
+            self.0.0.lock().push(self.1.clone());
+            true
+        }
+    }
+
+    #[test]
+    fn a_batch_counts_once_for_each_tenant_however_many_there_are() {
+        let topology = Topology::synthetic("cache:2 core:1").unwrap();
+        let woken = Woken::default();
+        let router = Router::new(topology, Scope::Cpu, woken.clone(), drop::<Box<Req>>);
+        let tenants: Vec<_> = (0..17).map(TenantId::new).collect();
+        cpu::set_current_for_thread(Some(0));
+        // The second requests come after the first ones of all.
+        for &tenant in tenants.iter().chain(&tenants) {
+            let link = Link::new();
+            let steered = router.steer(Box::new(Req { link, tenant }));
+            assert!(matches!(steered, Steered::Sent { cpu: 1, .. }));
+        }
+        cpu::set_current_for_thread(None);
+        let lists = std::mem::take(&mut *woken.0.lock());
+        assert_eq!(lists.len(), 1, "one wakes");
+        lists[0].run();
+        for tenant in tenants {
+            let stats = router.tenant_stats(tenant);
+            let counted = (stats.batches, stats.batched, stats.max_batch);
+            assert_eq!(counted, (1, 2, 2), "{tenant:?}");
+        }
+        let all = router.stats();
+        assert_eq!((all.batches, all.batched, all.max_batch), (1, 34, 34));
+    }
 
     #[test]
     fn what_is_moved_is_neither_lost_nor_counted_twice() {
