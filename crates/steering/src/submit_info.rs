@@ -22,18 +22,11 @@ const ALWAYS: u32 = ON << 1;
 const POLLED: u32 = ALWAYS << 1;
 
 fn pack(policy: SteeringPolicy) -> u32 {
-    let which = position(Steering::ALL, policy.steering());
-    let speed = position(SpeedRule::ALL, policy.speed());
+    // Both stand in `ALL` in the order of their numbers, of two bits.
+    const { assert!(Steering::ALL.len() <= 4 && SpeedRule::ALL.len() <= 4) };
+    let (which, speed) = (policy.steering() as u32, policy.speed() as u32);
     let always = if policy.only_if_awake() { 0 } else { ALWAYS };
     which << CPU_BITS | speed << SPEED | always
-}
-
-/// Where a setting stands among those of its kind, in two bits.
-fn position<T: PartialEq, const N: usize>(all: [T; N], one: T) -> u32 {
-    const { assert!(N <= 4) };
-    all.iter()
-        .position(|it| *it == one)
-        .map_or(0, |at| at as u32)
 }
 
 fn unpack(bits: u32) -> SteeringPolicy {
