@@ -17,7 +17,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 /// Runs the callback of completed requests where they were submitted, or here: done lists by CPU,
 /// and the decision for each request.
 ///
-/// When it is dropped the done lists are [closed](Self::close).
+/// No lock is held while a completion runs. A new policy holds for requests that are submitted
+/// later: each has the one of its submission with it. When the router is dropped the done lists are
+/// [closed](Self::close).
 ///
 /// ```
 /// # use inflight_steering::*;
@@ -90,8 +92,8 @@ fn counters<I: Item>(map: &ShardMap<I>, cpu: usize, tenant: TenantId) -> &Counte
 impl<I: Item> Router<I> {
     /// With a done list for each pod of `scope`, whose workers `sink` has.
     ///
-    /// `callback` runs on whatever thread sees a completion or empties a done list, outside all
-    /// locks; it may complete others.
+    /// `callback` runs on whatever thread sees a completion or empties a done list; it may complete
+    /// others.
     ///
     /// # Panics
     ///
@@ -275,7 +277,8 @@ impl<I: Item> Router<I> {
             return Err(item);
         };
         let counters = list.shard.counters(item.tenant());
-        if list.shard.push(item, counters)? {
+        let was_empty = list.shard.push(item, counters)?;
+        if was_empty {
             let woken = catch_unwind(AssertUnwindSafe(|| runner.wake(cpu)));
             if !matches!(woken, Ok(true)) {
                 // Also after a panic: the next push will find the done list not empty, and not
