@@ -321,15 +321,15 @@ mod tests {
     #[derive(Clone, Default)]
     struct Woken(Arc<Mutex<Vec<DoneListHandle>>>);
 
-    struct Keeper(Woken, DoneListHandle);
+    struct OneList(Woken, DoneListHandle);
 
     impl CompletionSink for Woken {
         fn runner(&self, _: &CpuSet, list: DoneListHandle) -> Option<Box<dyn Runner>> {
-            Some(Box::new(Keeper(self.clone(), list)))
+            Some(Box::new(OneList(self.clone(), list)))
         }
     }
 
-    impl Runner for Keeper {
+    impl Runner for OneList {
         fn wake(&self, _: usize) -> bool {
             self.0.0.lock().push(self.1.clone());
             true
