@@ -25,7 +25,7 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SetStats {
-    /// Tags given out.
+    /// Tags given out, also those that a failed [join](crate::Split::join) took and gave back.
     pub allocs: u64,
     /// Tags freed.
     pub frees: u64,
@@ -59,7 +59,8 @@ pub struct SetStats {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TenantStats {
-    /// Tags this tenant got.
+    /// Tags this tenant got, also those that a failed [join](crate::Split::join) took and gave
+    /// back.
     pub allocs: u64,
     /// Tries refused because all tags were in use, the share was used up, or others waited.
     pub exhausted: u64,
