@@ -204,33 +204,30 @@ fn a_file_that_shrinks_under_the_reader_is_an_io_error() {
     }
 }
 
-#[test]
-fn an_interrupt_shows_what_was_counted_and_leaves_no_file() {
-    for engine in engines() {
-        for signal in [Signal::SIGINT, Signal::SIGTERM] {
-            let place = Place::new();
-            let options = "--json --runtime 600 --numjobs 2 --size 1m --engine";
-            let child = place.start(&format!("{options} {engine}"));
-            let process = i32::try_from(child.id()).unwrap();
-            kill(Pid::from_raw(process), signal).unwrap();
-            let ran = Ran::new(child.wait_with_output().unwrap()).expect(130);
-            assert_eq!(ran.json().get("interrupted"), true);
-            assert_eq!((ran.stderr.as_str(), place.files()), ("", 0));
-        }
-    }
-}
-
-#[test]
-fn an_interrupted_log_shows_what_was_counted_and_leaves_no_folder() {
+/// A run with these options shows what it has counted, and leaves nothing.
+fn assert_heeds_signals(options: &str) {
     for signal in [Signal::SIGINT, Signal::SIGTERM] {
         let place = Place::new();
-        let child = place.start("--json --rw log --runtime 600 --checkpoint 64k");
+        let child = place.start(options);
         let process = i32::try_from(child.id()).unwrap();
         kill(Pid::from_raw(process), signal).unwrap();
         let ran = Ran::new(child.wait_with_output().unwrap()).expect(130);
         assert_eq!(ran.json().get("interrupted"), true);
         assert_eq!((ran.stderr.as_str(), place.files()), ("", 0));
     }
+}
+
+#[test]
+fn an_interrupt_shows_what_was_counted_and_leaves_no_file() {
+    for engine in engines() {
+        let options = "--json --runtime 600 --numjobs 2 --size 1m --engine";
+        assert_heeds_signals(&format!("{options} {engine}"));
+    }
+}
+
+#[test]
+fn an_interrupted_log_shows_what_was_counted_and_leaves_no_folder() {
+    assert_heeds_signals("--json --rw log --runtime 600 --checkpoint 64k");
 }
 
 #[test]
