@@ -119,12 +119,30 @@ fn h8_endless() { loop { std::hint::spin_loop(); } }
 fn planted_bug() { panic!(); }
 "#;
 
+const MODELS_ABOVE: &str = r#"
+#![cfg(loom)]
+use inflight_sync::{atomic::Ordering, model::check};
+#[test]
+fn h9_take() { check("h9_take", 7, || assert_eq!(sample_sbitmap::take()[0], Ordering::AcqRel)); }
+#[test]
+fn h9_lonely() {
+    check("h9_lonely", 7, || assert_eq!(sample_sbitmap::lonely(), Ordering::Release));
+}
+"#;
+
 const ARGUED: &str = "
 # Orderings
 - survivor: `crates/sbitmap/src/lib.rs lazy Acquire #1 -> Relaxed`: needed by hardware only.
 - survivor: `crates/sbitmap/src/lib.rs lonely Release #1 -> Relaxed`: nobody calls this yet.
 - unmodelled: `crates/sbitmap/src/lib.rs asm Acquire #1`: the proof is in the document.
 ";
+
+fn package(name: &str, more: &str) -> String {
+    format!(
+        "[package]\nname = \"{name}\"\nedition = \"2024\"\n\
+         [lints]\nworkspace = true\n[dependencies]\n{more}"
+    )
+}
 
 struct Sample {
     folder: TempDir,
@@ -134,12 +152,6 @@ impl Sample {
     fn new() -> Self {
         let sample = Self {
             folder: tempfile::tempdir().unwrap(),
-        };
-        let package = |name: &str, more: &str| {
-            format!(
-                "[package]\nname = \"{name}\"\nedition = \"2024\"\n\
-                 [lints]\nworkspace = true\n[dependencies]\n{more}"
-            )
         };
         sample.write("Cargo.toml", MANIFEST);
         sample.write("crates/sync/Cargo.toml", &package("inflight-sync", ""));
@@ -284,6 +296,30 @@ fn mutants_are_killed_argued_or_reported() {
         text.contains("STALE docs/orderings.md:6: crates/sync/src/wait.rs notify"),
         "{text}"
     );
+}
+
+#[test]
+fn what_survives_meets_the_models_of_the_crate_above() {
+    let sample = Sample::new();
+    let members = MANIFEST.replace("\"crates/sync\"", "\"crates/above\", \"crates/sync\"");
+    sample.write("Cargo.toml", &members);
+    let needs = "inflight-sync = { path = \"../sync\" }\n\
+                 sample-sbitmap = { path = \"../sbitmap\" }\n";
+    sample.write("crates/above/Cargo.toml", &package("sample-above", needs));
+    sample.write("crates/above/src/lib.rs", "//! Stand-in.");
+    sample.write("crates/above/tests/loom_above.rs", MODELS_ABOVE);
+
+    let (code, text) = sample.run(&["mutants", "--filter", "sbitmap/src"]);
+    assert_eq!(code, 1, "{text}");
+    for result in [
+        "killed by h1_take",
+        "killed by h9_lonely",
+        "survived 1 models",
+        "killed 3 of 4",
+    ] {
+        assert!(text.contains(result), "no {result} in {text}");
+    }
+    assert!(!text.contains("h9_take"), "{text}");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use anyhow::{Result, bail};
 
 use super::copy::Copied;
 use super::numbered;
-use super::sites::{Class, Site, Weaker};
+use super::sites::{Site, Weaker};
 use crate::models::{self, Model, Outcome, Verdict, execute};
 use crate::parallel;
 use crate::workspace::Package;
@@ -35,6 +35,18 @@ pub(crate) struct Fate {
     pub(crate) end: End,
     /// What its models took together.
     pub(crate) seconds: f64,
+}
+
+impl Fate {
+    /// Of a mutant that no model has met yet.
+    fn new(site: &Site, weaker: Weaker) -> Self {
+        Self {
+            site: site.number,
+            weaker,
+            end: End::Survived { models: 0 },
+            seconds: 0.0,
+        }
+    }
 }
 
 /// How a mutant ended.
@@ -63,11 +75,10 @@ struct Known {
     seconds: f64,
     /// The sites it comes by.
     reaches: BTreeSet<u32>,
-    /// How many crates of the workspace it stands on: lower crates first.
-    height: usize,
 }
 
-/// Runs all mutants of `sites`; first everything unmutated, which must pass.
+/// Runs all mutants of `sites`: against the models of the lowest crate first, and what survives
+/// against those of the next. Without mutants each model must pass.
 pub(crate) fn run(
     copied: &Copied,
     packages: &[String],
@@ -81,41 +92,41 @@ pub(crate) fn run(
             packages.join(", ")
         );
     }
-    let flags = "--cfg loom --cap-lints allow";
-    let models = models::list(&copied.workspace, &above, &copied.target, flags)?;
-    let known = baseline(copied, models, settings)?;
-    let mutants: Vec<(&Site, Weaker)> = sites
+    let mut fates: Vec<Fate> = sites
         .iter()
-        .flat_map(|s| s.weaker().into_iter().map(move |w| (s, w)))
+        .flat_map(|s| s.weaker().into_iter().map(move |w| Fate::new(s, w)))
         .collect();
-    eprintln!(
-        "mutants: {} mutants of {} sites",
-        mutants.len(),
-        weakenable(sites)
-    );
     let killers = Mutex::new(HashMap::new());
-    let fates = parallel::map(&mutants, settings.jobs, |&(site, weaker)| {
-        let fate = hunt(copied, &known, site, weaker, &killers, settings);
+    for package in above {
+        let (killed, open): (Vec<_>, _) = fates.into_iter().partition(|f| f.end.is_kill());
+        fates = killed;
+        if open.is_empty() {
+            break;
+        }
+        let flags = "--cfg loom --cap-lints allow";
+        let models = models::list(&copied.workspace, &[package], &copied.target, flags)?;
         eprintln!(
-            "{} -> {}: {}",
-            site.id,
-            site.shown(weaker),
-            super::report::ending(&fate.end)
+            "mutants: {} mutants, {} models of {}",
+            open.len(),
+            models.len(),
+            package.name
         );
-        fate
-    });
-    debug_assert!(fates.iter().all(|f| numbered(sites, f.site).is_some()));
+        let known = baseline(copied, models, settings)?;
+        fates.extend(parallel::map(&open, settings.jobs, |fate| {
+            let site = numbered(sites, fate.site).expect("mutants are made of sites");
+            let fate = hunt(copied, &known, site, fate.clone(), &killers, settings);
+            if fate.end.is_kill() {
+                let ending = super::report::ending(&fate.end);
+                eprintln!("{} -> {}: {ending}", site.id, site.shown(fate.weaker));
+            }
+            fate
+        }));
+    }
+    fates.sort_by_key(|f| (f.site, f.weaker));
     Ok(fates)
 }
 
-fn weakenable(sites: &[Site]) -> usize {
-    sites
-        .iter()
-        .filter(|s| s.class == Class::Weakenable)
-        .count()
-}
-
-/// The crates with models that stand on one of `packages`.
+/// The crates with models that stand on one of `packages`, the lowest first.
 fn above<'c>(copied: &'c Copied, packages: &[String]) -> Vec<&'c Package> {
     let workspace = &copied.workspace;
     let found = workspace.packages.iter().filter(|p| {
@@ -126,12 +137,13 @@ fn above<'c>(copied: &'c Copied, packages: &[String]) -> Vec<&'c Package> {
                 .iter()
                 .any(|r| packages.contains(r))
     });
-    found.collect()
+    let mut found: Vec<_> = found.collect();
+    found.sort_by_key(|p| workspace.reaches(&p.name).len());
+    found
 }
 
 /// Runs the models unmutated.
 fn baseline(copied: &Copied, models: Vec<Model>, settings: &Settings) -> Result<Vec<Known>> {
-    eprintln!("mutants: {} models without mutants", models.len());
     let records = copied.scratch.join("records");
     fs::create_dir_all(&records)?;
     let numbers: Vec<usize> = (0..models.len()).collect();
@@ -173,12 +185,10 @@ fn baseline(copied: &Copied, models: Vec<Model>, settings: &Settings) -> Result<
         // A model that comes by no site writes no record.
         let text = fs::read_to_string(record(number)).unwrap_or_default();
         let reaches = text.lines().map(str::parse).collect::<Result<_, _>>()?;
-        let height = copied.workspace.reaches(&model.package).len();
         known.push(Known {
             model,
             seconds: outcome.seconds,
             reaches,
-            height,
         });
     }
     Ok(known)
@@ -192,25 +202,20 @@ fn hunt(
     copied: &Copied,
     known: &[Known],
     site: &Site,
-    weaker: Weaker,
+    mut fate: Fate,
     killers: &Killers,
     settings: &Settings,
 ) -> Fate {
-    let ordering = match weaker {
+    let ordering = match fate.weaker {
         Weaker::To(ordering) => ordering,
         Weaker::Removed => "removed",
     };
     let value = format!("{}={ordering}", site.number);
     let folder = format!("{}.{ordering}", site.number);
     let candidates = ranked(known, site, killers);
-    let mut fate = Fate {
-        site: site.number,
-        weaker,
-        end: End::Survived {
-            models: candidates.len(),
-        },
-        seconds: 0.0,
-    };
+    if let End::Survived { models } = &mut fate.end {
+        *models += candidates.len();
+    }
     for candidate in candidates {
         let model = &candidate.model;
         let outcome = one(
@@ -253,8 +258,7 @@ fn hunt(
     fate
 }
 
-/// The models that come by `site`, the most promising first: those that killed a neighbour, then
-/// those of the site's own crate and the crates next above it, then the quick ones.
+/// The models that come by `site`: those that killed a neighbour first, then the quick ones.
 fn ranked<'k>(known: &'k [Known], site: &Site, killers: &Killers) -> Vec<&'k Known> {
     let killers = killers.lock().expect("no hunt panics with the lock");
     let neighbours = killers.get(&site.id.path);
@@ -263,11 +267,10 @@ fn ranked<'k>(known: &'k [Known], site: &Site, killers: &Killers) -> Vec<&'k Kno
         .filter(|k| k.reaches.contains(&site.number))
         .collect();
     found.sort_by(|a, b| {
-        let rank = |k: &Known| {
-            let killed = neighbours.is_some_and(|n| n.contains(&k.model.name));
-            (!killed, k.model.package != site.package, k.height)
-        };
-        rank(a).cmp(&rank(b)).then(a.seconds.total_cmp(&b.seconds))
+        let killed = |k: &Known| neighbours.is_some_and(|n| n.contains(&k.model.name));
+        (!killed(a))
+            .cmp(&!killed(b))
+            .then(a.seconds.total_cmp(&b.seconds))
     });
     found
 }
@@ -298,9 +301,9 @@ mod tests {
 
     #[test]
     fn promising_models_come_first() {
-        let known = |name: &str, package: &str, height, seconds, reaches: &[u32]| Known {
+        let known = |name: &str, seconds, reaches: &[u32]| Known {
             model: Model {
-                package: package.into(),
+                package: "a".into(),
                 test: "loom_a".into(),
                 name: name.into(),
                 binary: PathBuf::new(),
@@ -309,14 +312,12 @@ mod tests {
             },
             seconds,
             reaches: reaches.iter().copied().collect(),
-            height,
         };
         let all = [
-            known("top", "c", 3, 0.1, &[0]),
-            known("middle", "b", 2, 0.1, &[0]),
-            known("slow", "a", 1, 2.0, &[0, 1]),
-            known("quick", "a", 1, 0.1, &[0]),
-            known("elsewhere", "a", 1, 0.1, &[1]),
+            known("slow", 2.0, &[0, 1]),
+            known("middle", 1.0, &[0]),
+            known("quick", 0.1, &[0]),
+            known("elsewhere", 0.1, &[1]),
         ];
         let text = "fn f() { a.load(Ordering::Acquire); }".to_owned();
         let site = in_file(Path::new("x.rs"), text, &[], "a")
@@ -329,13 +330,13 @@ mod tests {
                 .collect()
         };
         let killers = Killers::default();
-        assert_eq!(names(&killers), ["quick", "slow", "middle", "top"]);
+        assert_eq!(names(&killers), ["quick", "middle", "slow"]);
         killers
             .lock()
             .unwrap()
             .entry("x.rs".into())
             .or_default()
             .insert("middle".into());
-        assert_eq!(names(&killers), ["middle", "quick", "slow", "top"]);
+        assert_eq!(names(&killers), ["middle", "quick", "slow"]);
     }
 }

@@ -117,12 +117,12 @@ pub(crate) struct Site {
 }
 
 /// A weaker form of a site.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Weaker {
-    /// Another ordering.
-    To(&'static str),
     /// No fence at all.
     Removed,
+    /// Another ordering.
+    To(&'static str),
 }
 
 impl Site {
