@@ -101,16 +101,17 @@ pub(crate) struct Checked {
 }
 
 impl Checked {
-    /// Whether the page cache is bypassed, if --direct says so or not.
+    /// Whether the page cache is bypassed, if --direct says so, or says not, or nothing.
     ///
     /// # Errors
-    /// Both are asked for.
-    pub(crate) fn direct(&self, direct: bool) -> Result<bool> {
+    /// --direct and --buffered say opposite things.
+    pub(crate) fn direct(&self, direct: Option<bool>) -> Result<bool> {
+        let unbuffered = self.buffered.map(|buffered| !buffered);
         ensure!(
-            !direct || self.buffered != Some(true),
+            direct.is_none() || unbuffered.is_none() || direct == unbuffered,
             "--direct and --buffered are opposites; leave one out"
         );
-        Ok(self.buffered.map_or(direct, |buffered| !buffered))
+        Ok(direct.or(unbuffered).unwrap_or(false))
     }
 
     /// The file, in its folder.

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use inflight::flush::log::{DirStorage, Durability, Log, LogCounters, LogOptions};
 use serde::Serialize;
 
@@ -101,6 +101,11 @@ pub(crate) fn run(config: &Config, load: &LogLoad) -> Result<LogReport> {
         (None, Some(folder)) => folder.path().to_owned(),
         (None, None) => bail!("--rw log needs a folder"),
     };
+    ensure!(
+        folder.is_dir() || !folder.exists(),
+        "--filename {} is no folder, and --rw log makes several files",
+        folder.display()
+    );
     let (log, _) = open(&folder)?;
     let run = Run {
         log,

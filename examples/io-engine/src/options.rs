@@ -135,9 +135,9 @@ pub(crate) struct Options {
     number_ios: Option<u64>,
 
     /// Bypass the page cache (O_DIRECT)
-    #[arg(long, value_name = "0|1", num_args = 0..=1, default_value = "0",
-          default_missing_value = "1", value_parser = parse_switch)]
-    direct: bool,
+    #[arg(long, value_name = "0|1", num_args = 0..=1, default_missing_value = "1",
+          value_parser = parse_switch)]
+    direct: Option<bool>,
 
     /// fdatasync after every N writes of a job, shared with other jobs; 0 never
     #[arg(long, visible_alias = "fdatasync", value_name = "N", default_value_t = 0,

@@ -88,7 +88,8 @@ pub(crate) struct Options {
     pub(crate) steer: String,
 
     /// More clients are turned away
-    #[arg(long, value_name = "N", default_value_t = 4096)]
+    #[arg(long, value_name = "N", default_value_t = 4096,
+          value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) max_connections: u64,
 
     /// A client that has sent a part of a write's data, and then less than 64 KiB in so many

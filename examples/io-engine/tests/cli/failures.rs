@@ -231,6 +231,17 @@ fn an_interrupted_log_shows_what_was_counted_and_leaves_no_folder() {
 }
 
 #[test]
+fn a_log_wants_a_folder() {
+    let place = Place::new();
+    fs::write(place.path("file"), b"kept").unwrap();
+    place
+        .run("--rw log --filename file --number_ios 1")
+        .expect(2)
+        .complains("--filename file is no folder, and --rw log makes several files");
+    assert_eq!(fs::read(place.path("file")).unwrap(), b"kept");
+}
+
+#[test]
 fn a_log_on_a_full_disk_shows_what_was_committed() {
     let namespaces = ["--user", "--map-root-user", "--mount"];
     let place = Place::new();

@@ -100,6 +100,7 @@ fn what_is_not_here_is_answered_with_what_to_use() {
         ("--exitall", "--exitall is not here: there is one job"),
         ("--verify-fatal 1", "ends with status 1"),
         ("--direct --buffered=1", "opposites"),
+        ("--direct=0 --buffered=0", "opposites"),
         ("--directory /tmp", "--directory /tmp needs --filename"),
         ("--rwmixread 70 --rwmixwrite 20", "are not 100 together"),
         (

@@ -251,6 +251,10 @@ fn bad_input_is_told_in_a_line() {
             &["--depth", "'0'", "1..=10240"],
         ),
         (
+            "--export a=b --unix x --max-connections 0",
+            &["--max-connections", "'0'"],
+        ),
+        (
             "--export a=b --unix x --threads many",
             &["--threads", "'many'"],
         ),
