@@ -7,9 +7,13 @@ use inflight_topology::{Scope, Topology};
 use inflight_workqueue::{Attrs, Concurrency, WorkqueueSystem};
 use support::{Level, plug};
 
-/// All but what differs from run to run: numbers of threads, their stacks, times.
+/// All but what differs from run to run: numbers of threads, their stacks, times, and whether the
+/// user may raise priorities.
 fn without_threads(dump: &str) -> String {
-    let lines = dump.lines().filter(|line| !line.starts_with("    [<0>]"));
+    let differs = ["    [<0>]", "high priority refused: "];
+    let lines = dump
+        .lines()
+        .filter(|line| !differs.iter().any(|d| line.starts_with(d)));
     let lines = lines.map(|line| {
         if let Some((thread, runs)) = line.split_once(" runs ") {
             let name = thread.split_once(" (").map_or(thread, |(name, _)| name);

@@ -1,5 +1,5 @@
-use super::magazines::{Depot, ROUNDS, ThreadCache, class_of};
-use super::slab::blocks_in_slab;
+use super::magazines::{CLASSES, Depot, ROUNDS, ThreadCache, class_of};
+use super::slab::{blocks_in_slab, cut, release};
 use super::{allocate, free};
 use std::alloc::Layout;
 use std::collections::HashSet;
@@ -77,6 +77,30 @@ fn threads_free_what_others_allocated() {
             });
         }
     });
+}
+
+/// A slab is freed after all that threads did with its blocks: Miri and ThreadSanitizer report it
+/// if the count orders less.
+#[test]
+fn a_slab_goes_after_all_that_was_done_with_its_blocks() {
+    const CLASS: usize = CLASSES - 1;
+    for _ in 0..MANY / 150 {
+        let mut blocks: Vec<_> = cut(CLASS).map(|block| SendPtr(block.cast())).collect();
+        assert_eq!(blocks.len(), blocks_in_slab(CLASS));
+        let others = blocks.split_off(blocks.len() / 2);
+        thread::scope(|scope| {
+            for blocks in [blocks, others] {
+                scope.spawn(move || {
+                    for (n, SendPtr(block)) in (0..).zip(blocks) {
+                        // SAFETY: no other thread has this block.
+                        unsafe { block.write(n) };
+                        // SAFETY: it is from `cut` with this class, and not used any more.
+                        unsafe { release(CLASS, block.cast()) };
+                    }
+                });
+            }
+        });
+    }
 }
 
 /// Memory is kept up to the bound, and what is more goes back: Miri reports what is lost.
