@@ -1,9 +1,9 @@
-//! Cache flushes that are shared by those who wait for them, durable writes, and a log.
+//! Shared cache flushes, durable writes, and a log.
 //!
-//! A disk may lose what it has answered until its cache is flushed. A flush takes long and does the
-//! same for everybody. So a [`FlushDomain`] has one in flight at most, and all that ask meanwhile
-//! share the next one. It starts no thread unless it is asked to: one of those who wait carries the
-//! flush out.
+//! A disk may lose completed writes until its cache is flushed. A flush takes long, and covers the
+//! completed writes of everybody. So a [`FlushDomain`] has at most one in flight, and all callers
+//! that ask meanwhile share the next one. It starts no thread unless you ask for one: one of the
+//! waiters carries the flush out.
 //!
 //! ```
 //! use inflight_flush::FlushDomain;
@@ -19,12 +19,12 @@
 //! |---|---|
 //! | [`FlushDomain`] | the flushes of one device, shared; writes with flushes before and behind them |
 //! | [`log`] | a log with group commit, recovery and checkpoints |
-//! | [`machine`] | the state machine behind it, for drivers of one's own: events in, actions out |
+//! | [`machine`] | the state machine behind it, for drivers of your own: events in, actions out |
 //! | [`Flusher`], [`Device`] | what can be flushed and written: files, io_uring (feature `io-uring`), a disk in memory with faults |
 //!
-//! A flush that succeeds makes durable every write whose completion its caller had seen. A flush
-//! that was under way when it was asked for does not count. After a flush that failed nothing is
-//! promised of what was written before.
+//! A flush that succeeds makes durable every write whose completion its caller had seen. A caller
+//! is never served by a flush that was under way when it asked. After a failed flush nothing is
+//! promised about what was written before.
 //!
 //! Not for one program that flushes one file now and then: `File::sync_data` does that.
 #![deny(missing_docs)]

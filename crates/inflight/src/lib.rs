@@ -6,9 +6,10 @@
 //!   work: [`workqueue`].
 //! - **Shared cache flushes**, durable writes and a log with group commit: [`flush`].
 //!
-//! It is no runtime and does no IO. Waits are futures for any executor, or block a thread. No
-//! thread starts, no handler is installed and no environment variable is read until asked; all
-//! state lives in values.
+//! It is not a runtime. Your program does the IO; only the log and the devices of [`flush`] do some
+//! of their own. A wait is a future for any executor, or it blocks a thread. The library starts no
+//! thread, installs no handler and reads no environment variable until you use a part that needs
+//! it. All state is in values.
 //!
 //! ```text
 //!  threads, tasks ─▶ Tenant ─▶ TagSet ── token ─▶ your ring ─▶ device
@@ -33,7 +34,7 @@
 //! let mut tag = disk.alloc_blocking()?; // or .alloc().await, try_alloc, alloc_timeout
 //! tag.offset = 8192;
 //! let token: u64 = tag.into_token(); // the ring's user data: the request is in flight
-//! let tag = set.redeem(token)?; // its completion; stale, foreign and doubled tokens are errors
+//! let tag = set.redeem(token)?; // its completion; a stale, foreign or doubled token is an error
 //! assert_eq!(tag.offset, 8192);
 //! let sum = checks.spawn(move || tag.buffer.iter().map(|&b| u64::from(b)).sum::<u64>());
 //! assert_eq!(sum.wait()?, 0); // the tag was dropped on the worker: free again
@@ -44,8 +45,8 @@
 //!
 //! | module | what it gives | usable alone as |
 //! |---|---|---|
-//! | [`sbitmap`] | numbers `0..depth` from every CPU, and waiting for one | `inflight-sbitmap` |
-//! | [`tags`] | numbers with slots, tokens, tenants, timeouts | `inflight-tags` |
+//! | [`sbitmap`] | ids, the numbers `0..depth`, fast on every CPU, and waiting for one | `inflight-sbitmap` |
+//! | [`tags`] | ids with slots, tokens, tenants, timeouts | `inflight-tags` |
 //! | [`steering`] | completions on the CPU that submitted | `inflight-steering` |
 //! | [`workqueue`] | queues with limits over shared workers, replaced when they block | `inflight-workqueue` |
 //! | `serve`, with the feature | workqueues on a socket | `inflight-workqueue-serve` |
@@ -61,8 +62,8 @@
 //! None is on by default. `serve`: workqueues on a socket, for the program `inflight-wq` (Linux).
 //! `metrics`: counters for a recorder of the crate `metrics` 0.24. `tracing`: each step of each
 //! work item is an event. `io-uring`: files that write and flush through io_uring. `futures`: for
-//! the futures crates, a queue as a spawner and a split request as a stream. `serde`: CPU sets,
-//! topologies and snapshots.
+//! the futures crates, a queue is a `Spawn`, and the tags of a split request, and late requests,
+//! are a `Stream`. `serde`: CPU sets, topologies and snapshots.
 //!
 //! With `--cfg loom` every type works inside [`model::check`], so your own code on top can be
 //! model-checked.

@@ -9,8 +9,8 @@
 //!   is small, and every CPU starts its search at its own [hint](Hint): two CPUs meet on a line
 //!   only when ids run short.
 //! - Freeing a bit touches a **second line** of its word. The freed bits are moved back in one step
-//!   when the word looks full (*deferred clear*), so getters and putters stay out of each other's
-//!   way.
+//!   when the word looks full (*deferred clear*), so getters and putters seldom write the same
+//!   line.
 //!
 //! A queue adds two choices:
 //!
@@ -20,20 +20,19 @@
 //!   [`Fairness`] says which to choose.
 //! - **Where the ids are kept**, its [`Engine`]: by default each CPU keeps some of the ids it has
 //!   freed in a small stack of its own (`Local`), with restartable sequences where the machine has
-//!   them; else, and for `Batched`, in the bitmap itself (`Shared`). Users see no difference but
-//!   speed; [`SbitmapQueue::back_end`] says what was found.
+//!   them. Otherwise, and for `Batched`, the ids are in the bitmap itself (`Shared`). The
+//!   difference is speed alone; [`SbitmapQueue::back_end`] says which engine a queue has.
 //!
 //! [`get_many`](SbitmapQueue::get_many) waits for several bits that come together, and
 //! [`resize`](SbitmapQueue::resize) changes the depth while others get, wait and put.
 //!
-//! A bit is a plain number: nothing gives it back for you. A task that is cancelled, or a thread
-//! that panics, between `get` and `put` takes it along for good; an [`id`](SbitmapQueue::id) is a
-//! bit in a guard that puts it. `TagSet` of the crate `inflight-tags` has guards with a slot for
-//! each tag.
+//! A bit is a plain number. If a task is cancelled, or a thread panics, between `get` and `put`,
+//! the bit is leaked. An [`id`](SbitmapQueue::id) is a guard that puts its bit when it is dropped.
+//! `TagSet` of the crate `inflight-tags` has guards with a slot for each tag.
 //!
-//! Each wait comes in four forms: `try_x` now or not, `x()` a future, `x_blocking`, and
-//! `x_timeout`, whose "too late" is the variant `TimedOut` of its error. A queue that is
-//! [closed](SbitmapQueue::close) answers `Closed`.
+//! Each wait comes in four forms: `try_x` (at once or not), `x()` (a future), `x_blocking` and
+//! `x_timeout`. Their errors are `TimedOut` and, of a [closed](SbitmapQueue::close) queue,
+//! `Closed`.
 //!
 //! ```
 //! use inflight_sbitmap::{GetError, PutError, Sbitmap, SbitmapQueue};

@@ -1,9 +1,9 @@
-//! Simulations in virtual time that drive the shipped types, so that what is measured is the
-//! library and not a retelling of it.
+//! Simulations in virtual time over the shipped types, so they measure the library itself and not a
+//! copy of it.
 //!
 //! | | |
 //! |---|---|
-//! | [`exec`] | the executor: a heap of events, tasks that run when they are woken and some latency later, a clock that its user moves |
+//! | [`exec`] | the executor: a heap of events, tasks that run some time after they are woken, a clock that its user moves |
 //! | [`cpus`] | CPUs, caches and a scheduler, with threads that run segments of work |
 //! | [`dmcrypt`] | encryption under affinity scopes, with the shipped decisions of worker pools |
 //! | [`enqueue`] | what queueing costs when a pool is shared by more and more CPUs |
@@ -12,7 +12,7 @@
 //! | [`limit`] | what it costs that a queue's limit is multiplied by the CPUs |
 //! | [`placement`] | on which CPU a woken thread runs, by the shipped rules |
 //!
-//! The program `inflight-sim` is the command line of it. Models, constants and results stand in
+//! The program `inflight-sim` is its command line. Models, constants and results are in
 //! `docs/simulator.md`.
 #![deny(missing_docs)]
 

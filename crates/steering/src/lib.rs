@@ -1,16 +1,17 @@
 //! Where completions run: on the CPU that saw them, or on the one that submitted.
 //!
-//! A completion is seen by whoever reaps the ring. The request's memory, and whoever waits for it,
-//! are where it was submitted. If the two CPUs share a cache the completion may as well run at
-//! once; if not, it is cheaper to hand over one pointer than to pull over the lines of the request.
-//! A [`Router`] decides that for each completion by the request's own [`Submission`], with
-//! [`decide`](inflight_topology::steering::decide), and keeps the done lists; a [`CompletionSink`]
-//! knows the threads that empty them. Requests are whatever implements [`Item`]: the tags of
-//! `inflight-tags` do, whose `Completions` are the usual way to use this crate.
+//! The *reaper* of a ring sees a completion on its own CPU. The memory of the request, and the
+//! thread that waits for it, are on the CPU that submitted. If both CPUs share a cache, the
+//! completion may run at once. If not, it is cheaper to send one pointer than to fetch the cache
+//! lines of the request. A [`Router`] decides that for each completion by the request's own
+//! [`Submission`], with [`decide`](inflight_topology::steering::decide), and keeps the *done lists*
+//! of completions that were sent. A [`CompletionSink`] has the workers that empty them. A request
+//! is any type that implements [`Item`]. The tags of `inflight-tags` do: for tags use its
+//! `Completions`.
 //!
-//! After the way of Linux's block layer (`rq_affinity`). The protocol of the done lists is in
-//! `PROTOCOL.md` beside the sources. Its models and most tests are in `inflight-tags`, whose tags
-//! they steer: `tests/loom_steering.rs` and `tests/steering/`; here are unit tests only.
+//! The design follows Linux's block layer (`rq_affinity`). The protocol of the done lists is in
+//! `PROTOCOL.md` beside the sources. Its models and most tests are in `inflight-tags`:
+//! `tests/loom_steering.rs` and `tests/steering/`. Here are unit tests only.
 #![deny(missing_docs)]
 
 mod cpu_map;

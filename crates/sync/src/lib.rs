@@ -1,8 +1,8 @@
 //! Atomics, locks, parking, threads and time of the `inflight` crates, which a model checker can
 //! replace.
 //!
-//! Every other crate of the family says `inflight_sync::…` where it would say `std::sync::…`. The
-//! same source then runs on three back ends:
+//! The other crates use `inflight_sync::…` in place of `std::sync::…`. The same source then runs on
+//! three back ends:
 //!
 //! | back end | chosen by | locks and atomics | what it is for |
 //! |---|---|---|---|
@@ -10,14 +10,14 @@
 //! | loom | `--cfg loom` | loom's | exploring every interleaving and weak-memory outcome of a small model |
 //! | shuttle | `--cfg shuttle` | shuttle's | random schedules of whole components with many threads |
 //!
-//! A cfg rather than a feature, because features of one dependency graph unify and a cfg cannot be
-//! switched on by accident: a downstream crate that wants to model-check its own code sets
-//! `RUSTFLAGS="--cfg loom"` and the whole graph follows.
+//! It is a cfg and not a feature, because features of a dependency graph unify, and a cfg is not
+//! switched on by accident. To model-check your own code, set `RUSTFLAGS="--cfg loom"`: it holds
+//! for the whole graph.
 //!
-//! Besides the primitives, the things that make concurrent code testable live here: a
-//! [`time::Clock`] that a test drives by hand, [`fault::Faults`] that refuse threads, a [`cpu`]
-//! number that a test may set, and a [`block_hook`] that is told when a thread is about to sleep.
-//! And [`blocks`] of memory that go from thread to thread.
+//! The crate also has what makes concurrent code testable: a [`time::Clock`] that a test moves by
+//! hand, [`fault::Faults`] that refuse threads, a [`cpu`] number that a test may set, and a
+//! [`block_hook`] that is called when a thread is about to sleep. [`blocks`] are blocks of memory
+//! that pass from thread to thread.
 //!
 //! # Example
 //!
@@ -30,7 +30,7 @@
 //!     let ready = ready.clone();
 //!     move || {
 //!         ready.0.store(true, Ordering::Release); // first the state,
-//!         ready.1.notify_all(); // then the news
+//!         ready.1.notify_all(); // then the wake
 //!     }
 //! });
 //! ready.1.wait_while(|| !ready.0.load(Ordering::Acquire));

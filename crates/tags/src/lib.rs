@@ -1,8 +1,8 @@
-//! Tag sets: how many requests may be in flight, and the data of each.
+//! Tag sets: a limit on the requests in flight, and the data of each.
 //!
 //! A storage engine that submits requests to a ring needs three things for each of them:
 //! permission, so that no more are in flight than the device takes; memory, which must stay put
-//! while the device works; and a number to recognise the completion by. A *tag* is all three. A
+//! while the device works; and a number that identifies its completion. A *tag* is all three. A
 //! [`TagSet`] has a fixed number of them, divided among *hardware queues* (one per ring, as a
 //! rule), each with a slot of the user's type `T` that is made once. Taking a tag that
 //! is free allocates no memory, and takes no lock while tags are plenty.
@@ -15,13 +15,13 @@
 //!     .hw_queues(4)
 //!     .depth(256)
 //!     .build(|_hwq, _tag| Req { off: 0, buf: vec![0; 4096] })?;
-//! let dev = set.add_tenant("nvme0n1")?; // a device; tenants share the set fairly
+//! let dev = set.add_tenant("nvme0n1")?; // a device; tenants share the set
 //!
 //! let mut tag = dev.try_alloc()?; // or alloc().await, alloc_blocking(), alloc_timeout(d)
 //! tag.off = 8192; // the slot, through the tag
 //! let token = tag.into_token(); // in flight: the ring carries this number
 //!
-//! let tag = set.redeem(token)?; // the completion: the tag again, or a clear error
+//! let tag = set.redeem(token)?; // the completion: the tag again, or an error
 //! assert_eq!(tag.off, 8192);
 //! # let _ = tag.buf.len();
 //! drop(tag); // free for the next
@@ -34,16 +34,16 @@
 //! | token, in flight | nobody | [`redeem`](TagSet::redeem) |
 //! | token, timed out | nobody | [`redeem_timed_out`](TagSet::redeem_timed_out) |
 //!
-//! A token of an earlier use of the slot, of another set, redeemed twice or damaged on its way is
-//! refused ([`RedeemError`]). What is in flight stays where it is, even if the program drops the
-//! whole set under the device: such slots are leaked. A set can be [frozen](TagSet::freeze) until
-//! no request exists, and [closed](TagSet::close) for good. [`TagSet::for_each_in_flight`] looks at
-//! requests while they complete.
+//! A token is refused ([`RedeemError`]) if it is of an earlier use of the slot, of another set,
+//! redeemed twice or damaged. A slot in flight is never moved or freed: if the program drops the
+//! last handle of the set, such slots are leaked. [`freeze`](TagSet::freeze) waits until no tag is
+//! in use, and [`close`](TagSet::close) ends all waits for good. [`TagSet::for_each_in_flight`]
+//! visits requests while they complete.
 //!
-//! A request that needs several tags asks for them by [`Tenant::split`]; who gets a tag when there
-//! are too few is the set's [`Admission`], and each [`Tenant`] has a
-//! [share](SharePolicy). [`TagSet::expired`] finds requests that take too long, and [`steering`]
-//! runs completions on the CPU that submitted.
+//! A request that needs several tags asks for them by [`Tenant::split`]. When tags are short, the
+//! set's [`Admission`] says who is next, and each [`Tenant`] has a [share](SharePolicy).
+//! [`TagSet::expired`] gives late requests, and [`steering`] runs completions on the CPU that
+//! submitted.
 //!
 //! Not for a count without an index or memory: a semaphore does that.
 //!

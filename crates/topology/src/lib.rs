@@ -8,8 +8,8 @@
 //!
 //! A [`Scope`] says how widely CPUs are grouped, a [`Pod`] is one such group, a [`CpuSet`] names
 //! CPUs. The scopes and the rules by which CPUs join pods are those of the affinity scopes of
-//! Linux's concurrency-managed workqueues; "do these two share a cache" is the question by which
-//! its block layer decides where a completion runs.
+//! Linux's concurrency-managed workqueues. As in its block layer, [`Topology::shares_cache`]
+//! decides where a completion runs.
 //!
 //! ```
 //! use inflight_topology::{CpuSet, Scope, Topology};
@@ -33,11 +33,11 @@
 //! Two modules hold rules as pure functions of such values: [`steering`] says where a completion
 //! runs, [`wake`] where a woken thread does.
 //!
-//! What a machine does not say about itself is assumed in the simplest way and listed by
-//! [`Topology::assumptions`]; nothing is guessed silently. Numbers that name no known CPU are never
-//! an error in a question, because a CPU number is a hint by the time it is used.
+//! What a machine does not say is assumed in the simplest way. [`Topology::assumptions`] lists
+//! these assumptions. An unknown CPU number is not an error in a query, because a CPU number is
+//! only a hint.
 //!
-//! On systems other than Linux the machine is taken to be flat, and pinning is reduced.
+//! On systems other than Linux all CPUs are taken to be alike, and pinning is reduced.
 //!
 //! The feature `serde` reads and writes [`CpuSet`], [`Scope`] and
 //! [`Steering`](steering::Steering) as their texts, and writes a [`Topology`].

@@ -4,8 +4,8 @@
 //! how many may be active at once; it owns no thread. The threads belong to pools that all queues
 //! of a [`WorkqueueSystem`] share, one pool for each CPU or for each group of CPUs, and each pool
 //! runs as many workers as it has CPUs. When an item says that it is about to block ([`blocking`]),
-//! or waits with this library's own means, the pool lets another worker run, so the CPU is busy
-//! while there is work and there are no more threads than that takes.
+//! waits for something of this library, or is found asleep, the pool lets another worker run. So
+//! the CPU is busy while there is work, with few threads.
 //!
 //! ```
 //! use inflight_topology::{Scope, Topology};
@@ -47,13 +47,13 @@
 //!
 //! # What is promised
 //!
-//! | a user relies on | and gets it from |
+//! | promise | see |
 //! |---|---|
 //! | a work never runs twice at once, through whatever queues | [`Work`] |
-//! | a failing `queue` passes its news to the pending run | [`Queued::AlreadyPending`] |
+//! | if a work is pending already, its pending run sees what the caller of `queue` did before | [`Queued::AlreadyPending`] |
 //! | `max_active` is never exceeded | [`Workqueue::set_max_active`] |
-//! | a flush is not held up by later items | [`Workqueue::flush`] |
-//! | a wait for oneself is an error, not a deadlock | [`WaitError`] |
+//! | later items do not delay a flush | [`Workqueue::flush`] |
+//! | an item that waits for itself gets an error and does not hang | [`WaitError`] |
 //! | every handle resolves | [`JoinHandle`] |
 //! | shutdown runs what is queued and leaves no thread | [`WorkqueueSystem`] |
 
