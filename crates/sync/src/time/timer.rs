@@ -9,8 +9,12 @@
 //! R1 sees who came before it. Who comes after R1 and is the first unparks the thread, whose park
 //! then ends at once, also if it has yet to begin. Who is not the first need not: the thread looks
 //! again when the first is due, which is earlier. The models are in `tests/loom_timer.rs`.
+//!
+//! While the system refuses the thread, all waiting tasks are woken at once: each of them looks at
+//! the clock and asks for the thread again.
 
 use super::{Clock, Instant};
+use crate::fault::Faults;
 use crate::{Arc, Mutex, Parker, Unparker, thread};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -37,6 +41,7 @@ pub struct Timer(Arc<TimerShared>);
 
 struct TimerShared {
     clock: Clock,
+    faults: Faults,
     state: Mutex<TimerState>,
 }
 
@@ -57,8 +62,15 @@ impl Timer {
     /// Of a clock. No thread yet.
     #[must_use]
     pub fn new(clock: Clock) -> Self {
+        Self::with_faults(clock, &Faults::none())
+    }
+
+    /// [`new`](Self::new), with a thread that `faults` may refuse.
+    #[must_use]
+    pub fn with_faults(clock: Clock, faults: &Faults) -> Self {
         Self(Arc::new(TimerShared {
             clock,
+            faults: faults.clone(),
             state: Mutex::default(),
         }))
     }
@@ -71,9 +83,7 @@ impl Timer {
 
     /// Waits as a task until a point on the clock. It is over at once if the timer is dropped.
     ///
-    /// # Panics
-    ///
-    /// When polled, if the system refuses the timer's thread.
+    /// While the system refuses the timer's thread, the task polls in a loop.
     pub fn sleep_until(&self, until: Instant) -> Sleep {
         Sleep {
             timer: self.0.clone(),
@@ -105,6 +115,21 @@ fn wake(tasks: BTreeMap<Key, Waker>) {
 }
 
 impl TimerShared {
+    /// Makes the thread. If it is refused, the next poll tries again.
+    fn start(self: Arc<Self>) {
+        let builder = thread::Builder::new().name("inflight/sleep".to_owned());
+        let me = self.clone();
+        if builder.faults(&self.faults).spawn(move || me.run()).is_ok() {
+            return;
+        }
+        let waiting = {
+            let mut state = self.state.lock();
+            state.started = false;
+            state.waiting.clone()
+        };
+        wake(waiting);
+    }
+
     /// What the thread does. Whoever comes before its look is in the map; who comes after it and
     /// is the first to be woken unparks it.
     fn run(&self) {
@@ -181,7 +206,7 @@ impl Future for Sleep {
         };
         drop(old);
         if start {
-            thread::spawn(move || timer.run());
+            timer.start();
         }
         if let Some(thread) = thread {
             thread.unpark();
@@ -301,6 +326,34 @@ mod tests {
         timer.clock().advance(SECOND);
         wait_for(&good);
         wait_for(&bad);
+    }
+
+    #[test]
+    fn while_its_thread_is_refused_each_task_polls() {
+        let (clock, faults) = (Clock::manual(), Faults::new());
+        let timer = Timer::with_faults(clock.clone(), &faults);
+        let until = clock.now() + SECOND;
+        let tasks: [Arc<WakeCount>; 2] = Default::default();
+        let mut sleeps = [(); 2].map(|()| timer.sleep_until(until));
+        let woken = || {
+            tasks
+                .each_ref()
+                .map(|t| t.times.swap(0, Ordering::Relaxed) > 0)
+        };
+        faults.refuse_spawns(true);
+        assert!(poll(&mut sleeps[0], &tasks[0]).is_pending());
+        assert_eq!(woken(), [true, false]);
+        assert!(poll(&mut sleeps[1], &tasks[1]).is_pending());
+        assert_eq!(woken(), [true, true], "none relies on the other");
+        let [due, waits] = &mut sleeps;
+        faults.refuse_spawns(false);
+        assert!(poll(waits, &tasks[1]).is_pending());
+        assert_eq!(woken(), [false, false], "there is a thread");
+        clock.advance(SECOND);
+        wait_for(&tasks[0]);
+        wait_for(&tasks[1]);
+        assert!(poll(due, &tasks[0]).is_ready());
+        assert!(poll(waits, &tasks[1]).is_ready());
     }
 
     #[test]
