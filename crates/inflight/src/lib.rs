@@ -122,6 +122,7 @@ pages! {
     Guidelines: "guidelines",
     Inflight: "inflight",
     RequeuePage: "requeue",
+    Testing: "testing",
     LostWakeups: "needs/lost-wakeups",
     RefusedThreads: "needs/refused-threads",
     AnybodysFree: "needs/anybodys-free",

@@ -8,7 +8,7 @@
 ///
 /// ```no_run
 /// use inflight::sbitmap::SbitmapQueue;
-/// use inflight::sync::{Arc, thread}; // loom's under this cfg, std's without it
+/// use inflight::sync::{Arc, thread}; // threads are loom's under this cfg, else std's
 ///
 /// #[test]
 /// # fn nothing() {}
@@ -29,13 +29,66 @@
 /// ```
 ///
 /// The bound is two preemptions: with more, and with more than three threads or a few ids, a model
-/// runs for hours. `LOOM_MAX_PREEMPTIONS` sets another. `--release`, because the model runs
-/// thousands of times and an unoptimised loom is some twenty times slower; `--target-dir
-/// target/loom`, because otherwise each change of the flag builds everything anew.
+/// runs for hours. `LOOM_MAX_PREEMPTIONS` sets another for all models, [`check_within`] for one.
+/// `--release`, because the model runs thousands of times and an unoptimised loom is some twenty
+/// times slower; `--target-dir target/loom`, because otherwise each change of the flag builds
+/// everything anew.
+///
+/// A deadlock panics in the thread that loom runs just then. What that thread drops meanwhile may
+/// panic again, and that aborts the process: `#[should_panic]` does not do for a model that is to
+/// fail, and [`check_fails`] does.
+///
+/// The panic of an item of a queue is caught by its worker, in a model too. It fails the model all
+/// the same, once the other threads have ended: an assertion may stand in an item. An item that
+/// panics on purpose catches that itself.
 ///
 /// # Panics
 ///
-/// Without `--cfg loom`; and if `model` fails in an interleaving.
+/// Without `--cfg loom`; and if `model` fails in an interleaving, or an item of a queue panics.
 pub fn check(model: impl Fn() + Send + Sync + 'static) {
-    inflight_sync::model::explore(model);
+    check_within(2, model);
+}
+
+/// As [`check`], with a bound of its own, for a model that takes too long with two preemptions, or
+/// needs more of them. `LOOM_MAX_PREEMPTIONS` overrides it.
+///
+/// # Panics
+///
+/// As [`check`].
+pub fn check_within(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
+    inflight_sync::model::explore(preemptions, model);
+}
+
+/// The opposite of [`check`], for a bug that was put in on purpose: `model` has to fail. Returns
+/// what was printed, so that a test can see whether it failed for that reason.
+///
+/// The model runs in a process of its own, because loom may abort that. The process is the program
+/// of the test, called for this test alone: call it from a `#[test]` function, once in each.
+///
+/// ```no_run
+/// use inflight::sync::{Arc, Mutex, thread};
+///
+/// #[test]
+/// # fn nothing() {}
+/// #[cfg_attr(not(loom), ignore = "a model: RUSTFLAGS='--cfg loom' cargo test --release")]
+/// fn two_locks_in_two_orders_are_found() {
+///     let printed = inflight::model::check_fails(|| {
+///         let (a, b) = (Arc::new(Mutex::new(())), Arc::new(Mutex::new(())));
+///         let other = thread::spawn({
+///             let (a, b) = (a.clone(), b.clone());
+///             move || drop((a.lock(), b.lock()))
+///         });
+///         drop((b.lock(), a.lock()));
+///         other.join().unwrap();
+///     });
+///     assert!(printed.contains("deadlock"), "{printed}");
+/// }
+/// # two_locks_in_two_orders_are_found();
+/// ```
+///
+/// # Panics
+///
+/// Without `--cfg loom`; and if `model` fails in no interleaving.
+pub fn check_fails(model: impl Fn() + Send + Sync + 'static) -> String {
+    inflight_sync::model::explore_in_child(2, model)
 }

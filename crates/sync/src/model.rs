@@ -4,16 +4,18 @@
 #[cfg(loom)]
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Runs `model` in every interleaving that loom knows, with at most two preemptions or as many as
-/// `LOOM_MAX_PREEMPTIONS` says, and prints how many there were. For the tests of other people's
-/// crates, who reach it as `inflight::model::check`.
+/// Runs `model` in every interleaving that loom knows, with at most `preemptions` of them or as
+/// many as `LOOM_MAX_PREEMPTIONS` says, and prints how many there were. For the tests of other
+/// people's crates, who reach it as `inflight::model::check`.
 ///
 /// # Panics
 ///
-/// Without `--cfg loom`, with the line to type; and if `model` fails in an interleaving.
-pub fn explore(model: impl Fn() + Send + Sync + 'static) {
+/// Without `--cfg loom`, with the line to type; and if `model` fails in an interleaving, or an item
+/// of a queue panics in it.
+pub fn explore(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
     #[cfg(not(loom))]
     {
+        let _ = preemptions;
         drop(model);
         panic!(
             "this model was not explored: it was built without loom. Type\n    \
@@ -24,9 +26,67 @@ pub fn explore(model: impl Fn() + Send + Sync + 'static) {
     #[cfg(loom)]
     {
         let mut builder = loom::model::Builder::new(); // reads loom's environment variables
-        builder.preemption_bound = builder.preemption_bound.or(Some(2));
+        builder.preemption_bound = builder.preemption_bound.or(Some(preemptions));
+        builder.location = true; // what fails names its line
         let current = std::thread::current();
-        run(current.name().unwrap_or("?"), builder, model);
+        CONTAINED.take(); // a model that failed may have left one
+        run(current.name().unwrap_or("?"), builder, move || {
+            model();
+            fail_if_contained();
+        });
+        fail_if_contained();
+    }
+}
+
+/// Explores `model` in a process of its own, and returns what that printed when `model` had failed.
+/// For the tests of other people's crates, who reach it as `inflight::model::check_fails`.
+///
+/// # Panics
+///
+/// Without `--cfg loom`; and if no interleaving fails.
+pub fn explore_in_child(preemptions: usize, model: impl Fn() + Send + Sync + 'static) -> String {
+    const CHILD: &str = "INFLIGHT_MODEL_CHILD";
+    let current = std::thread::current();
+    let name = current.name().unwrap_or("?");
+    if cfg!(not(loom)) || std::env::var(CHILD).is_ok_and(|child| child == name) {
+        explore(preemptions, model);
+        std::process::exit(0); // the parent takes success for "nothing was found"
+    }
+    let this = std::env::current_exe().expect("the test program has a path");
+    let child = std::process::Command::new(this)
+        .args(["--exact", name, "--include-ignored", "--nocapture"])
+        .env(CHILD, name)
+        .output()
+        .expect("the test program can be run again");
+    let printed = [child.stdout, child.stderr].map(|t| String::from_utf8_lossy(&t).into_owned());
+    let printed = printed.concat();
+    assert!(
+        !child.status.success(),
+        "`{name}` must fail and did not (is it the whole name of the test that calls this?):\n\
+         {printed}"
+    );
+    printed
+}
+
+#[cfg(loom)]
+std::thread_local! {
+    /// The first panic that a worker caught. loom runs all threads of a model on the thread that
+    /// explores it, so this is the model's own.
+    static CONTAINED: std::cell::RefCell<Option<String>> = const { std::cell::RefCell::new(None) };
+}
+
+/// Says that an item has panicked and that its worker goes on. loom reports what it finds in an
+/// item (a race, for one) as a panic of the item, so [`explore`] takes it for a failure.
+#[cfg(loom)]
+pub fn contained(item: &str, message: Option<&str>) {
+    let text = format!("{item}: {}", message.unwrap_or("no text"));
+    CONTAINED.with_borrow_mut(|first| first.get_or_insert(text).len());
+}
+
+#[cfg(loom)]
+fn fail_if_contained() {
+    if let Some(first) = CONTAINED.take() {
+        panic!("an item of a queue has panicked, which its worker has caught: {first}");
     }
 }
 

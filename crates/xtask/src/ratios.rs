@@ -63,7 +63,8 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<bool> {
 fn program(root: &Path) -> Command {
     let mut command = cargo();
     command.current_dir(root);
-    command.args(["run", "--release", "--quiet", "-p", "inflight-benches"]);
+    // Not --quiet: the rivals take minutes to build, and Cargo tells of it on standard error.
+    command.args(["run", "--release", "-p", "inflight-benches"]);
     command.args(["--bin", "ratios"]);
     command
 }

@@ -159,6 +159,10 @@ fn main() -> ExitCode {
             }
         }
     }
+    if let (Some(row), true) = (&cli.row, asked.is_empty()) {
+        eprintln!("error: --row {row:?} is of the workqueue's sections, and --only names none");
+        return ExitCode::FAILURE;
+    }
     let passes = if cli.quick { 1 } else { PASSES };
     for pass in 0..passes {
         // Again where the machine was never in the near state: it may have come back.
@@ -177,6 +181,10 @@ fn main() -> ExitCode {
         });
     }
     report.finish();
+    if let (Some(row), true) = (&cli.row, report.is_empty()) {
+        eprintln!("error: no row of these sections has {row:?} in its name");
+        return ExitCode::FAILURE;
+    }
     if cli.json {
         return report::print_json(&report);
     }

@@ -337,6 +337,10 @@ impl Report {
         self.seconds = self.start.elapsed().as_secs_f64();
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
     pub(crate) fn print(&self, cells: bool) {
         println!("{}; our engine: {}", self.machine, self.engine);
         if self.quick {

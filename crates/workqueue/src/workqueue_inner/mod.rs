@@ -209,6 +209,8 @@ impl WorkqueueInner {
 
     /// An item's run has ended by panic.
     pub(crate) fn panicked(&self, item: &str, message: Option<&str>) {
+        #[cfg(loom)]
+        inflight_sync::model::contained(item, message);
         self.counted(Count::Panicked, 1);
         *self.last_panic.lock() = Some((item.to_owned(), message.map(str::to_owned)));
     }
