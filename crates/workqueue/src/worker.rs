@@ -3,7 +3,7 @@
 use crate::batch::Entry;
 use crate::busy_worker::WorkerDesc;
 use crate::current::{self, Context};
-use crate::item::{ItemPtr, Parked, Ran, ReusableRef, RunScope, Runner, Trace};
+use crate::item::{ItemPtr, NotRun, Parked, ReusableRef, RunScope, Runner, Trace};
 use crate::pool_core::{WorkerId, WorkerPhase, slice};
 use crate::proc;
 use crate::pwq::{BatchTaken, Pwq, Taken};
@@ -316,15 +316,20 @@ fn run_entry(context: &Context, taken: Taken, i: u32) -> bool {
     };
     context.end_item();
     match ran {
-        Ran::Elsewhere => return false,
-        Ran::Stale => context.shared.batch.mark_skipped(i),
-        Ran::Ended => context.count_findings(pwq),
+        Err(NotRun::Elsewhere) => return false,
+        Err(NotRun::Stale) => context.shared.batch.mark_skipped(i),
+        Ok(()) => context.count_findings(pwq),
     }
     true
 }
 
 #[inline]
-fn run_item(context: &Context, pwq: &Pwq, entry: Entry, trace: Option<&Trace<'_>>) -> Ran {
+fn run_item(
+    context: &Context,
+    pwq: &Pwq,
+    entry: Entry,
+    trace: Option<&Trace<'_>>,
+) -> Result<(), NotRun> {
     let runner = ItemRunner {
         context,
         pwq,
@@ -339,7 +344,7 @@ fn run_item(context: &Context, pwq: &Pwq, entry: Entry, trace: Option<&Trace<'_>
 }
 
 #[cold]
-fn run_traced(context: &Context, pwq: &Pwq, entry: Entry) -> Ran {
+fn run_traced(context: &Context, pwq: &Pwq, entry: Entry) -> Result<(), NotRun> {
     let shared = &context.pool.shared;
     let wq = &pwq.wq;
     let tell = |item: &str, step| {
@@ -353,7 +358,7 @@ fn run_traced(context: &Context, pwq: &Pwq, entry: Entry) -> Ran {
 
 /// As if inside a blocking section: the function is known to sleep.
 #[cold]
-fn run_blocking(context: &Context, pwq: &Pwq, entry: Entry, function: usize) -> Ran {
+fn run_blocking(context: &Context, pwq: &Pwq, entry: Entry, function: usize) -> Result<(), NotRun> {
     let section = context.begin_blocking();
     let before = proc::used_here();
     let ran = run_item(context, pwq, entry, None);

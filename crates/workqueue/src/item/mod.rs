@@ -15,7 +15,7 @@ mod task;
 pub(crate) mod timer;
 pub(crate) mod word;
 
-pub(crate) use non_reentrant::{Claim, Parked};
+pub(crate) use non_reentrant::Parked;
 pub(crate) use reusable::{ReusableRef, Run};
 pub(crate) use task::{Job, Named, NewTask, Promise, TaskHandle};
 
@@ -50,7 +50,7 @@ pub(crate) struct VTable {
     /// # Safety
     ///
     /// The item is of this table's type; the caller has the entry of that queueing.
-    run: unsafe fn(ItemPtr, Seq, &RunScope<'_>) -> Ran,
+    run: unsafe fn(ItemPtr, Seq, &RunScope<'_>) -> Result<(), NotRun>,
     /// # Safety
     ///
     /// The item is of this table's type, and nobody uses it any more.
@@ -150,11 +150,9 @@ pub(crate) struct ItemPtr(NonNull<Header>);
 // SAFETY: what items hold is `Send`, and their headers are made of atomics.
 unsafe impl Send for ItemPtr {}
 
-/// What has become of an entry.
+/// Why an entry was not run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ran {
-    /// The item has run.
-    Ended,
+pub(crate) enum NotRun {
     /// The queueing was cancelled.
     Stale,
     /// The item runs elsewhere: the entry is to be parked.
@@ -293,9 +291,9 @@ impl ItemPtr {
     /// # Safety
     ///
     /// The caller has the entry of that queueing, and gives it up unless the item is
-    /// [`Ran::Elsewhere`].
+    /// [`NotRun::Elsewhere`].
     #[inline]
-    pub(crate) unsafe fn run(self, seq: Seq, scope: &RunScope<'_>) -> Ran {
+    pub(crate) unsafe fn run(self, seq: Seq, scope: &RunScope<'_>) -> Result<(), NotRun> {
         // SAFETY: the entry keeps the item alive, by PENDING or by `refs`.
         let run = unsafe { self.header() }.vtable.run;
         // SAFETY: the table is the item's.

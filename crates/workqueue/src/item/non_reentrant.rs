@@ -2,20 +2,9 @@
 //! the item runs elsewhere, and what the end of the run does with it. `PROTOCOL.md`, part *item*.
 
 use super::word::{self, *};
-use super::{Header, ItemPtr};
+use super::{Header, ItemPtr, NotRun};
 use crate::panics::contained;
 use inflight_sync::atomic::Ordering;
-
-/// What a drawer finds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Claim {
-    /// RUNNING is the caller's.
-    Started,
-    /// The queueing was cancelled.
-    Stale,
-    /// Somebody else runs the item.
-    Elsewhere,
-}
 
 /// An entry that was kept in its item while that ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,14 +27,14 @@ impl Parked {
 impl Header {
     /// *claim*: RUNNING for PENDING, right before the run.
     #[inline]
-    pub(crate) fn claim(&self, seq: Seq) -> Claim {
+    pub(crate) fn claim(&self, seq: Seq) -> Result<(), NotRun> {
         let mut seen = self.word.load(Ordering::Relaxed);
         loop {
             if !is_live(seen, seq) {
-                return Claim::Stale;
+                return Err(NotRun::Stale);
             }
             if seen & RUNNING != 0 {
-                return Claim::Elsewhere;
+                return Err(NotRun::Elsewhere);
             }
             debug_assert_eq!(seen & PARKED, 0, "an entry that is drawn is not parked");
             let new = with_pwq(seen & !PENDING | RUNNING, 0);
@@ -54,7 +43,7 @@ impl Header {
                 self.word
                     .compare_exchange_weak(seen, new, Ordering::Acquire, Ordering::Relaxed);
             match claimed {
-                Ok(_) => return Claim::Started,
+                Ok(_) => return Ok(()),
                 Err(now) => seen = now,
             }
         }
@@ -104,6 +93,22 @@ impl Header {
 }
 
 impl ItemPtr {
+    /// *claim*, by who has the entry of that queueing. If it was cancelled, the entry goes.
+    ///
+    /// # Safety
+    ///
+    /// The caller has the entry, which keeps the item alive.
+    #[inline]
+    pub(super) unsafe fn claim(self, seq: Seq) -> Result<(), NotRun> {
+        // SAFETY: the caller's promise.
+        let claimed = unsafe { self.header() }.claim(seq);
+        if claimed == Err(NotRun::Stale) {
+            // SAFETY: the cancel has left a reference with the entry.
+            unsafe { self.release() };
+        }
+        claimed
+    }
+
     /// The last step of a run that has cleared RUNNING.
     ///
     /// # Safety

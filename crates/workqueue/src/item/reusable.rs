@@ -2,7 +2,7 @@
 
 use super::extra::{Extra, State};
 use super::word::*;
-use super::{Claim, Header, ItemPtr, Ran, RunScope, VTable};
+use super::{Header, ItemPtr, NotRun, RunScope, VTable};
 use crate::error::{DisableError, NotDisabled};
 use crate::panics::{caught, dispose, message, notify_all};
 use crate::trace::TraceStep;
@@ -75,19 +75,12 @@ impl<R: Run> Reusable<R> {
         item.head.header.drop_extra();
     }
 
-    unsafe fn run(item: ItemPtr, seq: Seq, scope: &RunScope<'_>) -> Ran {
+    unsafe fn run(item: ItemPtr, seq: Seq, scope: &RunScope<'_>) -> Result<(), NotRun> {
         // SAFETY: the entry keeps the item alive, by PENDING or by `refs`; then RUNNING does.
         let this = unsafe { item.0.cast::<Self>().as_ref() };
         let header = &this.head.header;
-        match header.claim(seq) {
-            Claim::Started => {}
-            Claim::Elsewhere => return Ran::Elsewhere,
-            Claim::Stale => {
-                // SAFETY: the cancel has left a reference with the entry.
-                unsafe { item.release() };
-                return Ran::Stale;
-            }
-        }
+        // SAFETY: the caller has the entry.
+        unsafe { item.claim(seq) }?;
         // Ordering: Release, pairs with the load in `holds`, which may have found RUNNING of the
         // run before: who reads this number sees what that run did. Who reads an older one waits
         // for this run too.
@@ -135,7 +128,7 @@ impl<R: Run> Reusable<R> {
         if let Some(parked) = parked {
             scope.runner.put_back(item, parked);
         }
-        Ran::Ended
+        Ok(())
     }
 }
 

@@ -4,7 +4,7 @@
 //! finds no handle is the only owner: it needs no read-modify-write.
 
 use super::word::*;
-use super::{Claim, Header, ItemPtr, Name, Ran, RunScope, Runner, VTable};
+use super::{Header, ItemPtr, Name, NotRun, RunScope, Runner, VTable};
 use crate::error::{JoinError, PanicPayload};
 use crate::panics::{Payload, caught, contained, dispose, message};
 use crate::trace::TraceStep;
@@ -242,7 +242,7 @@ where
         unsafe { Self::free_block(item) };
     }
 
-    unsafe fn run(item: ItemPtr, seq: Seq, scope: &RunScope<'_>) -> Ran {
+    unsafe fn run(item: ItemPtr, seq: Seq, scope: &RunScope<'_>) -> Result<(), NotRun> {
         // SAFETY: the entry keeps the item alive, by PENDING or by `refs`.
         let this = unsafe { Self::of(item) };
         // Ordering: Acquire, pairs with the handle's Release when it went.
@@ -250,15 +250,8 @@ where
             // SAFETY: nobody has a handle, so nobody else can clear PENDING: we are alone.
             return unsafe { Self::run_alone(item, scope) };
         }
-        match this.header.claim(seq) {
-            Claim::Started => {}
-            Claim::Stale => {
-                // SAFETY: the cancel has left a reference with the entry.
-                unsafe { item.release() };
-                return Ran::Stale;
-            }
-            Claim::Elsewhere => unreachable!("a task is queued once"),
-        }
+        // SAFETY: the caller has the entry.
+        unsafe { item.claim(seq) }?;
         let tell = Self::tracer(item, scope);
         tell(TraceStep::Started);
         // SAFETY: claimed.
@@ -267,13 +260,13 @@ where
         tell(Self::step(&outcome));
         // SAFETY: RUNNING is ours, and the function has been taken.
         unsafe { Self::complete(item, outcome) };
-        Ran::Ended
+        Ok(())
     }
 
     /// # Safety
     ///
     /// The caller has the only pointer to the item.
-    unsafe fn run_alone(item: ItemPtr, scope: &RunScope<'_>) -> Ran {
+    unsafe fn run_alone(item: ItemPtr, scope: &RunScope<'_>) -> Result<(), NotRun> {
         let tell = Self::tracer(item, scope);
         // SAFETY: the caller's promise.
         let this = unsafe { Self::of(item) };
@@ -289,7 +282,7 @@ where
         // Not before: what the function spawns is another item, so it has another address.
         // SAFETY: the function has been taken.
         unsafe { Self::free_block(item) };
-        Ran::Ended
+        Ok(())
     }
 
     /// Tells whoever wants to know of the steps of a run, whose function is still there.
