@@ -11,7 +11,7 @@ use crate::pool_core::{Deferred, PoolCore, PoolItem, PwqIndex, WorkerId};
 use crate::pwq::{Batch, Pwq};
 use crate::sampler::Sampler;
 use crate::shrink::shrink_table;
-use crate::steal_policy::{Pod, StealPolicy};
+use crate::steal_policy::{Load, Pod, StealPolicy};
 use crate::system_shared::SystemShared;
 use inflight_sync::atomic::AtomicUsize;
 use inflight_sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
@@ -97,8 +97,10 @@ pub(crate) struct PoolState {
     look_later: u32,
     /// The pools that may help this one and be helped, if there are any.
     pub(crate) siblings: Option<Arc<Siblings>>,
-    /// What those know.
-    told: LastTold,
+    /// What those have been told last.
+    told: Load,
+    /// With fewer entries none of them is wanted; 0: they are to be told of each.
+    help_from: usize,
     /// Items with an entry that was cancelled and left behind, and is gone. Dropping one may run
     /// foreign code.
     pub(crate) stale: Vec<ItemPtr>,
@@ -150,17 +152,6 @@ pub(crate) struct Siblings {
 struct Sibling {
     pool: Weak<WorkerPool>,
     hint: Arc<LoadHint>,
-}
-
-/// What the siblings of a pool have been told of it last, and when more that waits matters. By
-/// default they know nothing.
-#[derive(Clone, Copy, Debug, Default)]
-struct LastTold {
-    waiting: usize,
-    running: usize,
-    service: u64,
-    submitters: usize,
-    help_from: usize,
 }
 
 /// A thread was refused.

@@ -1,7 +1,7 @@
 //! What the pools of a system know of each other. What they do by that: `wake.rs`,
 //! `wake_sibling.rs`, `steal.rs`.
 
-use super::{LastTold, Overloaded, PoolState, QueueDeferred, Sibling, Siblings, WorkerPool};
+use super::{Overloaded, PoolState, QueueDeferred, Sibling, Siblings, WorkerPool};
 use crate::pool_core::WorkerId;
 use crate::steal_policy::{Costs, Load, StealPolicy};
 use inflight_sync::Arc;
@@ -55,22 +55,10 @@ impl PoolState {
     #[inline]
     pub(super) fn siblings_know(&self, pool: &WorkerPool) -> bool {
         let (core, told) = (&self.core, &self.told);
-        (2..told.help_from).contains(&core.listed())
-            && told.running == core.workers.nr_running()
+        (2..self.help_from).contains(&core.listed())
+            && told.awake == core.workers.nr_running()
             && told.service == core.service_ns()
             && told.submitters == pool.hint.submitters()
-    }
-
-    /// They have been told. With fewer entries than `help_from` none of them is wanted; 0: they are
-    /// to be told of each.
-    pub(super) fn set_told(&mut self, load: &Load, help_from: usize) {
-        self.told = LastTold {
-            waiting: load.waiting,
-            running: load.awake,
-            service: load.service,
-            submitters: load.submitters,
-            help_from,
-        };
     }
 
     pub(super) fn load(&self, pool: &WorkerPool) -> Load {

@@ -83,7 +83,8 @@ impl WorkerPool {
         // An entry of which they were not told is an event, too.
         let events = load.waiting.saturating_sub(state.told.waiting).max(1);
         let events = u32::try_from(events).unwrap_or(u32::MAX);
-        state.set_told(&load, if state.is_refused() { 0 } else { help_from });
+        state.told = load;
+        state.help_from = if state.is_refused() { 0 } else { help_from };
         state.look_later = state.look_later.saturating_sub(events);
         overloaded && state.look_later == 0
     }
