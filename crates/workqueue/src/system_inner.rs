@@ -9,7 +9,7 @@ use crate::pool_attrs::{PoolAttrs, Settings};
 use crate::system_shared::SystemShared;
 use crate::watchdog::Watch;
 use crate::worker_pool::{Overloaded, QueueDeferred, Siblings, WorkerPool};
-use crate::workqueue::{WeakWorkqueue, Workqueue};
+use crate::workqueue::{Handle, Workqueue};
 use crate::workqueue_inner::{QueueHost, WorkqueueInner};
 use inflight_sync::thread::JoinHandle;
 use inflight_sync::time::Instant;
@@ -45,7 +45,7 @@ struct Pools {
 struct Registry {
     queues: Vec<Weak<WorkqueueInner>>,
     /// Those of them that somebody has a handle on.
-    handles: Vec<WeakWorkqueue>,
+    handles: Vec<Weak<Handle>>,
     /// Shutdown has begun: no queue is added.
     shut: bool,
     /// Every queue takes nothing more: what is idle stays idle.
@@ -117,7 +117,10 @@ impl SystemInner {
     pub(crate) fn handles(&self) -> Vec<Workqueue> {
         let registry = self.registry.lock();
         let handles = registry.handles.iter();
-        handles.filter_map(WeakWorkqueue::upgrade).collect()
+        handles
+            .filter_map(Weak::upgrade)
+            .map(Workqueue::of)
+            .collect()
     }
 
     /// What holds for all unbound queues now.
@@ -139,8 +142,8 @@ impl SystemInner {
             if !registry.shut {
                 registry.queues.retain(|queue| queue.strong_count() > 0);
                 registry.queues.push(Arc::downgrade(queue));
-                registry.handles.retain(WeakWorkqueue::is_held);
-                registry.handles.push(handle.downgrade());
+                registry.handles.retain(|held| held.strong_count() > 0);
+                registry.handles.push(Arc::downgrade(handle.handle()));
             }
             registry.shut
         };

@@ -8,7 +8,7 @@ use crate::queued::{Modified, Queued};
 use crate::stats::WorkqueueStats;
 use crate::work::Work;
 use crate::workqueue_inner::WorkqueueInner;
-use inflight_sync::{Arc, Weak, cpu};
+use inflight_sync::{Arc, cpu};
 use inflight_topology::Scope;
 use inflight_topology::wake::ShardLoad;
 use std::fmt;
@@ -59,20 +59,6 @@ impl Drop for Handle {
     }
 }
 
-/// A queue on which somebody may have a handle.
-pub(crate) struct WeakWorkqueue(Weak<Handle>);
-
-impl WeakWorkqueue {
-    pub(crate) fn is_held(&self) -> bool {
-        self.0.strong_count() > 0
-    }
-
-    pub(crate) fn upgrade(&self) -> Option<Workqueue> {
-        let handle = self.0.upgrade()?;
-        Some(Workqueue { handle })
-    }
-}
-
 impl Workqueue {
     pub(crate) fn new(inner: Arc<WorkqueueInner>) -> Self {
         Self {
@@ -80,13 +66,13 @@ impl Workqueue {
         }
     }
 
-    pub(crate) fn downgrade(&self) -> WeakWorkqueue {
-        WeakWorkqueue(Arc::downgrade(&self.handle))
+    /// What keeps the queue, of which somebody may want to know whether it is still there.
+    pub(crate) fn handle(&self) -> &Arc<Handle> {
+        &self.handle
     }
 
-    /// For a timer, which keeps the handle.
-    pub(crate) fn timed(&self) -> Arc<Handle> {
-        self.handle.clone()
+    pub(crate) fn of(handle: Arc<Handle>) -> Self {
+        Self { handle }
     }
 
     #[inline]

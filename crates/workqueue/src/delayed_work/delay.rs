@@ -132,7 +132,7 @@ impl Workqueue {
                 seq,
                 cpu,
                 flushed: false,
-                queue: self.timed(),
+                queue: self.handle().clone(),
             })
         });
         drop(state);
