@@ -442,30 +442,14 @@ pub(crate) struct Promise<T> {
 unsafe impl<T: Send> Send for Promise<T> {}
 
 /// The function of such a task.
-struct Promised;
-
-impl<T> Job<T> for Promised {
-    fn name(&self) -> &str {
-        unreachable!("it is in no queue")
-    }
-
-    fn owned_name(&self) -> Name {
-        unreachable!("it is in no queue")
-    }
-
-    fn function() -> &'static str {
-        unreachable!("it is in no queue")
-    }
-
-    fn run(self, _tell: impl FnOnce(&str)) -> Result<T, (Name, Payload)> {
-        unreachable!("it is in no queue")
-    }
+fn promised<T>() -> T {
+    unreachable!("it is in no queue")
 }
 
 impl<T: Send + 'static> Promise<T> {
     /// With the handle on the result.
     pub(crate) fn new() -> (Self, TaskHandle<T>) {
-        let handle = NewTask::<Promised, T>::new(Promised).into_running();
+        let handle = NewTask::<fn() -> T, T>::new(promised).into_running();
         let (item, result) = (handle.item, PhantomData);
         (Self { item, result }, handle)
     }
@@ -473,8 +457,8 @@ impl<T: Send + 'static> Promise<T> {
     /// Never panics.
     pub(crate) fn complete(self, result: Result<T, JoinError>) {
         let item = ManuallyDrop::new(self).item;
-        // SAFETY: RUNNING is this one's, and the function is of no size: nothing is overwritten.
-        unsafe { Task::<Promised, T>::complete(item, result.map_err(Box::new)) };
+        // SAFETY: RUNNING is this one's, and a plain function need not be taken.
+        unsafe { Task::<fn() -> T, T>::complete(item, result.map_err(Box::new)) };
     }
 }
 
@@ -484,7 +468,7 @@ impl<T> Drop for Promise<T> {
         // SAFETY: RUNNING, which is this one's, keeps it alive.
         let discard = unsafe { self.item.header() }.vtable.discard;
         // SAFETY: RUNNING is this one's, PENDING never was anybody else's, and nobody has taken the
-        // function, which has no size.
+        // function.
         unsafe { discard(self.item, JoinError::Cancelled) };
     }
 }
