@@ -167,10 +167,10 @@ impl ReusableRef {
 
     pub(crate) async fn cancel_sync(&self) -> Result<bool, WaitError> {
         self.refuse_own()?;
-        let cancel = Cancelling::begin(self);
-        let last = cancel.last;
+        let _cancelling = self.begin_cancel();
+        let (was_pending, last) = cancel_last(self);
         self.extra().ended.listen_while(|| self.holds(last)).await;
-        Ok(cancel.was_pending)
+        Ok(was_pending)
     }
 
     pub(crate) fn disable_now(&self) -> Result<(bool, Seq), DisableError> {
@@ -183,30 +183,5 @@ impl ReusableRef {
         let (was_pending, last) = self.disable_now()?;
         self.extra().ended.listen_while(|| self.holds(last)).await;
         Ok(was_pending)
-    }
-}
-
-/// A cancel that waits: nothing is queued before it ends.
-struct Cancelling<'a> {
-    item: &'a ReusableRef,
-    last: Seq,
-    was_pending: bool,
-}
-
-impl<'a> Cancelling<'a> {
-    fn begin(item: &'a ReusableRef) -> Self {
-        item.begin_cancel();
-        let (was_pending, last) = cancel_last(item);
-        Self {
-            item,
-            last,
-            was_pending,
-        }
-    }
-}
-
-impl Drop for Cancelling<'_> {
-    fn drop(&mut self) {
-        self.item.end_cancel();
     }
 }

@@ -232,19 +232,12 @@ impl ReusableRef {
         }
     }
 
-    /// From now on nothing is queued, until [`end_cancel`](ReusableRef::end_cancel).
-    pub(crate) fn begin_cancel(&self) {
+    /// From now on nothing is queued, until what this returns is dropped.
+    pub(crate) fn begin_cancel(&self) -> Cancelling<'_> {
         let mut state = self.extra().state.lock();
         state.cancels += 1;
         self.header().set_blocked(CANCELLING, true);
-    }
-
-    pub(crate) fn end_cancel(&self) {
-        let mut state = self.extra().state.lock();
-        state.cancels -= 1;
-        if state.cancels == 0 {
-            self.header().set_blocked(CANCELLING, false);
-        }
+        Cancelling(self)
     }
 
     /// One level more.
@@ -269,6 +262,19 @@ impl ReusableRef {
     /// What is under the lock of [`Extra`], if there is anything.
     pub(crate) fn known_state(&self) -> Option<MutexGuard<'_, State>> {
         Some(self.header().known_extra()?.state.lock())
+    }
+}
+
+/// A cancel that waits.
+pub(crate) struct Cancelling<'a>(&'a ReusableRef);
+
+impl Drop for Cancelling<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.extra().state.lock();
+        state.cancels -= 1;
+        if state.cancels == 0 {
+            self.0.header().set_blocked(CANCELLING, false);
+        }
     }
 }
 
