@@ -2,57 +2,37 @@
 //! `wq_dump` tool, and after it what is going on.
 
 use crate::attrs::{Kind, Mode};
-use crate::hog::Hog;
 use crate::pool_attrs::{PoolAttrs, Settings};
 use crate::stats::WorkqueueStats;
 use crate::system_inner::SystemInner;
-use crate::watchdog::Stall;
+use crate::system_shared::SystemShared;
 use crate::worker_pool::{PoolReport, WorkerPool};
 use crate::workqueue_inner::WorkqueueInner;
 use inflight_sync::Arc;
-use inflight_sync::time::Instant;
-use inflight_topology::{CpuSet, Scope, Topology};
+use inflight_topology::{CpuSet, Scope};
 use std::fmt::{self, Write as _};
-use std::io;
 
 /// What a dump is made of, taken at about the same time.
 struct Dump<'a> {
-    topology: &'a Topology,
-    settings: &'a Settings,
+    system: &'a SystemShared,
+    settings: Settings,
     pools: Vec<(Arc<WorkerPool>, PoolReport)>,
     queues: Vec<(Arc<WorkqueueInner>, WorkqueueStats)>,
-    nice_refused: Option<io::ErrorKind>,
-    hogs: Vec<Hog>,
-    other_hogs: u64,
-    /// Of the watchdog's last tick, and when that was.
-    stalls: (Instant, Vec<Stall>),
-    now: Instant,
 }
 
 impl SystemInner {
     /// The system as text.
     pub(crate) fn dump(&self) -> String {
-        let settings = self.settings();
+        let (pools, queues) = (self.pools().into_iter(), self.queues().into_iter());
         let dump = Dump {
-            topology: &settings.topology,
-            settings: &settings,
-            pools: self
-                .pools()
-                .into_iter()
-                .map(|p| (p.clone(), p.report()))
-                .collect(),
-            queues: self
-                .queues()
-                .into_iter()
-                .map(|q| (q.clone(), q.stats()))
-                .collect(),
-            nice_refused: *self.shared.nice_refused.lock(),
-            hogs: self.shared.hogs.all(),
-            other_hogs: self.shared.hogs.others(),
-            stalls: self.shared.watchdog.stalls(),
-            now: self.shared.clock.now(),
+            system: &self.shared,
+            settings: self.settings(),
+            pools: pools.map(|p| (p.clone(), p.report())).collect(),
+            queues: queues.map(|q| (q.clone(), q.stats())).collect(),
         };
-        dump.to_string()
+        let mut out = String::new();
+        dump.write(&mut out).expect("a text takes what is written");
+        out
     }
 }
 
@@ -85,20 +65,16 @@ fn header(out: &mut String, columns: &str) -> fmt::Result {
     writeln!(out, "[{:^name$}\\ {columns}]", "workqueue")
 }
 
-impl fmt::Display for Dump<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut out = String::new();
-        self.scopes(&mut out)?;
-        self.pools(&mut out)?;
-        self.routes(&mut out)?;
-        self.rescuers(&mut out)?;
-        self.limits(&mut out)?;
-        self.state(&mut out)?;
-        f.write_str(&out)
-    }
-}
-
 impl Dump<'_> {
+    fn write(&self, out: &mut String) -> fmt::Result {
+        self.scopes(out)?;
+        self.pools(out)?;
+        self.routes(out)?;
+        self.rescuers(out)?;
+        self.limits(out)?;
+        self.state(out)
+    }
+
     fn scopes(&self, out: &mut String) -> fmt::Result {
         title(out, "Affinity Scopes")?;
         let all = self.settings.unbound_cpus().to_mask_string();
@@ -107,7 +83,7 @@ impl Dump<'_> {
             let is_default = scope == self.settings.default_scope;
             let name = scope.to_string().to_uppercase();
             let default = if is_default { " (default)" } else { "" };
-            let pods = self.topology.pods(scope);
+            let pods = self.settings.topology.pods(scope);
             write!(
                 out,
                 "\n{name}{default}\n  nr_pods  {}\n  pod_cpus",
@@ -124,7 +100,7 @@ impl Dump<'_> {
                 }
             }
             write!(out, "\n  cpu_pod ")?;
-            for cpu in self.topology.cpus() {
+            for cpu in self.settings.topology.cpus() {
                 if let Some(id) = pods.iter().position(|pod| pod.cpus().contains(cpu)) {
                     write!(out, " [{cpu}]={id}")?;
                 }
@@ -170,7 +146,7 @@ impl Dump<'_> {
 
     fn routes(&self, out: &mut String) -> fmt::Result {
         title(out, "Workqueue CPU -> pool")?;
-        let cpus = self.topology.possible();
+        let cpus = self.settings.topology.possible();
         let ids = self.pools.iter().map(|(pool, _)| pool.id.to_string());
         let w = width(ids.chain(cpus.last().map(|cpu| cpu.to_string())));
         let mut columns = "type   CPU".to_owned();
@@ -187,7 +163,7 @@ impl Dump<'_> {
             }
             if !queue.mode.is_bound() {
                 // That of a CPU outside the queue's mask: all CPUs of the mask, if there is one.
-                let attrs = queue.default_pool_attrs(self.settings);
+                let attrs = queue.default_pool_attrs(&self.settings);
                 write!(out, " {:>w$}", self.pool_with(&attrs))?;
             }
             writeln!(out)?;
@@ -197,7 +173,7 @@ impl Dump<'_> {
 
     fn rescuers(&self, out: &mut String) -> fmt::Result {
         title(out, "Workqueue -> rescuer")?;
-        let all = self.topology.cpus().to_mask_string();
+        let all = self.settings.topology.cpus().to_mask_string();
         let w = all.len().max("unbound_cpus".len());
         let columns = format!("{:w$} {:>6} rescuer_cpus", "unbound_cpus", "pid");
         header(out, &columns)?;
@@ -223,17 +199,17 @@ impl Dump<'_> {
 
     fn limits(&self, out: &mut String) -> fmt::Result {
         title(out, "Unbound workqueue -> node_nr/max_active")?;
-        let online = self.topology.online().to_mask_string();
+        let online = self.settings.topology.online().to_mask_string();
         writeln!(out, "online_cpus={online}")?;
-        for &node in self.topology.nodes() {
-            let cpus = self.topology.cpus().iter();
+        for &node in self.settings.topology.nodes() {
+            let cpus = self.settings.topology.cpus().iter();
             let cpus: CpuSet = cpus
-                .filter(|cpu| self.topology.node_of(*cpu) == Some(node))
+                .filter(|cpu| self.settings.topology.node_of(*cpu) == Some(node))
                 .collect();
             writeln!(out, "NODE[{node:02}]={}", cpus.to_mask_string())?;
         }
         let mut columns = " min  max".to_owned();
-        for node in self.topology.nodes() {
+        for node in self.settings.topology.nodes() {
             write!(columns, " {:>9}", format!("NODE {node}"))?;
         }
         writeln!(out)?;
@@ -247,7 +223,7 @@ impl Dump<'_> {
             write!(out, "{:NAME$} {min:>4} {max:4}", queue.name)?;
             let pair = |(active, max): &(usize, usize)| format!("{active}/{max}");
             let none = || "-".to_owned();
-            let columns = self.topology.nodes().len();
+            let columns = self.settings.topology.nodes().len();
             let per_node = nodes.len() > 1;
             for at in 0..columns {
                 let node = nodes.get(at).filter(|_| per_node);
@@ -268,21 +244,23 @@ impl Dump<'_> {
         for (pool, report) in &self.pools {
             describe_pool(out, pool, report)?;
         }
-        if let Some(why) = self.nice_refused {
+        if let Some(why) = *self.system.nice_refused.lock() {
             writeln!(out, "high priority refused: {why}")?;
         }
         for (queue, stats) in &self.queues {
             describe_queue(out, queue, stats)?;
         }
-        let (looked_at, stalls) = &self.stalls;
+        let (looked_at, stalls) = self.system.watchdog.stalls();
+        let now = self.system.clock.now();
         for stall in stalls {
-            writeln!(out, "stall {:?} ago: {stall}", self.now - *looked_at)?;
+            writeln!(out, "stall {:?} ago: {stall}", now - looked_at)?;
         }
-        for hog in &self.hogs {
+        for hog in self.system.hogs.all() {
             writeln!(out, "hog {hog}")?;
         }
-        if self.other_hogs > 0 {
-            writeln!(out, "hog others, found {} times", self.other_hogs)?;
+        let others = self.system.hogs.others();
+        if others > 0 {
+            writeln!(out, "hog others, found {others} times")?;
         }
         Ok(())
     }
