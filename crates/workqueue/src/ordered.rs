@@ -4,7 +4,6 @@
 //! until the old one is idle.
 
 use crate::attrs::Mode;
-use crate::error::MaxActiveError;
 use crate::pool_core::PwqState;
 use crate::pwq::{Pwq, RETIRED};
 use crate::worker_pool::PoolState;
@@ -18,14 +17,6 @@ impl Mode {
     /// Whether one pool serves the queue, whatever CPU its items are queued for.
     pub(crate) fn has_one_pool(self) -> bool {
         self == Self::Ordered
-    }
-}
-
-/// An ordered queue's limit stays what it is.
-pub(crate) fn checked_limit(asked: usize) -> Result<usize, MaxActiveError> {
-    match asked {
-        ORDERED_LIMIT => Ok(asked),
-        _ => Err(MaxActiveError::Ordered),
     }
 }
 

@@ -4,7 +4,7 @@ use super::Workqueue;
 use crate::attrs::{Attrs, Mode};
 use crate::consts::{DEFAULT_MAX_ACTIVE, MAX_ACTIVE_LIMIT};
 use crate::error::{AttrsError, MaxActiveError, MinActiveError};
-use crate::ordered;
+use crate::ordered::ORDERED_LIMIT;
 
 impl Workqueue {
     /// Whether it was made with [`highpri`](crate::WorkqueueBuilder::highpri).
@@ -135,7 +135,8 @@ pub(crate) const NO_LIMIT: usize = usize::MAX;
 pub(crate) fn checked_max_active(mode: Mode, asked: usize) -> Result<usize, MaxActiveError> {
     match mode {
         Mode::Bound | Mode::Unbound if asked == 0 => Ok(DEFAULT_MAX_ACTIVE),
-        Mode::Ordered => ordered::checked_limit(asked),
+        Mode::Ordered if asked == ORDERED_LIMIT => Ok(asked),
+        Mode::Ordered => Err(MaxActiveError::Ordered),
         Mode::Bh if asked == NO_LIMIT => Ok(asked),
         Mode::Bh => Err(MaxActiveError::Bh),
         _ if (1..=MAX_ACTIVE_LIMIT).contains(&asked) => Ok(asked),
