@@ -6,6 +6,8 @@ use inflight_sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use inflight_sync::time::Instant;
 use inflight_sync::{Arc, CachePadded, Mutex, Weak};
 use inflight_topology::CpuSet;
+#[cfg(not(any(loom, shuttle)))]
+use std::cell::Cell;
 
 /// Who has submitted nothing for so long, in ns, has fallen silent; nobody looks more often.
 const SILENCE: u64 = 1_000_000;
@@ -127,46 +129,31 @@ impl Submitters {
     }
 }
 
-#[cfg(any(loom, shuttle))]
-pub(crate) use model::{is_a_worker, note};
+// Const and without a destructor: one load from the thread's own memory. A model's macro has no
+// const form, and nobody is heard there.
 #[cfg(not(any(loom, shuttle)))]
-pub(crate) use thread::{is_a_worker, note};
-
-#[cfg(not(any(loom, shuttle)))]
-mod thread {
-    use super::Submitters;
-    use std::cell::Cell;
-
-    // Const and without a destructor: one load from the thread's own memory.
-    inflight_sync::thread_local! {
-        /// Whether the thread is a worker's. Where this lies is its name: no two threads that live
-        /// have the same one.
-        static IS_WORKER: Cell<usize> = const { Cell::new(0) };
-    }
-
-    /// The calling thread runs items, for good: its pool knows of it.
-    pub(crate) fn is_a_worker() {
-        IS_WORKER.with(|worker| worker.set(1));
-    }
-
-    /// The calling thread submits on that CPU.
-    #[inline]
-    pub(crate) fn note(submitters: &Submitters, cpu: usize) {
-        IS_WORKER.with(|worker| {
-            if worker.get() == 0 {
-                submitters.note(std::ptr::from_ref(worker).addr(), cpu);
-            }
-        });
-    }
+inflight_sync::thread_local! {
+    /// Whether the thread is a worker's. Where this lies is its name: no two threads that live have
+    /// the same one.
+    static IS_WORKER: Cell<usize> = const { Cell::new(0) };
 }
 
-#[cfg(any(loom, shuttle))]
-mod model {
-    use super::Submitters;
+/// The calling thread runs items, for good: its pool knows of it.
+pub(crate) fn is_a_worker() {
+    #[cfg(not(any(loom, shuttle)))]
+    IS_WORKER.with(|worker| worker.set(1));
+}
 
-    pub(crate) fn is_a_worker() {}
-
-    pub(crate) fn note(_: &Submitters, _: usize) {}
+/// The calling thread submits on that CPU.
+#[inline]
+#[cfg_attr(any(loom, shuttle), allow(unused_variables))]
+pub(crate) fn note(submitters: &Submitters, cpu: usize) {
+    #[cfg(not(any(loom, shuttle)))]
+    IS_WORKER.with(|worker| {
+        if worker.get() == 0 {
+            submitters.note(std::ptr::from_ref(worker).addr(), cpu);
+        }
+    });
 }
 
 #[cfg(all(test, not(any(loom, shuttle))))]
