@@ -80,11 +80,7 @@ impl WorkqueueInner {
         cpu: usize,
         origin: Origin,
     ) -> Result<(), QueueError> {
-        let pushed = if self.shared.tracing.is_on() {
-            self.push_traced(pwq, item.ptr(), seq, cpu, origin)
-        } else {
-            self.push(pwq, item.ptr(), seq, cpu, origin)
-        };
+        let pushed = self.push_told(pwq, item.ptr(), seq, cpu, origin);
         let Err(refusal) = pushed else {
             return Ok(());
         };
@@ -117,17 +113,24 @@ impl WorkqueueInner {
 
     /// Queues a task that nobody knows yet.
     fn submit(self: &Arc<Self>, task: ItemPtr, cpu: usize) -> Result<(), QueueError> {
-        if self.shared.tracing.is_on() {
-            return self.submit_traced(task, cpu);
-        }
         let pwq = self.pwq_of_new(task, cpu)?;
-        self.push(pwq, task, 0, cpu, Origin::Anybody)
+        self.push_told(pwq, task, 0, cpu, Origin::Anybody)
     }
 
-    #[cold]
-    fn submit_traced(self: &Arc<Self>, task: ItemPtr, cpu: usize) -> Result<(), QueueError> {
-        let pwq = self.pwq_of_new(task, cpu)?;
-        self.push_traced(pwq, task, 0, cpu, Origin::Anybody)
+    /// *queue*, and tells those who want to know.
+    #[inline]
+    fn push_told(
+        self: &Arc<Self>,
+        pwq: &Pwq,
+        item: ItemPtr,
+        seq: Seq,
+        cpu: usize,
+        origin: Origin,
+    ) -> Result<(), QueueError> {
+        if self.shared.tracing.is_on() {
+            return self.push_traced(pwq, item, seq, cpu, origin);
+        }
+        self.push(pwq, item, seq, cpu, origin)
     }
 
     /// *queue*, and tells of it: where the queue takes everything before that, so that this comes
