@@ -46,19 +46,13 @@ impl PoolState {
 }
 
 impl WorkerPool {
-    /// The timer looks at the pool from now on. The caller has set `watched`.
+    /// The timer looks at the pool, whose `watched` is set, once more.
     #[cold]
-    pub(super) fn begin_watch(&self) {
-        self.plan_tick(sampler::SOON);
-    }
-
-    fn plan_tick(&self, later: Duration) {
+    pub(super) fn plan_tick(&self, later: Duration) {
         if cfg!(loom) {
             return; // A model looks itself.
         }
-        let at = self.shared.clock.now() + later;
-        let pool = self.arc();
-        self.shared.set_duty(at, move || pool.tick());
+        self.do_after(later, Self::tick);
     }
 
     fn tick(&self) {

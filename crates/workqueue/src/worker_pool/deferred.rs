@@ -3,6 +3,7 @@
 use super::{PoolDeferred, PoolState, QueueDeferred, WorkerPool};
 use crate::pool_core::{Deferred, PwqIndex, WakeAction};
 use crate::pwq;
+use crate::sampler;
 use inflight_sync::MutexGuard;
 use inflight_sync::atomic::Ordering;
 
@@ -142,7 +143,7 @@ impl PoolDeferred {
             pool.somebody_comes();
         }
         if self.watch {
-            pool.begin_watch();
+            pool.plan_tick(sampler::SOON);
         }
         if let Some(now) = self.help {
             pool.seek_help(now);

@@ -77,9 +77,9 @@ impl WorkerPool {
     }
 
     pub(super) fn plan_cull(&self, at: Option<Instant>) {
-        let Some(at) = at else { return };
-        let pool = self.arc();
-        self.shared.set_duty(at, move || pool.cull());
+        if let Some(at) = at {
+            self.do_at(at, Self::cull);
+        }
     }
 
     /// *cull*: the timer's time has come.

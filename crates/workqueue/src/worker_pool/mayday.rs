@@ -5,7 +5,6 @@ use crate::pool_core::WorkerId;
 use crate::rescuer::Rescuer;
 use inflight_sync::Arc;
 use inflight_sync::atomic::Ordering;
-use inflight_sync::time::Instant;
 use std::time::Duration;
 
 /// How long a pool is short of a worker before it calls rescuers.
@@ -57,13 +56,8 @@ impl WorkerPool {
         // What has come since may have been left to this worker.
         self.unlock(state, true);
         if known.is_none() {
-            self.plan_mayday(now + FIRST_MAYDAY);
+            self.do_at(now + FIRST_MAYDAY, Self::mayday);
         }
-    }
-
-    fn plan_mayday(&self, at: Instant) {
-        let pool = self.arc();
-        self.shared.set_duty(at, move || pool.mayday());
     }
 
     /// *mayday*: if the pool still is short of a worker, rescuers are called and, from time to
@@ -86,12 +80,13 @@ impl WorkerPool {
             .iter()
             .for_each(|rescuer| rescuer.call(&self.arc()));
         let cooldown = self.lock().mayday.map(|mayday| mayday.cooldown);
-        self.plan_mayday(match cooldown {
+        let at = match cooldown {
             // A thread has just been asked for, or somebody is on the way: not at once again.
             Some(cooldown) if cooldown <= now => now + FIRST_MAYDAY,
             Some(cooldown) => cooldown.min(now + NEXT_MAYDAY),
             None => now + NEXT_MAYDAY,
-        });
+        };
+        self.do_at(at, Self::mayday);
     }
 }
 

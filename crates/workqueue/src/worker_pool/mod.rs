@@ -281,6 +281,16 @@ impl WorkerPool {
         self.this.upgrade().expect("who calls has one")
     }
 
+    /// The timer does that then, if the system has not ended.
+    fn do_at(&self, at: Instant, duty: fn(&Self)) {
+        let pool = self.arc();
+        self.shared.set_duty(at, move || duty(&pool));
+    }
+
+    fn do_after(&self, later: Duration, duty: fn(&Self)) {
+        self.do_at(self.shared.clock.now() + later, duty);
+    }
+
     #[inline]
     pub(crate) fn lock(&self) -> MutexGuard<'_, PoolState> {
         self.state.lock()

@@ -220,21 +220,15 @@ impl WorkerPool {
     /// The timer reads what the workers use, from now on.
     pub(crate) fn begin_metering(&self) {
         if self.shared.metering.is_on() && self.meter.arm() {
-            self.plan_reading(cpu_time::PERIOD);
+            self.do_after(cpu_time::PERIOD, Self::read_meter);
         }
-    }
-
-    fn plan_reading(&self, later: Duration) {
-        let at = self.shared.clock.now() + later;
-        let pool = self.arc();
-        self.shared.set_duty(at, move || pool.read_meter());
     }
 
     /// Charges what the workers have used, and looks again if somebody runs.
     pub(crate) fn read_meter(&self) {
         let later = self.meter.read(&self.shared.metering, || self.metered());
         if let Some(later) = later.filter(|_| self.meter.arm()) {
-            self.plan_reading(later);
+            self.do_after(later, Self::read_meter);
         }
     }
 
