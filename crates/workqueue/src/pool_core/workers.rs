@@ -18,9 +18,10 @@ pub(crate) const GUEST: u8 = 8;
 const FEW_IDLE: usize = 8;
 
 /// Where a worker is in its life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WorkerPhase {
     /// There is no such worker.
+    #[default]
     Free,
     /// Its thread is being made.
     Creating,
@@ -34,7 +35,7 @@ pub enum WorkerPhase {
     Leaving,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Worker {
     pub(crate) phase: WorkerPhase,
     /// Reasons not to count as running.
@@ -168,34 +169,18 @@ impl Workers {
     }
 
     pub(super) fn add(&mut self, phase: WorkerPhase, flags: u8) -> WorkerId {
-        let new = Worker {
-            phase: WorkerPhase::Free,
-            flags,
-            aside: false,
-            settled: 0,
-            recalled: None,
-            held: Vec::new(),
-            idle_since: 0,
-            idle_on: None,
-            counted_later: 0,
-        };
         let free = self.all.iter().position(|w| w.phase == WorkerPhase::Free);
-        let worker = match free {
-            Some(free) => {
-                // Its batch goes on counting where it was.
-                let settled = self.all[free].settled;
-                let held = std::mem::take(&mut self.all[free].held);
-                self.all[free] = Worker {
-                    settled,
-                    held,
-                    ..new
-                };
-                free
-            }
-            None => {
-                self.all.push(new);
-                self.all.len() - 1
-            }
+        let worker = free.unwrap_or_else(|| {
+            self.all.push(Worker::default());
+            self.all.len() - 1
+        });
+        // Its batch goes on counting where that of the worker before was.
+        let Worker { settled, held, .. } = std::mem::take(&mut self.all[worker]);
+        self.all[worker] = Worker {
+            flags,
+            settled,
+            held,
+            ..Worker::default()
         };
         self.nr_workers += usize::from(flags & GUEST == 0);
         self.change(worker, |w| w.phase = phase);
