@@ -298,13 +298,9 @@ impl Control {
 
     /// What a pwq says to those who queue.
     pub(super) fn flags(&self) -> u8 {
-        let flags = [
-            (self.draining > 0, DRAINING),
-            (self.destroyed, DESTROYED),
-            (self.shut_down, SHUT_DOWN),
-        ];
-        flags
-            .into_iter()
-            .fold(0, |all, (set, flag)| if set { all | flag } else { all })
+        let said = |so: bool, flag| if so { flag } else { 0 };
+        said(self.draining > 0, DRAINING)
+            | said(self.destroyed, DESTROYED)
+            | said(self.shut_down, SHUT_DOWN)
     }
 }
