@@ -14,23 +14,16 @@
 //! | 12..32 | pwq of the live entry | while PENDING, without TIMER | queue; claim and cancel clear |
 //! | 32..64 | sequence number of the last queueing | always | queue adds one |
 
-/// It has a live entry, or a timer.
+// What each says: see the table.
 pub(crate) const PENDING: u64 = 1;
-/// A worker runs it.
 pub(crate) const RUNNING: u64 = 1 << 1;
-/// Its entry was drawn while it ran elsewhere, and is kept in this word.
 pub(crate) const PARKED: u64 = 1 << 2;
-/// Somebody waits for its end, or has waited and given up.
 pub(crate) const AWAITED: u64 = 1 << 3;
-/// It takes no queueing.
 pub(crate) const DISABLED: u64 = 1 << 4;
-/// It takes no queueing until a cancel has ended.
 pub(crate) const CANCELLING: u64 = 1 << 5;
 /// Of a closure: the end has come, and the worker still tells the waiter.
 pub(crate) const TELLING: u64 = 1 << 5;
-/// Somebody holds a handle.
 pub(crate) const HANDLES: u64 = 1 << 6;
-/// It waits for its time.
 pub(crate) const TIMER: u64 = 1 << 7;
 
 /// One of these is there: no queueing is taken.
