@@ -186,7 +186,7 @@ impl Polling {
     }
 
     fn run(&self) {
-        let context = Context::guest(self.pool.clone(), self.me, self.shared.clone(), None);
+        let context = Context::new(self.pool.clone(), self.me, self.shared.clone(), None);
         worker::run_as_guest(&context);
     }
 

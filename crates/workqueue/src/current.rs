@@ -105,12 +105,8 @@ impl Drop for Inline {
 }
 
 impl Context {
-    pub(crate) fn new(pool: Arc<WorkerPool>, me: WorkerId, shared: Arc<WorkerShared>) -> Rc<Self> {
-        Self::guest(pool, me, shared, None)
-    }
-
-    /// Of a thread that counts as running in another pool, or in none.
-    pub(crate) fn guest(
+    /// Of a worker, or of a thread that counts as running in `own`, if in any.
+    pub(crate) fn new(
         pool: Arc<WorkerPool>,
         me: WorkerId,
         shared: Arc<WorkerShared>,

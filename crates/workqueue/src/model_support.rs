@@ -49,7 +49,7 @@ impl ManualPool {
         let pool = &self.0;
         let shared = WorkerShared::new(&pool.shared, None);
         let me = pool.lock().attach(shared.clone(), None);
-        let context = Context::guest(pool.clone(), me, shared.clone(), None);
+        let context = Context::new(pool.clone(), me, shared.clone(), None);
         let mut state = pool.lock();
         state.core.set_batching(most > 1);
         let taken = state.take(me, &shared.batch).entries;

@@ -43,7 +43,7 @@ impl Rescuer {
     fn rescue(self: &Arc<Self>, pool: &Arc<WorkerPool>) {
         let shared = WorkerShared::new(&pool.shared, threads::name());
         let me = pool.lock().attach(shared.clone(), None);
-        let context = Context::guest(pool.clone(), me, shared.clone(), None);
+        let context = Context::new(pool.clone(), me, shared.clone(), None);
         let pinned = pool.attach_rescuer();
         let mut rescued = 0;
         while rescued < BATCH && self.take(pool, me, &shared) {

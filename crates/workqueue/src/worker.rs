@@ -43,7 +43,7 @@ pub(crate) fn run(pool: &Arc<WorkerPool>, me: WorkerId) -> End {
     pool.settle_worker(&mut settled);
     let parker = Parker::current();
     let shared = WorkerShared::new(&pool.shared, threads::name());
-    let context = Context::new(pool.clone(), me, shared.clone());
+    let context = Context::new(pool.clone(), me, shared.clone(), None);
     let installed = current::install(context.clone());
     let mut worker = Worker {
         pool,

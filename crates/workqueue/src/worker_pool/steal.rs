@@ -75,7 +75,7 @@ impl Theft {
         let own = Some((thief.clone(), me));
         let guest = state.attach(shared.clone(), own.clone());
         let taken = state.take(guest, &shared.batch).entries;
-        let context = Context::guest(victim.clone(), guest, shared.clone(), own);
+        let context = Context::new(victim.clone(), guest, shared.clone(), own);
         for (_, entry) in state.entries(guest) {
             // SAFETY: the entry has just been taken.
             unsafe { entry.pwq.as_ref() }.wq.counted(Count::Stolen, 1);
