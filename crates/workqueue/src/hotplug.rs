@@ -138,7 +138,7 @@ impl SystemShared {
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
-    use crate::test_support::{Rigged, Signal};
+    use crate::test_support::{Rigged, Signal, until};
     use crate::{Attrs, Share};
     use inflight_sync::thread;
     use inflight_topology::Scope;
@@ -200,13 +200,8 @@ mod tests {
             state.core.note_service(9_000);
         }
         let [begun, first, second] = [(); 3].map(|()| Signal::default());
-        let items = [&first, &second, &first, &second].map(|open| {
-            let (begun, open) = (begun.clone(), open.clone());
-            wq.spawn_on(2, move || {
-                begun.raise();
-                open.wait(1);
-            })
-        });
+        let items = [&first, &second, &first, &second];
+        let items = items.map(|open| wq.spawn_on(2, until(&begun, open, 1)));
         drop(frozen);
         begun.wait(2);
         let now = Topology::synthetic("numa:2 core:2").unwrap();

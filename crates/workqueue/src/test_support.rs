@@ -46,16 +46,23 @@ impl Signal {
     }
 }
 
+/// A function that says that it has begun, and ends when `open` has been raised so often.
+pub(crate) fn until(
+    begun: &Signal,
+    open: &Signal,
+    raised: usize,
+) -> impl Fn() + Send + Sync + use<> {
+    let (begun, open) = (begun.clone(), open.clone());
+    move || {
+        begun.raise();
+        open.wait(raised);
+    }
+}
+
 /// An item that runs on that CPU until it is told to end.
 pub(crate) fn hold(wq: &Workqueue, cpu: usize) -> (JoinHandle<()>, Signal) {
     let (begun, end) = (Signal::default(), Signal::default());
-    let item = wq.spawn_on(cpu, {
-        let (begun, end) = (begun.clone(), end.clone());
-        move || {
-            begun.raise();
-            end.wait(1);
-        }
-    });
+    let item = wq.spawn_on(cpu, until(&begun, &end, 1));
     begun.wait(1);
     (item, end)
 }

@@ -1,11 +1,11 @@
 //! Sections in which a worker does not count as running end with their items.
 
 use crate::Work;
-use crate::test_support::{Rigged, Signal};
+use crate::test_support::{Rigged, Signal, until};
 use inflight_sync::thread;
 
 /// It never comes: far more looks than it can take.
-fn until(is_so: impl Fn() -> bool, what: &str) {
+fn look_until(is_so: impl Fn() -> bool, what: &str) {
     let mut looks = 0;
     while !is_so() {
         looks += 1;
@@ -22,13 +22,7 @@ fn a_known_sleeper_that_is_parked_leaves_no_section_open() {
     let sys = Rigged::new("core:2", |builder| builder);
     let wq = sys.0.workqueue("sleepers").bound().build().unwrap();
     let [begun, open] = [(); 2].map(|()| Signal::default());
-    let work = Work::new({
-        let (begun, open) = (begun.clone(), open.clone());
-        move || {
-            begun.raise();
-            open.wait(1);
-        }
-    });
+    let work = Work::new(until(&begun, &open, 1));
     let item = work.item.ptr();
     // SAFETY: the handle keeps the item alive.
     let function = unsafe { item.function() }.key();
@@ -36,17 +30,17 @@ fn a_known_sleeper_that_is_parked_leaves_no_section_open() {
     (0..2).for_each(|_| known_blockers.found_asleep(function));
     assert!(known_blockers.knows(function));
     assert!(wq.queue_on(0, &work).unwrap().is_queued());
-    until(|| begun.get() == 1, "it does not begin");
+    look_until(|| begun.get() == 1, "it does not begin");
     assert!(wq.queue_on(1, &work).unwrap().is_queued());
     // The worker that runs this has drawn the other before.
     let behind = wq.spawn_on(1, || ());
-    until(
+    look_until(
         || behind.is_finished(),
         "what is behind a parked entry waits",
     );
     assert!(work.is_pending());
     open.raise();
-    until(
+    look_until(
         || begun.get() == 2 && !work.is_running(),
         "it does not go on",
     );
@@ -55,6 +49,6 @@ fn a_known_sleeper_that_is_parked_leaves_no_section_open() {
             let wq = wq.clone();
             move || wq.spawn_on(cpu, || ()).wait().unwrap()
         });
-        until(|| nested.is_finished(), "nobody runs beside who sleeps");
+        look_until(|| nested.is_finished(), "nobody runs beside who sleeps");
     }
 }

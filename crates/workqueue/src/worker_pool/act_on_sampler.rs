@@ -211,7 +211,7 @@ impl WorkerPool {
 #[cfg(all(test, target_os = "linux", not(any(loom, shuttle, miri))))]
 mod tests {
     use super::*;
-    use crate::test_support::{Rigged, Signal};
+    use crate::test_support::{Rigged, Signal, until};
 
     /// What a tick saw of a worker says nothing of the item that it runs by now.
     #[test]
@@ -219,13 +219,7 @@ mod tests {
         let sys = Rigged::new("core:1", |builder| builder.sampling(true));
         let wq = sys.0.workqueue("seen").bound().build().unwrap();
         let [begun, open] = [(); 2].map(|()| Signal::default());
-        let items = [1, 2, 3].map(|number| {
-            let (begun, open) = (begun.clone(), open.clone());
-            wq.spawn(move || {
-                begun.raise();
-                open.wait(number);
-            })
-        });
+        let items = [1, 2, 3].map(|number| wq.spawn(until(&begun, &open, number)));
         begun.wait(1);
         let pool = &wq.inner().pwq_of(0).unwrap().pool;
         let look = || {

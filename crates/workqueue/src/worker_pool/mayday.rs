@@ -106,7 +106,7 @@ impl PoolState {
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
-    use crate::test_support::{Rigged, Signal, end, hold};
+    use crate::test_support::{Rigged, Signal, end, hold, until};
     use crate::{Attrs, blocking};
     use inflight_sync::fault::Faults;
     use inflight_sync::thread;
@@ -124,15 +124,8 @@ mod tests {
         let attrs = Attrs::new().scope(Scope::System);
         let wq = sys.0.workqueue("any").unbound(attrs).build().unwrap();
         let (begun, open) = (Signal::default(), Signal::default());
-        let blocked = wq.spawn_on(0, {
-            let (begun, open) = (begun.clone(), open.clone());
-            move || {
-                blocking(|| {
-                    begun.raise();
-                    open.wait(1);
-                });
-            }
-        });
+        let sleeps = until(&begun, &open, 1);
+        let blocked = wq.spawn_on(0, move || blocking(sleeps));
         begun.wait(1);
         faults.refuse_spawns(true);
         let waits = wq.spawn_on(0, || ());

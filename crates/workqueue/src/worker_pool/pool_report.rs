@@ -261,7 +261,7 @@ impl WorkerPool {
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
-    use crate::test_support::{Rigged, Signal};
+    use crate::test_support::{Rigged, Signal, until};
     use crate::worker_pool::WorkerShared;
 
     #[test]
@@ -282,13 +282,7 @@ mod tests {
         let sys = Rigged::new("core:1", |builder| builder);
         let wq = sys.0.workqueue("recalled").bound().build().unwrap();
         let [begun, open] = [(); 2].map(|()| Signal::default());
-        let first = wq.spawn({
-            let (begun, open) = (begun.clone(), open.clone());
-            move || {
-                begun.raise();
-                open.wait(1);
-            }
-        });
+        let first = wq.spawn(until(&begun, &open, 1));
         begun.wait(1);
         let second = wq.spawn(|| ());
         let pool = &wq.inner().pwq_of(0).unwrap().pool;
@@ -326,13 +320,7 @@ mod tests {
         let [busy, thief] = [0, 1].map(|cpu| wq.inner().pwq_of(cpu).unwrap().pool.clone());
         let [begun, open] = [(); 2].map(|()| Signal::default());
         let [first, second] = [1, 2].map(|number| {
-            let item = wq.spawn_on(0, {
-                let (begun, open) = (begun.clone(), open.clone());
-                move || {
-                    begun.raise();
-                    open.wait(3 - number);
-                }
-            });
+            let item = wq.spawn_on(0, until(&begun, &open, 3 - number));
             begun.wait(number);
             // The next one takes long, and there is another pool.
             busy.lock().core.note_service(1 << 40);

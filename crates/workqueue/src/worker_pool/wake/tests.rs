@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::steal_policy::Load;
-use crate::test_support::{Rigged, Signal, end, hold};
+use crate::test_support::{Rigged, Signal, end, hold, until};
 use crate::{Attrs, Workqueue, blocking};
 use inflight_sync::fault::Faults;
 use inflight_sync::{Arc, Mutex, thread};
@@ -135,17 +135,11 @@ fn a_worker_that_is_one_too_many_does_not_steal() {
     let (_sys, wq) = pods("core:2");
     let busy = hold(&wq, 0);
     let [blocked, unblock, back, over] = [(); 4].map(|()| Signal::default());
-    let first = wq.spawn_on(1, {
-        let (blocked, unblock) = (blocked.clone(), unblock.clone());
-        let (back, over) = (back.clone(), over.clone());
-        move || {
-            blocking(|| {
-                blocked.raise();
-                unblock.wait(1);
-            });
-            back.raise();
-            over.wait(1);
-        }
+    let sleeps = until(&blocked, &unblock, 1);
+    let goes_on = until(&back, &over, 1);
+    let first = wq.spawn_on(1, move || {
+        blocking(sleeps);
+        goes_on();
     });
     blocked.wait(1);
     let second = hold(&wq, 1);
