@@ -186,6 +186,9 @@ impl Pwq {
     /// Nothing is in flight and nobody queues: it leaves its pool.
     pub(crate) fn remove(&self) {
         let mut state = self.lock();
+        if self.flags() & RETIRED == 0 {
+            state.users -= 1;
+        }
         self.set_flag(GONE, true);
         let own = state.remove_pwq(self.index);
         drop(state);

@@ -165,9 +165,6 @@ impl AttrsChange<'_> {
 impl Drop for AttrsChange<'_> {
     fn drop(&mut self) {
         for pwq in self.control.pwqs.split_off(self.before) {
-            let mut state = pwq.lock();
-            state.users -= 1;
-            drop(state);
             pwq.remove();
         }
     }

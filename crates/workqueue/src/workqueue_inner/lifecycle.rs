@@ -8,7 +8,7 @@ use crate::mayday_list::MaydayList;
 use crate::nr_active::NrActive;
 use crate::panics::{self, contained};
 use crate::pool_attrs::Settings;
-use crate::pwq::{DESTROYED, DRAINING, RETIRED, SHUT_DOWN};
+use crate::pwq::{DESTROYED, DRAINING, SHUT_DOWN};
 use crate::timer_queue::{Delayed, TimerKey};
 use crate::unfinished::Unfinished;
 use crate::worker_pool::WorkerPool;
@@ -219,14 +219,7 @@ impl WorkqueueInner {
             (0..self.by_cpu.len()).for_each(|cpu| self.set_pwq(cpu, None));
             std::mem::take(&mut control.pwqs)
         };
-        for pwq in pwqs {
-            let mut state = pwq.lock();
-            if pwq.flags() & RETIRED == 0 {
-                state.users -= 1;
-            }
-            drop(state);
-            pwq.remove();
-        }
+        pwqs.iter().for_each(|pwq| pwq.remove());
         self.dismiss_rescuer();
     }
 
