@@ -5,6 +5,7 @@
 //! constant time, and no lock but that of one pool.
 
 use crate::batch::Entry;
+use crate::completion::wait_unless;
 use crate::error::{DisableError, WaitError};
 use crate::item::word::{self, PARKED, PENDING, RUNNING, Seq, TIMER};
 use crate::item::{Header, ItemPtr, ReusableRef, TaskHandle, timer};
@@ -165,11 +166,17 @@ impl ReusableRef {
         current::refuse_wait(current::runs_item(self.ptr()))
     }
 
+    /// Until no queueing up to `last` is pending or runs.
+    async fn ended(&self, last: Seq) -> Result<(), WaitError> {
+        let ended = &self.extra().ended;
+        wait_unless(ended, || self.holds(last), || self.refuse_own()).await
+    }
+
     pub(crate) async fn cancel_sync(&self) -> Result<bool, WaitError> {
         self.refuse_own()?;
         let _cancelling = self.begin_cancel();
         let (was_pending, last) = cancel_last(self);
-        self.extra().ended.listen_while(|| self.holds(last)).await;
+        self.ended(last).await?;
         Ok(was_pending)
     }
 
@@ -181,7 +188,7 @@ impl ReusableRef {
     pub(crate) async fn disable_sync(&self) -> Result<bool, DisableError> {
         self.refuse_own()?;
         let (was_pending, last) = self.disable_now()?;
-        self.extra().ended.listen_while(|| self.holds(last)).await;
+        self.ended(last).await?;
         Ok(was_pending)
     }
 }

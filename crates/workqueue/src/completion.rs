@@ -51,6 +51,31 @@ impl Completion {
     pub(crate) async fn wait(self: Arc<Self>) {
         self.event.listen_while(|| !self.is_done()).await;
     }
+
+    /// As [`wait_unless`], until nothing is left.
+    pub(crate) async fn wait_unless(
+        &self,
+        refuse: impl Fn() -> Result<(), WaitError> + Unpin,
+    ) -> Result<(), WaitError> {
+        wait_unless(&self.event, || !self.is_done(), refuse).await
+    }
+}
+
+/// Waits while `waits`, unless that is refused. Both are asked anew in each poll: a wait that has
+/// begun may be handed to an item, and then be for its own return.
+pub(crate) async fn wait_unless(
+    event: &Event,
+    waits: impl Fn() -> bool + Unpin,
+    refuse: impl Fn() -> Result<(), WaitError> + Unpin,
+) -> Result<(), WaitError> {
+    let mut refused = Ok(());
+    let goes_on = || {
+        let waits = waits();
+        refused = if waits { refuse() } else { Ok(()) };
+        waits && refused.is_ok()
+    };
+    event.listen_while(goes_on).await;
+    refused
 }
 
 /// The timed form of a wait, for threads: at most for `limit` on `clock`.

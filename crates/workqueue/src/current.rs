@@ -12,6 +12,7 @@ use crate::item::ItemPtr;
 use crate::item::word::Seq;
 use crate::pool_core::WorkerId;
 use crate::pwq::{Pwq, Taken};
+use crate::system_shared::SystemShared;
 use crate::worker_pool::{WorkerPool, WorkerShared};
 use crate::workqueue_inner::{Count, WorkqueueInner};
 use inflight_sync::Arc;
@@ -57,7 +58,7 @@ pub(crate) struct Running {
     /// `None` if it runs on its caller's thread.
     item: Option<ItemPtr>,
     pwq: NonNull<Pwq>,
-    colour: u8,
+    pub(crate) colour: u8,
     /// Which entry of its batch it is.
     i: u32,
     /// Of a BH queue: it may not sleep.
@@ -65,9 +66,20 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    fn pwq(&self) -> &Pwq {
+    pub(crate) fn pwq(&self) -> &Pwq {
         // SAFETY: an item that runs is in flight, which keeps its pwq alive.
         unsafe { self.pwq.as_ref() }
+    }
+
+    /// Whether it has the only slot that an item which waits in `pwq` can get.
+    pub(crate) fn holds_slot_for(&self, pwq: &Pwq) -> bool {
+        let own = self.pwq();
+        let same_limit = match (own.nr_active.as_ref(), pwq.nr_active.as_ref()) {
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+            (None, None) => std::ptr::eq(own, pwq),
+            _ => false,
+        };
+        same_limit && pwq.wq.has_one_slot(pwq)
     }
 }
 
@@ -85,11 +97,11 @@ pub(crate) fn may_begin_inline() -> bool {
 }
 
 /// From now on the calling thread runs an item of that pwq.
-pub(crate) fn begin_inline(pwq: &Pwq) -> Inline {
+pub(crate) fn begin_inline(pwq: &Pwq, colour: u8) -> Inline {
     let running = Running {
         item: None,
         pwq: NonNull::from(pwq),
-        colour: 0,
+        colour,
         i: 0,
         bh: false,
     };
@@ -295,7 +307,7 @@ pub(crate) fn append(pwq: &Pwq, item: ItemPtr, seq: Seq) -> bool {
 }
 
 /// Whether the calling thread runs such an item, as a worker or because it has called it.
-fn runs(such: impl Fn(&Running) -> bool) -> bool {
+pub(crate) fn runs(such: impl Fn(&Running) -> bool) -> bool {
     let inline = INLINE.try_with(|inline| inline.borrow().iter().any(&such));
     let item = || CURRENT.try_with(|c| c.borrow().as_ref().and_then(|c| c.running()));
     inline.unwrap_or(false) || item().ok().flatten().is_some_and(|item| such(&item))
@@ -303,6 +315,11 @@ fn runs(such: impl Fn(&Running) -> bool) -> bool {
 
 pub(crate) fn runs_item(item: ItemPtr) -> bool {
     runs(|running| running.item == Some(item))
+}
+
+/// Whether the calling thread runs an item of a queue of that system.
+pub(crate) fn runs_item_in(system: &Arc<SystemShared>) -> bool {
+    runs(|running| Arc::ptr_eq(&running.pwq().wq.shared, system))
 }
 
 /// Whether the calling thread runs an item of this queue.
@@ -319,18 +336,9 @@ pub(crate) fn may_not_sleep() -> bool {
     runs(|running| running.bh)
 }
 
-/// Whether an item that waits in `pwq` waits for the caller's own return: the caller has the only
-/// slot.
+/// Whether an item that waits in `pwq` waits for the caller's own return.
 pub(crate) fn is_behind_caller(pwq: &Pwq) -> bool {
-    let same_limit = |running: &Running| {
-        let own = running.pwq();
-        match (own.nr_active.as_ref(), pwq.nr_active.as_ref()) {
-            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
-            (None, None) => std::ptr::eq(own, pwq),
-            _ => false,
-        }
-    };
-    pwq.wq.has_one_slot(pwq) && runs(same_limit)
+    runs(|running| running.holds_slot_for(pwq))
 }
 
 /// The wait that the caller wants would be for its own return if it waited for such an item, or it

@@ -1,7 +1,7 @@
 //! *flush*: of a queue, of all its pwqs, each by its [colours](crate::flush_colour); and of an
 //! item, by the number of its last queueing.
 
-use crate::completion::Completion;
+use crate::completion::{Completion, wait_unless};
 use crate::current;
 use crate::error::WaitError;
 use crate::flush_colour::FlushNumber;
@@ -10,7 +10,7 @@ use crate::item::{Header, ReusableRef};
 use crate::pwq::{self, Pwq};
 use crate::worker_pool::QueueDeferred;
 use crate::workqueue_inner::WorkqueueInner;
-use inflight_sync::Arc;
+use inflight_sync::{Arc, Weak};
 use smallvec::SmallVec;
 
 impl WorkqueueInner {
@@ -32,31 +32,44 @@ impl WorkqueueInner {
         flush.done();
         flush
     }
+
+    /// Refuses the wait for a flush that waits for the caller's item, or for an item that needs the
+    /// caller's slot; and any wait in a BH item.
+    pub(crate) fn refuse_flushed(flush: &Arc<Completion>) -> Result<(), WaitError> {
+        let own = current::runs(|running| {
+            let control = running.pwq().wq.control.lock();
+            control.pwqs.iter().any(|pwq| {
+                let number = pwq.number_of(flush);
+                number.is_some_and(|number| {
+                    if std::ptr::eq(&**pwq, running.pwq()) {
+                        let mut state = pwq.lock();
+                        let pwq = state.core.pwq_mut(pwq.index);
+                        return pwq.waits_for(number, running.colour);
+                    }
+                    running.holds_slot_for(pwq)
+                })
+            })
+        });
+        current::refuse_wait(own)
+    }
 }
 
 impl ReusableRef {
-    /// What a flush waits for; `None` if there is nothing.
-    fn begin_flush(&self, expedited: Option<Seq>) -> Result<Option<Seq>, WaitError> {
-        self.refuse_own()?;
-        let Some(last) = self.unended(expedited) else {
-            return Ok(None);
-        };
-        if current::runs_any() && is_behind_caller(self.header()) {
-            return Err(WaitError::WouldDeadlock);
-        }
-        Ok(Some(last))
-    }
-
     /// `expedited`: the queueing that has waited for its time, and is queued for this flush.
     pub(crate) async fn flush(&self, expedited: Option<Seq>) -> Result<bool, WaitError> {
-        match self.begin_flush(expedited)? {
-            None => Ok(false),
-            Some(last) => {
-                let ended = self.extra().ended.listen_while(|| self.holds(last));
-                ended.await;
-                Ok(true)
-            }
-        }
+        self.refuse_own()?;
+        let Some(last) = self.unended(expedited) else {
+            return Ok(false);
+        };
+        let refuse = || {
+            let header = self.header();
+            let is_last = || word::seq(header.load()) == last;
+            let behind = current::runs_any() && is_last() && is_behind_caller(header);
+            current::refuse_wait(behind || current::runs_item(self.ptr()))
+        };
+        let ended = &self.extra().ended;
+        wait_unless(ended, || self.holds(last), refuse).await?;
+        Ok(true)
     }
 }
 
@@ -84,6 +97,13 @@ impl Pwq {
             flushes.push((number, Arc::downgrade(flush)));
         }
         self.pool.unlock_deferred(state, false, deferred);
+    }
+
+    /// The number that a flush has here, if it is not over.
+    fn number_of(&self, flush: &Arc<Completion>) -> Option<FlushNumber> {
+        let flushes = self.flushes.lock();
+        let this = |(_, known): &&(_, Weak<_>)| known.as_ptr() == Arc::as_ptr(flush);
+        flushes.iter().find(this).map(|(number, _)| *number)
     }
 
     /// Flushes below that number are over.

@@ -91,6 +91,12 @@ impl FlushColours {
         Some(self.next)
     }
 
+    /// Whether a flush waits for entries of that colour.
+    pub(crate) fn waits_for(&self, flush: FlushNumber, colour: u8) -> bool {
+        let after_over = u64::from(colour).wrapping_sub(self.over) % COLOURS as u64;
+        flush >= self.over && after_over <= flush - self.over
+    }
+
     /// Every flush below this is over.
     pub(crate) fn over(&self) -> FlushNumber {
         self.over
@@ -154,6 +160,12 @@ mod tests {
                 for (flush, since) in &flushes {
                     let waits = entries.iter().any(|(_, queued)| queued < since);
                     prop_assert!(!(waits && (colours.over() > *flush)), "it is over too early");
+                    for (colour, queued) in &entries {
+                        let known = colours.waits_for(*flush, *colour);
+                        prop_assert!(known || queued > since, "it waits for what was there");
+                    }
+                    let waits_on = entries.iter().any(|(c, _)| colours.waits_for(*flush, *c));
+                    prop_assert_eq!(waits_on, colours.over() <= *flush);
                 }
                 flushes.retain(|(flush, _)| colours.over() <= *flush);
                 prop_assert!(!entries.is_empty() || flushes.is_empty(), "all has ended");

@@ -15,8 +15,10 @@ use inflight_sync::atomic::Ordering;
 use inflight_sync::{Arc, block_on, poll_until};
 use inflight_topology::{CpuSet, Scope, Topology};
 use std::fmt;
+use std::future::poll_fn;
 use std::io;
 use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
 /// Worker pools, and the workqueues that share them.
@@ -150,8 +152,8 @@ impl WorkqueueSystem {
     ///
     /// # Errors
     ///
-    /// [`Leftover`], from inside one of the system's own items, which would wait for itself. The
-    /// items that are left still run.
+    /// [`Leftover`], if it is awaited inside one of the system's own items, which would wait for
+    /// itself, whoever has called this. The items that are left still run.
     ///
     /// ```
     /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
@@ -172,14 +174,17 @@ impl WorkqueueSystem {
     fn end(&self, may_block: bool) -> impl Future<Output = Result<(), Leftover>> + use<> {
         let inner = self.inner.clone();
         inner.begin_shutdown();
-        let inside = inner.is_inside();
         async move {
-            if inside {
-                inner.give_up();
-                return Err(inner.leftover(true));
-            }
-            inner.ended(may_block).await;
-            Ok(())
+            let mut ended = pin!(inner.clone().ended(may_block));
+            // Looked at in each poll: a wait that has begun may be handed to an item.
+            poll_fn(|cx| {
+                if inner.is_inside() {
+                    inner.give_up();
+                    return Poll::Ready(Err(inner.leftover(true)));
+                }
+                ended.as_mut().poll(cx).map(Ok)
+            })
+            .await
         }
     }
 

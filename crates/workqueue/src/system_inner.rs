@@ -2,6 +2,7 @@
 
 use crate::attrs::Attrs;
 use crate::completion::Completion;
+use crate::current;
 use crate::error::{AttrsError, BuildError, QueueError};
 use crate::leftover::Leftover;
 use crate::panics::dispose;
@@ -181,12 +182,7 @@ impl SystemInner {
     /// Whether the caller is one of the system's threads, or its call is one of the items: the
     /// system's end would wait for it.
     pub(crate) fn is_inside(&self) -> bool {
-        let called = || {
-            self.queues()
-                .iter()
-                .any(|q| crate::current::runs_item_of(q))
-        };
-        self.shared.is_own_thread() || called()
+        self.shared.is_own_thread() || current::runs_item_in(&self.shared)
     }
 
     pub(crate) fn is_stopped(&self) -> bool {

@@ -190,6 +190,11 @@ impl<T: PoolItem> PwqState<T> {
         flush
     }
 
+    /// Whether a flush waits for entries of that colour.
+    pub(crate) fn waits_for(&self, flush: FlushNumber, colour: u8) -> bool {
+        self.colours.waits_for(flush, colour)
+    }
+
     /// Flushes below this are over.
     #[cfg(test)]
     pub(super) fn over(&self) -> FlushNumber {

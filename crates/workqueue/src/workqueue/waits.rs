@@ -3,7 +3,7 @@
 use super::Workqueue;
 use crate::completion::{Wait, within};
 use crate::error::WaitError;
-use crate::workqueue_inner::{Destroy, Drain};
+use crate::workqueue_inner::{Destroy, Drain, WorkqueueInner};
 use inflight_sync::block_on;
 use std::time::Duration;
 
@@ -18,7 +18,9 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// [`WaitError::WouldDeadlock`] from inside an item of this queue, and from inside any BH item.
+    /// [`WaitError::WouldDeadlock`] if this is called inside an item of this queue. Also if an item
+    /// awaits a future that others made and that waits for the item itself, or for what needs its
+    /// only slot. And inside any BH item.
     ///
     /// ```
     /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
@@ -36,8 +38,10 @@ impl Workqueue {
         let refused = self.inner().refuse_own_item();
         let flush = refused.map(|()| self.inner().begin_flush());
         Wait::new(async {
-            flush?.wait().await;
-            Ok(())
+            let flush = flush?;
+            flush
+                .wait_unless(|| WorkqueueInner::refuse_flushed(&flush))
+                .await
         })
     }
 

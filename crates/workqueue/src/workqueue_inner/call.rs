@@ -29,7 +29,7 @@ impl WorkqueueInner {
             Err(refusal) => return Ok(Err(JoinError::Rejected(refusal))),
         };
         self.shared.arm_watchdog();
-        let inside = current::begin_inline(pwq);
+        let inside = current::begin_inline(pwq, colour);
         let result = self.run_here(f);
         drop(inside);
         self.end_call(pwq, colour);

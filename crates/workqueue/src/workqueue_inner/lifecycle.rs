@@ -3,6 +3,7 @@
 use super::{ActiveLimit, Control, Flags, QueueHost, WorkqueueInner};
 use crate::attrs::{Kind, Mode};
 use crate::choose_pool::PodMap;
+use crate::completion::wait_unless;
 use crate::error::WaitError;
 use crate::mayday_list::MaydayList;
 use crate::nr_active::NrActive;
@@ -229,17 +230,9 @@ impl WorkqueueInner {
         }
     }
 
-    /// Waits until the queue is idle, while it is counted. Not inside an item of it, which may have
-    /// been given the wait: that is in flight itself.
+    /// Waits until the queue is idle, while it is counted.
     pub(crate) async fn idle(self: Arc<Self>) -> Result<(), WaitError> {
-        let mut refused = Ok(());
-        let waits = || {
-            let busy = !self.is_idle();
-            refused = if busy { self.refuse_own_item() } else { Ok(()) };
-            busy && refused.is_ok()
-        };
-        self.idle.listen_while(waits).await;
-        refused
+        wait_unless(&self.idle, || !self.is_idle(), || self.refuse_own_item()).await
     }
 }
 
