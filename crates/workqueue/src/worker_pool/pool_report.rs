@@ -50,10 +50,15 @@ pub(crate) struct PoolReport {
 impl PoolState {
     /// The entry that a worker runs, by its number in the batch.
     fn running_entry(&self, worker: WorkerId) -> Option<u32> {
+        let next = self.known_thread(worker)?.shared.batch.next();
+        self.running_before(worker, next)
+    }
+
+    /// The same, if its batch was seen to go on at `next`.
+    fn running_before(&self, worker: WorkerId, next: u32) -> Option<u32> {
+        // In this order: who has started an entry has said before that something runs.
         let thread = self.known_thread(worker)?;
         let w = self.core.workers.get(worker);
-        // In this order: who has started an entry has said before that something runs.
-        let next = thread.shared.batch.next();
         // The entry at which a recall began is not the worker's, even if it has been started: its
         // worker asks under the lock before it runs it. Others may have run and settled it.
         let is_others = |(from, _): (u32, u32)| next == from.wrapping_add(1);
@@ -74,16 +79,21 @@ impl PoolState {
         let pwq = self.core.pwq(index);
         let (mut executing, mut ended, mut ran, mut uncounted) = (pwq.inline, 0, 0, 0);
         for (worker, w) in self.core.workers.iter() {
-            let running = self.running_entry(worker);
+            let Some(thread) = self.known_thread(worker) else {
+                continue;
+            };
+            let batch = &thread.shared.batch;
+            // Looked at once: what is started meanwhile has not ended.
+            let next = batch.next();
+            let running = self.running_before(worker, next);
             for (i, taken) in self.entries(worker) {
                 // SAFETY: an entry that has not been settled keeps it alive.
                 if unsafe { taken.pwq.as_ref() }.index != index {
                     continue;
                 }
-                let batch = &self.thread(worker).shared.batch;
                 let counted = taken.entry.counted || w.counted_later & bit(i) != 0;
                 uncounted += usize::from(!counted);
-                let begun = i.wrapping_sub(w.settled) < batch.next().wrapping_sub(w.settled);
+                let begun = i.wrapping_sub(w.settled) < next.wrapping_sub(w.settled);
                 if running == Some(i) {
                     executing += 1;
                 } else if begun {
