@@ -59,8 +59,8 @@ pub enum Fairness {
     /// with `p` others before it in its queue is woken within `8 * (p + 1)` batches. There is no
     /// bound on how often it may lose the race after that.
     Batched(BatchedOptions),
-    /// Bounded overtaking by *turns*: one list, first come first served, and a woken thread may
-    /// take up to 13 bits past the waiters.
+    /// Bounded overtaking by *turns*: one list, first come first served, and a thread that was
+    /// woken may take up to 13 bits past those who wait.
     ///
     /// The wake of a thread costs more than anything else here. A turn divides that cost among its
     /// bits. A turn is over after 13 bits or 11 later grants, whichever comes first. With more bits
@@ -79,9 +79,9 @@ pub enum Fairness {
     /// CPU meanwhile.
     ///
     /// One woken thread at a time is under way, and serves the next waiter when it runs. If it does
-    /// not run (stopped, starved), the others are served after 64 more bits have come back, or
-    /// after some time: 10 to 20 ms if the waiters have just come, up to 330 ms if the newest of
-    /// their threads has waited long.
+    /// not run (stopped, starved), the others go on after 64 more bits have come back, or after
+    /// some time: 10 to 20 ms if the waiters have just come, up to 330 ms if the newest of their
+    /// threads has waited long.
     ///
     /// Tasks are woken for one bit at a time, all of them at once while there are bits, and have no
     /// turns. So in a queue of threads and tasks the threads get up to 13 bits for each wait and
