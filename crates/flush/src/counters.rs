@@ -1,12 +1,12 @@
-//! What a domain has done, in numbers.
+//! The counters of a domain.
 
 use std::fmt;
 use std::time::Duration;
 
-/// How many powers of two of a nanosecond are told apart: the last one begins at nine minutes.
+/// The number of powers of two of a nanosecond with a bucket; the last one begins at nine minutes.
 const BUCKETS: usize = 40;
 
-/// Durations, counted by the power of two they fall into.
+/// Durations, counted by powers of two.
 ///
 /// ```
 /// use inflight_flush::Histogram;
@@ -46,32 +46,32 @@ impl Histogram {
         self.max = self.max.max(nanos);
     }
 
-    /// How many were counted.
+    /// Returns the number of durations.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.buckets.iter().sum()
     }
 
-    /// The sum of all.
+    /// Returns the sum of all.
     #[must_use]
     pub const fn total(&self) -> Duration {
         Duration::from_nanos(self.total)
     }
 
-    /// The mean, or zero if none was counted.
+    /// Returns the mean, or zero if none was counted.
     #[must_use]
     pub fn mean(&self) -> Duration {
         Duration::from_nanos(self.total.checked_div(self.count()).unwrap_or(0))
     }
 
-    /// The longest.
+    /// Returns the longest.
     #[must_use]
     pub const fn max(&self) -> Duration {
         Duration::from_nanos(self.max)
     }
 
-    /// An upper bound of the duration that `share` (0 to 1) of all do not exceed: at most twice as
-    /// long as the exact one, never more than [`max`](Histogram::max).
+    /// Returns an upper bound of the duration that `share` (0 to 1) of all do not exceed: at most
+    /// twice as long as the exact one, never more than [`max`](Histogram::max).
     #[must_use]
     pub fn quantile(&self, share: f64) -> Duration {
         let wanted = (share.clamp(0.0, 1.0) * self.count() as f64).ceil() as u64;
@@ -90,8 +90,8 @@ impl Histogram {
         Duration::ZERO
     }
 
-    /// How many were shorter than each power of two of a nanosecond: the bound, and the count.
-    /// For exporters; the last bound is infinite.
+    /// Returns how many were shorter than each power of two of a nanosecond: the bound, and the
+    /// count. For exporters; the last bound is infinite.
     ///
     /// ```
     /// use inflight_flush::Histogram;
@@ -120,10 +120,11 @@ impl fmt::Debug for Histogram {
     }
 }
 
-/// What a [`FlushDomain`](crate::FlushDomain) has done since it was made.
+/// The counters of a [`FlushDomain`](crate::FlushDomain) since it was made.
 ///
-/// When nobody waits, `merged == requested() - elided - failed_before - cancelled`: each flush that
-/// was asked for is counted in one of the four, whatever fails or leaves.
+/// While there are no waiters, `merged == requested() - elided - failed_before - cancelled`: each
+/// flush that was asked for is counted in one of the four, also if a step fails or a request
+/// leaves.
 ///
 /// ```
 /// use inflight_flush::{FlushDomain, MemoryDevice};
@@ -138,49 +139,49 @@ impl fmt::Debug for Histogram {
 pub struct Counters {
     /// Flushes asked for before data.
     pub requested_pre: u64,
-    /// Flushes that data needs behind it.
+    /// Flushes that data needs after it.
     pub requested_post: u64,
     /// Flushes asked for alone.
     pub requested_empty: u64,
     /// Flushes of the device.
     pub issued: u64,
-    /// Flushes that were issued and not carried out, since everybody had left.
+    /// Flushes that were issued and not carried out, because all their waiters had left.
     pub withdrawn: u64,
     /// Flushes asked for alone that had nothing to flush.
     pub elided: u64,
     /// Requests that came while a flush was in flight, and were not served by it.
     pub joined_behind_running: u64,
-    /// The most that shared one flush.
+    /// The largest number of requests that shared one flush.
     pub max_merged: u64,
-    /// How many were served by a flush, counted for each.
+    /// The number of requests that a flush served, added up.
     pub merged: u64,
-    /// How often a flush was not issued because data was under way.
+    /// How often a flush was delayed because data was under way.
     pub deferred_by_data: u64,
-    /// Flushes issued although data was under way, because somebody had waited too long.
+    /// Flushes issued although data was under way, because a request had waited too long.
     pub forced_by_timeout: u64,
-    /// Flushes that failed, and durable writes.
+    /// Flushes and durable writes that failed.
     pub errors: u64,
-    /// Flushes that data needed behind it, and that were not waited for, because the data or the
+    /// Flushes that data needed after it, and that were not waited for, because the data or the
     /// flush before it failed.
     pub failed_before: u64,
     /// Flushes that were not waited for, because the request left before they were issued.
     pub cancelled: u64,
     /// Data steps started.
     pub data_dispatched: u64,
-    /// How long flushes took.
+    /// The durations of flushes.
     pub flush_time: Histogram,
-    /// How long one waited for its flush, from the call to the report of the flush.
+    /// The times that requests waited for their flush, from the call to the report of the flush.
     pub wait_time: Histogram,
 }
 
 impl Counters {
-    /// All flushes asked for.
+    /// Returns the number of all flushes asked for.
     #[must_use]
     pub const fn requested(&self) -> u64 {
         self.requested_pre + self.requested_post + self.requested_empty
     }
 
-    /// How many shared a flush, on average; zero before the first flush.
+    /// Returns how many requests shared a flush, on average; zero before the first flush.
     #[must_use]
     pub fn mean_merged(&self) -> f64 {
         if self.issued == 0 {

@@ -1,10 +1,10 @@
-//! What can go wrong.
+//! The errors of this crate.
 
 use std::fmt;
 use std::io;
 
-/// What the system said when a device failed: an [`io::Error`] that can be given to everybody who
-/// shared the flush.
+/// The system's error when a device failed: a copyable [`io::Error`] for all callers that shared
+/// the flush.
 ///
 /// ```
 /// use inflight_flush::DeviceError;
@@ -20,21 +20,21 @@ pub struct DeviceError {
 }
 
 impl DeviceError {
-    /// Whoever used the device has left or panicked before it had ended. Not `Interrupted`, which
-    /// callers take for leave to try again.
+    /// The caller that used the device has left or panicked before the call had ended. Not
+    /// `Interrupted`, on which callers try again.
     pub(crate) const UNHEARD: Self = Self {
         kind: io::ErrorKind::Other,
         os: None,
         message: Some("nobody has heard how it ended"),
     };
 
-    /// The kind of the system's error.
+    /// Returns the kind of the system's error.
     #[must_use]
     pub const fn kind(self) -> io::ErrorKind {
         self.kind
     }
 
-    /// The system's number of the error, if it came from the system.
+    /// Returns the system's number of the error, if it came from the system.
     #[must_use]
     pub const fn raw_os_error(self) -> Option<i32> {
         self.os
@@ -79,7 +79,7 @@ impl fmt::Display for DeviceError {
 
 impl std::error::Error for DeviceError {}
 
-/// A flush did not succeed.
+/// The error of a flush.
 ///
 /// ```
 /// use inflight_flush::{FlushDomain, FlushError, MemoryDevice};
@@ -92,12 +92,12 @@ impl std::error::Error for DeviceError {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FlushError {
-    /// The device failed. What was written before may be lost, and a flush that succeeds later does
-    /// not bring it back: the system may have dropped it.
+    /// The device failed. Earlier writes may be lost, and a later successful flush does not restore
+    /// them, because the system may have dropped them.
     Device(DeviceError),
-    /// The time was up before the flush had ended. It may end yet.
+    /// The time was up before the flush had ended. The flush may still end.
     TimedOut,
-    /// A flush is needed, and it was asked for without waiting.
+    /// A flush is needed, and the call was one that does not wait.
     WouldBlock,
 }
 
@@ -130,7 +130,7 @@ impl From<FlushError> for io::Error {
     }
 }
 
-/// A write with flushes around it did not succeed.
+/// The error of a write with flushes around it.
 ///
 /// ```
 /// use inflight_flush::{FlushDomain, MemoryDevice, WriteError};
@@ -143,12 +143,12 @@ impl From<FlushError> for io::Error {
 pub enum WriteError {
     /// The write itself failed.
     Write(io::Error),
-    /// A flush before or behind it failed: see [`FlushError::Device`].
+    /// A flush before or after it failed: see [`FlushError::Device`].
     Flush(DeviceError),
-    /// The time was up. Whether the write was done, and is durable, is not known.
+    /// The time was up. It is not known whether the write was done, and is durable.
     TimedOut,
-    /// A flush is needed, or a call is under way whose end has to be waited for, and it was asked
-    /// for without waiting. Nothing was written.
+    /// A flush is needed, or the end of a call that is under way, and the call was one that does
+    /// not wait. Nothing was written.
     WouldBlock,
 }
 

@@ -1,9 +1,9 @@
 //! Shared cache flushes, durable writes, and a log.
 //!
 //! A disk may lose completed writes until its cache is flushed. A flush takes long, and covers the
-//! completed writes of everybody. So a [`FlushDomain`] has at most one in flight, and all callers
-//! that ask meanwhile share the next one. It starts no thread unless you ask for one: one of the
-//! waiters carries the flush out.
+//! completed writes of all callers. So a [`FlushDomain`] has at most one in flight, and all callers
+//! that ask meanwhile share the next one. The domain starts no thread unless you ask for one: one
+//! of the waiters carries the flush out.
 //!
 //! ```
 //! use inflight_flush::FlushDomain;
@@ -22,11 +22,11 @@
 //! | [`machine`] | the state machine behind it, for drivers of your own: events in, actions out |
 //! | [`Flusher`], [`Device`] | what can be flushed and written: files, io_uring (feature `io-uring`), a disk in memory with faults |
 //!
-//! A flush that succeeds makes durable every write whose completion its caller had seen. A caller
-//! is never served by a flush that was under way when it asked. After a failed flush nothing is
-//! promised about what was written before.
+//! A flush that succeeds makes durable every write whose completion its caller had seen. A flush
+//! that was under way when a caller asked never serves that caller. After a failed flush there is
+//! no promise about earlier writes.
 //!
-//! Not for one program that flushes one file now and then: `File::sync_data` does that.
+//! For one program that flushes one file now and then take `File::sync_data` instead.
 #![deny(missing_docs)]
 
 mod counters;

@@ -1,4 +1,5 @@
-//! For programs that do much IO: what the Linux block layer and workqueue code give the kernel.
+//! For programs that do much IO: the Linux kernel's block layer and workqueue mechanisms, in user
+//! space.
 //!
 //! - **A limit on what is in flight**, with a slot of memory for each request, fair waiting and
 //!   shares for several devices: [`tags`].
@@ -6,10 +7,10 @@
 //!   work: [`workqueue`].
 //! - **Shared cache flushes**, durable writes and a log with group commit: [`flush`].
 //!
-//! It is not a runtime. Your program does the IO; only the log and the devices of [`flush`] do some
-//! of their own. A wait is a future for any executor, or it blocks a thread. The library starts no
-//! thread, installs no handler and reads no environment variable until you use a part that needs
-//! it. All state is in values.
+//! The crate is not a runtime. Your program does the IO; only the log and the devices of [`flush`]
+//! do some of their own. A wait is a future for any executor, or it blocks a thread. The library
+//! starts no thread, installs no handler and reads no environment variable until you use a part
+//! that needs it. All state is in values.
 //!
 //! ```text
 //!  threads, tasks ─▶ Tenant ─▶ TagSet ── token ─▶ your ring ─▶ device
@@ -54,8 +55,8 @@
 //! | [`topology`] | which CPUs share what; pinning | `inflight-topology` |
 //! | [`sync`] | atomics, locks, threads and time, which a model checker can replace | |
 //!
-//! What needs two of them is here: [`WorkqueueSink`] runs completions of tags on a workqueue,
-//! [`Requeue`] sends requests again that the device refused for now.
+//! Parts that need two of them are in this crate: [`WorkqueueSink`] runs completions of tags on a
+//! workqueue, [`Requeue`] sends requests again that the device refused for now.
 //!
 //! # Features
 //!

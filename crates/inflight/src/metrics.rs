@@ -1,4 +1,4 @@
-//! The counters for whoever collects figures: through the `metrics` facade, when asked.
+//! The counters, for the `metrics` facade.
 
 use crate::requeue::Requeue;
 use inflight_workqueue::WorkqueueSystem;
@@ -9,8 +9,8 @@ const SENT_EARLY: &str = "inflight_requeue_sent_early_total";
 const WAITING: &str = "inflight_requeue_waiting";
 
 impl<T: Send + 'static> Requeue<T> {
-    /// Hands the counters to the recorder of the `metrics` crate, as they are now, under the label
-    /// `requeue`. To be called before figures are collected.
+    /// Passes the present counters to the recorder of the `metrics` crate, under the label
+    /// `requeue`. Call it before figures are collected.
     ///
     /// ```
     /// # use inflight::prelude::*;
@@ -29,8 +29,8 @@ impl<T: Send + 'static> Requeue<T> {
     }
 }
 
-/// Tells the recorder of the `metrics` crate what the figures of all the crates are and their
-/// units. Once, after the recorder has been installed.
+/// Describes the figures of all the crates, with their units, to the recorder of the `metrics`
+/// crate. Call it once, after the recorder has been installed.
 ///
 /// ```
 /// inflight::describe_metrics();

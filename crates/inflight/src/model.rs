@@ -1,10 +1,10 @@
-//! One way to loom for the tests of your own code.
+//! An entry to loom for the tests of your own code.
 
 /// Runs `model` in every interleaving that loom knows, up to a bound of preemptions.
 ///
-/// Loom is there only in a build with `--cfg loom`. Without it this panics and says what to type,
-/// so that a model that was not explored does not pass in silence. In a build for models, what it
-/// finds (a deadlock, a panic of `model`, a data race) is a panic too.
+/// Loom is available only in a build with `--cfg loom`. Without it this panics and prints the
+/// command to type, so that a model that was not explored does not pass in silence. In a build for
+/// models, a fault that loom finds (a deadlock, a panic of `model`, a data race) is a panic too.
 ///
 /// ```no_run
 /// use inflight::sbitmap::SbitmapQueue;
@@ -34,36 +34,38 @@
 /// times slower; `--target-dir target/loom`, because otherwise each change of the flag builds
 /// everything anew.
 ///
-/// A deadlock panics in the thread that loom runs just then. What that thread drops meanwhile may
-/// panic again, and that aborts the process: `#[should_panic]` does not do for a model that is to
-/// fail, and [`check_fails`] does.
+/// A deadlock panics in the thread that loom runs at that moment. A destructor of that thread may
+/// panic again, and that aborts the process. So for a model that is to fail use [`check_fails`],
+/// not `#[should_panic]`.
 ///
-/// The panic of an item of a queue is caught by its worker, in a model too. It fails the model all
-/// the same, once the other threads have ended: an assertion may stand in an item. An item that
-/// panics on purpose catches that itself.
+/// The panic of an item of a queue is caught by its worker, in a model too. It still fails the
+/// model, once the other threads have ended: an assertion may be in an item. An item that panics on
+/// purpose catches that itself.
 ///
 /// # Panics
 ///
-/// Without `--cfg loom`; and if `model` fails in an interleaving, or an item of a queue panics.
+/// Panics without `--cfg loom`; and if `model` fails in an interleaving, or an item of a queue
+/// panics.
 pub fn check(model: impl Fn() + Send + Sync + 'static) {
     check_within(2, model);
 }
 
-/// As [`check`], with a bound of its own, for a model that takes too long with two preemptions, or
-/// needs more of them. `LOOM_MAX_PREEMPTIONS` overrides it.
+/// Runs a model as [`check`], with a bound of its own, for a model that takes too long with two
+/// preemptions, or needs more of them. `LOOM_MAX_PREEMPTIONS` overrides it.
 ///
 /// # Panics
 ///
-/// As [`check`].
+/// The panics of [`check`].
 pub fn check_within(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
     inflight_sync::model::explore(preemptions, model);
 }
 
-/// The opposite of [`check`], for a bug that was put in on purpose: `model` has to fail. Returns
-/// what was printed, so that a test can see whether it failed for that reason.
+/// Runs a model that has to fail, the opposite of [`check`]: for a bug that was put in on purpose.
+/// Returns the printed text, so that a test can check the reason of the failure.
 ///
-/// The model runs in a process of its own, because loom may abort that. The process is the program
-/// of the test, called for this test alone: call it from a `#[test]` function, once in each.
+/// The model runs in a process of its own, because loom may abort the process. The process is the
+/// program of the test, called for this test alone: call it from a `#[test]` function, once in
+/// each.
 ///
 /// ```no_run
 /// use inflight::sync::{Arc, Mutex, thread};
@@ -88,7 +90,7 @@ pub fn check_within(preemptions: usize, model: impl Fn() + Send + Sync + 'static
 ///
 /// # Panics
 ///
-/// Without `--cfg loom`; and if `model` fails in no interleaving.
+/// Panics without `--cfg loom`; and if `model` fails in no interleaving.
 pub fn check_fails(model: impl Fn() + Send + Sync + 'static) -> String {
     inflight_sync::model::explore_in_child(2, model)
 }

@@ -15,45 +15,46 @@ use std::time::Duration;
 const SOON: Duration = Duration::from_nanos(1);
 
 /// Keeps requests that are to be sent again later, oldest first, and sends them by a work of a
-/// queue: what a requeue list is to a block device. A clone is a handle to the same.
+/// queue, as the requeue list of a block device. A clone is a handle to the same list.
 ///
 /// A request that waits here keeps its tag. So a freeze waits for it, a resize counts it, and it
-/// needs no tag when it is sent again. It is not in flight, so no timeout is about it.
+/// needs no tag when it is sent again. It is not in flight, so it has no timeout meanwhile.
 ///
 /// # Refused again
 ///
-/// `send` gives a request back that was refused once more, with the delay after which it is sent
-/// again: it needs no handle of the `Requeue` that it belongs to. One that hands it in by a handle
-/// of its own does the same.
+/// `send` returns a request that was refused once more, with the delay after which it is sent
+/// again, so `send` needs no handle of its `Requeue`. Requeueing the request by such a handle has
+/// the same effect.
 ///
 /// # When the queue takes no work
 ///
-/// What is due while the queue drains is sent when the drain ends.
+/// Requests that are due while the queue drains are sent when the drain ends.
 ///
-/// If the queue was destroyed or its system has gone, whoever requeues the next request sends all
-/// that wait, at once. Each is sent once by that call: one that is refused again waits, until the
-/// next is requeued from outside of `send`, somebody [kicks](Requeue::kick), or the last handle is
-/// dropped. So nothing goes round in a circle, however often a device refuses.
+/// If the queue was destroyed or its system has ended, the next call of `requeue` sends all waiting
+/// requests, at once. That call sends each once: one that is refused again waits, until the next is
+/// requeued from outside of `send`, a caller [kicks](Requeue::kick), or the last handle is dropped.
+/// So a request that the device always refuses makes no endless loop.
 ///
-/// When the last handle is dropped, the one who drops it sends what waits. What `send` gives back
-/// then is dropped, and its tag is free: an engine that ends has `send` complete a request with an
+/// Dropping the last handle sends the waiting requests. A request that `send` then returns is
+/// dropped, and its tag is free; at the end of an engine `send` should complete a request with an
 /// error instead. Kick, or drop the last handle, before or after the system ends: a system that
-/// ends takes back what is not due yet, and nobody sends it until one of the two happens.
+/// ends takes back the requests that are not due yet, and they are not sent until one of the two
+/// happens.
 ///
 /// # Steering
 ///
-/// A request that is sent again is submitted anew:
+/// A request that is sent again is a new submission:
 /// [`submitted_on`](inflight_tags::Tag::submitted_on) is the CPU of the worker that sent it, and
-/// steering brings the completion there.
+/// steering runs the completion there.
 ///
 /// # Fairness
 ///
-/// Of those whose time has come, the one that was handed in first is sent first.
+/// Of the requests that are due, the one that was requeued first is sent first.
 ///
 /// # Panics
 ///
-/// If `send` panics, the other requests are sent all the same, and then it is the panic of the
-/// work, or of who handed in, kicked or dropped.
+/// If `send` panics, the other requests are still sent, and then the work panics, or the caller
+/// that requeued, kicked or dropped.
 ///
 /// ```
 /// use inflight::prelude::*;
@@ -89,36 +90,38 @@ struct Inner<T: Send + 'static> {
     list: Mutex<List<T>>,
 }
 
-/// What `send` says: a request that was refused again comes back, with its delay.
+/// The result of `send`: a request that was refused again, with its delay.
 type Sent<T> = Result<(), (Tag<T>, Duration)>;
 
 type Waiting<T> = BTreeMap<(Instant, u64), Tag<T>>;
 
-/// What waits, by the time at which it is due and the order in which it was handed in.
+/// The waiting requests, by the time at which they are due and the order in which they were
+/// requeued.
 struct List<T: Send + 'static> {
     waiting: Waiting<T>,
-    /// Threads that call `send`. What such a thread hands in is refused again.
+    /// Threads that call `send`. A request that such a thread requeues was refused again.
     senders: Vec<ThreadId>,
     requeued: u64,
     sent_early: u64,
 }
 
-/// What a [`Requeue`] has done since it was made.
+/// The counters of a [`Requeue`] since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RequeueStats {
-    /// Requests handed in.
+    /// Requests that were requeued.
     pub requeued: u64,
-    /// Those that wait.
+    /// Requests that wait.
     pub waiting: usize,
-    /// Those that were sent before their time, because the queue took no more work, or by
+    /// Requests that were sent before their time, because the queue took no more work, or by
     /// [`kick`](Requeue::kick).
     pub sent_early: u64,
 }
 
 impl<T: Send + 'static> Requeue<T> {
-    /// Sends by works of `queue`; a bound one sends all that are due on the CPU of whoever handed
-    /// one in last. `send` gives back a request that was refused again, with its new delay.
+    /// Makes a list that sends by works of `queue`. A bound queue sends all due requests on the CPU
+    /// of the caller that requeued last. `send` returns a request that was refused again, with its
+    /// new delay.
     #[must_use]
     pub fn new(
         queue: &Workqueue,
@@ -127,7 +130,7 @@ impl<T: Send + 'static> Requeue<T> {
         Self::with_clock(queue, &Clock::system(), send)
     }
 
-    /// The same by another clock, which has to be that of the queue's system.
+    /// Makes a list with another clock, which has to be that of the queue's system.
     #[must_use]
     pub fn with_clock(
         queue: &Workqueue,
@@ -156,18 +159,18 @@ impl<T: Send + 'static> Requeue<T> {
         Self { inner }
     }
 
-    /// Sends the request again after `delay`; not before those that were handed in earlier and
-    /// whose time has come, too.
+    /// Sends the request again after `delay`, and after the due requests that were requeued before
+    /// it.
     pub fn requeue(&self, tag: Tag<T>, delay: Duration) {
         let refused = self.inner.hand_in(tag, delay);
         self.inner.send_each(refused);
     }
 
-    /// Sends all that wait now, whatever their delay: by the queue's work, if the queue drains at
-    /// the end of that, or, if it takes no more works, in this call. What is refused again waits
-    /// anew. Called from within `send`, it leaves them to the queue.
+    /// Sends all waiting requests now, whatever their delay: by the queue's work, if the queue
+    /// drains at the end of the drain, or, if it takes no more works, in this call. A request that
+    /// is refused again waits anew. A call from within `send` leaves them to the queue.
     ///
-    /// For a device that takes requests again, and at the end of an engine. It is
+    /// For a device that accepts requests again, and at the end of an engine. It is
     /// `blk_mq_kick_requeue_list`.
     ///
     /// ```
@@ -191,13 +194,13 @@ impl<T: Send + 'static> Requeue<T> {
         self.inner.send_each(refused);
     }
 
-    /// How many requests wait here.
+    /// Returns how many requests wait here.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.inner.list.lock().waiting.len()
     }
 
-    /// What was done so far.
+    /// Returns the counters.
     ///
     /// ```
     /// # use inflight::prelude::*;
@@ -219,7 +222,7 @@ impl<T: Send + 'static> Requeue<T> {
 }
 
 impl<T: Send + 'static> Inner<T> {
-    /// Gives back what the caller has to send.
+    /// Adds a request. Returns the requests that the caller has to send.
     fn hand_in(&self, tag: Tag<T>, delay: Duration) -> Waiting<T> {
         let due = self.clock.now() + delay;
         let mut list = self.list.lock();
@@ -229,7 +232,7 @@ impl<T: Send + 'static> Inner<T> {
         self.arm(&mut list)
     }
 
-    /// The time of all has come. Gives back what the caller has to send.
+    /// Makes all requests due. Returns the requests that the caller has to send.
     fn hurry(&self) -> Waiting<T> {
         let now = self.clock.now();
         let mut list = self.list.lock();
@@ -240,9 +243,9 @@ impl<T: Send + 'static> Inner<T> {
         self.arm(&mut list)
     }
 
-    /// Has the work run when the first request is due. Under the lock, so that of two who arm it
-    /// the later one knows of both requests. Gives back what the caller has to send, since there
-    /// is no queue to do it: nothing, if it is called by `send`.
+    /// Queues the work for the time when the first request is due. Under the lock, so that of two
+    /// callers that do so the later one sees both requests. Returns the requests that the caller
+    /// has to send, because there is no queue to do it: none, if `send` is the caller.
     fn arm(&self, list: &mut List<T>) -> Waiting<T> {
         let Some((&(first, _), _)) = list.waiting.first_key_value() else {
             return BTreeMap::new();
@@ -284,7 +287,7 @@ impl<T: Send + 'static> Inner<T> {
         self.send_each(due);
     }
 
-    /// By a thread that is one of the senders, unless there is nothing to send.
+    /// Sends requests by a thread that is one of the senders, unless there is nothing to send.
     fn send_each(&self, due: Waiting<T>) {
         if due.is_empty() {
             return;
@@ -306,7 +309,7 @@ impl<T: Send + 'static> Inner<T> {
     }
 }
 
-/// In the order in which they were handed in. Returns what the first panic has thrown.
+/// Sends in the order of requeueing. Returns the first panic.
 fn send_in_order<T>(due: Waiting<T>, send: impl Fn(Tag<T>)) -> Option<Box<dyn Any + Send>>
 where
     T: Send + 'static,

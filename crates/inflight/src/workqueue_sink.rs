@@ -4,24 +4,23 @@ use inflight_tags::steering::{CompletionSink, DoneListHandle, Runner};
 use inflight_topology::CpuSet;
 use inflight_workqueue::{Queued, Work, Workqueue};
 
-/// Runs completions on a workqueue: each done list is emptied by a [`Work`] of its own, queued for
-/// the CPU that submitted.
+/// Runs completions on a workqueue: a [`Work`] of each done list empties it, queued for the CPU
+/// that submitted.
 ///
-/// A [bound](inflight_workqueue::WorkqueueDraft::bound) queue runs it on that very CPU; an
-/// unbound one in the CPU's pod, which suits
-/// [`scope`](inflight_tags::steering::CompletionsBuilder::scope) `Cache`. A queue with
-/// [wake rules](inflight_workqueue::WorkqueueBuilder::wake_rules) runs it where they place it: the
-/// CPU before is the one that submitted, and who completes is taken for an interrupt, or for the
-/// bound worker that it is.
-/// A worker that runs completions may block and may wait, as any work; for requests that memory
-/// depends on, give the queue `mem_reclaim`.
+/// A [bound](inflight_workqueue::WorkqueueDraft::bound) queue runs it on that very CPU; an unbound
+/// one in the CPU's pod, for which [`scope`](inflight_tags::steering::CompletionsBuilder::scope)
+/// `Cache` is a good choice. A queue with [wake
+/// rules](inflight_workqueue::WorkqueueBuilder::wake_rules) runs it where the rules place it: the
+/// previous CPU is the one that submitted, and the completing thread counts as an interrupt, or as
+/// the bound worker that it is. A worker that runs completions may block and may wait, as in any
+/// work; for requests on which the system's memory depends, give the queue `mem_reclaim`.
 ///
-/// When the queue takes no more work (it drains, it was destroyed, its system has gone) completions
-/// run where they are seen. A callback that panics is that work's panic, which the queue counts
-/// once for a batch; the other completions of the batch have run, and
+/// When the queue takes no more work (it drains, it was destroyed, its system has ended)
+/// completions run where they are seen. A callback that panics is that work's panic, which the
+/// queue counts once for a batch; the other completions of the batch have run, and
 /// [`SteeringStats::panicked`](inflight_tags::steering::SteeringStats::panicked) counts each. The
-/// callbacks of one done list never run at the same time on the queue's workers, since a work never
-/// runs twice at once.
+/// callbacks of one done list never run at the same time on the queue's workers, because a work
+/// never runs twice at once.
 ///
 /// ```
 /// use inflight::prelude::*;
@@ -50,7 +49,7 @@ use inflight_workqueue::{Queued, Work, Workqueue};
 pub struct WorkqueueSink(Workqueue);
 
 impl WorkqueueSink {
-    /// A sink over `queue`.
+    /// Makes a sink over `queue`.
     ///
     /// ```
     /// # use inflight::prelude::*;
@@ -64,7 +63,7 @@ impl WorkqueueSink {
         Self(queue.clone())
     }
 
-    /// The queue it runs completions on.
+    /// Returns the queue on which it runs completions.
     #[must_use]
     pub fn workqueue(&self) -> &Workqueue {
         &self.0

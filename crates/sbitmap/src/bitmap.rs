@@ -16,16 +16,17 @@ mod set_clear;
 
 /// A scalable bitmap: hands out the numbers `0..depth`, each to one owner at a time.
 ///
-/// No operation sleeps for a bit or allocates; a getter that finds a word full moves freed bits
-/// back under that word's lock, for a few instructions. A put that meets such a move waits for it,
-/// unless the map is [`trusted`](SbitmapBuilder::trusted). What the owner of a bit wrote before
-/// [`put`](Sbitmap::put) is visible to the next owner after [`try_get`](Sbitmap::try_get), so a bit
-/// may index data that has no lock of its own.
+/// No operation sleeps until a bit is free, and none but [`try_get_batch`](Sbitmap::try_get_batch)
+/// and the snapshots allocates. A getter that finds a word full moves freed bits back under that
+/// word's lock, for a few instructions. A put that meets such a move waits for it, unless the map
+/// is [`trusted`](SbitmapBuilder::trusted). Writes of the owner of a bit before
+/// [`put`](Sbitmap::put) are visible to the next owner after [`try_get`](Sbitmap::try_get), so a
+/// bit may index data that has no lock of its own.
 ///
 /// # Fairness
 ///
-/// None: whoever searches when a bit is free gets it. [`SbitmapQueue`](crate::SbitmapQueue) adds
-/// waiting.
+/// None: the caller that searches while a bit is free gets it. With
+/// [`SbitmapQueue`](crate::SbitmapQueue) callers can wait.
 ///
 /// ```
 /// use inflight_sbitmap::Sbitmap;
@@ -41,9 +42,9 @@ mod set_clear;
 /// ```
 #[derive(Debug)]
 pub struct Sbitmap {
-    /// The layout for the largest depth. All its words exist, and its shift holds for every depth.
+    /// The layout for the largest depth. All its words exist, and its shift is that of every depth.
     full: Layout,
-    /// How many bits are handed out now. Written under `resizing`.
+    /// The number of bits handed out now. Written under `resizing`.
     depth: AtomicUsize,
     resizing: Mutex<()>,
     in_turn: bool,
@@ -53,13 +54,13 @@ pub struct Sbitmap {
 }
 
 impl Sbitmap {
-    /// A bitmap of `depth` bits, all free. A depth of 0 is an error of
+    /// Returns the builder of a bitmap of `depth` bits, all free. A depth of 0 is an error of
     /// [`build`](SbitmapBuilder::build).
     pub fn builder(depth: usize) -> SbitmapBuilder {
         SbitmapBuilder::new(depth)
     }
 
-    /// The layout's depth is that to begin with.
+    /// Makes a map. The layout's depth is the first depth.
     pub(crate) fn new(layout: Layout, max_depth: usize, in_turn: bool, check: Check) -> Self {
         let full = layout.with_depth(max_depth);
         Self {
@@ -73,7 +74,7 @@ impl Sbitmap {
         }
     }
 
-    /// The layout of the moment.
+    /// Returns the layout with the present depth.
     #[inline]
     fn layout(&self) -> Layout {
         // Relaxed: an operation that runs while the map is resized may go by either depth; `accept`
@@ -81,32 +82,32 @@ impl Sbitmap {
         self.full.with_depth(self.depth.load(Ordering::Relaxed))
     }
 
-    /// How many bits there are to hand out. Bits beyond may still be in use after a
+    /// Returns the number of bits to hand out. Bits beyond may still be in use after a
     /// [`resize`](Sbitmap::resize).
     #[must_use]
     pub fn depth(&self) -> usize {
         self.layout().depth
     }
 
-    /// The largest depth the map can be resized to.
+    /// Returns the largest depth to which the map can be resized.
     #[must_use]
     pub const fn max_depth(&self) -> usize {
         self.full.depth
     }
 
-    /// How many bits each word is used for.
+    /// Returns the number of bits used in each word.
     ///
-    /// Fewer than 64 in a small map, so that it spreads over at least four words.
+    /// It is below 64 in a small map, so that the map spreads over at least four words.
     #[must_use]
     pub const fn bits_per_word(&self) -> usize {
         self.full.bits_per_word()
     }
 
-    /// Takes a bit, beginning at the calling CPU's hint. `None` when all are taken.
+    /// Takes a bit; the search begins at the calling CPU's hint. Returns `None` if all are taken.
     ///
-    /// While others get and put, `None` says that each bit was found taken when the search came to
-    /// it, not that all were taken at one moment: who puts a bit behind the search and takes one
-    /// ahead of it hides both.
+    /// While others get and put, `None` says that the search found each bit taken, not that all
+    /// were taken at one moment: a thread that puts a bit behind the search and takes one ahead of
+    /// it hides both.
     ///
     /// In round-robin mode each CPU hands bits out one after the other.
     #[must_use = "a bit that is dropped is never given back"]
@@ -117,7 +118,8 @@ impl Sbitmap {
             .or_else(|| self.by_hint(slot, |hint| self.try_get_with(hint)))
     }
 
-    /// The common case of a get: the word of the hint has a free bit, and no turn is kept.
+    /// The common case of a get: the word of the hint has a free bit, and the map is not round
+    /// robin.
     #[inline]
     fn try_get_at(&self, slot: &CpuHint) -> Option<usize> {
         let hint = slot.as_bit();
@@ -134,7 +136,7 @@ impl Sbitmap {
         Some(bit)
     }
 
-    /// Searches from the hint of a CPU, which is moved on.
+    /// Searches from the hint of a CPU, and moves the hint.
     #[inline(never)]
     fn by_hint(
         &self,
@@ -147,7 +149,7 @@ impl Sbitmap {
         bit
     }
 
-    /// Takes a bit, beginning at a hint of the caller's, which is moved on.
+    /// Takes a bit; the search begins at a hint of the caller's, and moves the hint.
     #[must_use = "a bit that is dropped is never given back"]
     pub fn try_get_with(&self, hint: &mut Hint) -> Option<usize> {
         self.search(hint, |layout, word, from| Search {
@@ -158,11 +160,11 @@ impl Sbitmap {
         })
     }
 
-    /// Takes a bit if fewer than `limit` of those open to this limit are taken.
+    /// Takes a bit if fewer than `limit` of the bits open to this limit are taken.
     ///
-    /// Users who only come this way hold at most `limit` bits of the whole map together; the rest
-    /// stays free for others. The limit is spread over the words in proportion, exactly. This
-    /// is blk-mq's shallow depth.
+    /// Users that take bits only in this way hold at most `limit` bits of the whole map together;
+    /// the rest stays free for others. The limit is spread over the words in proportion, exactly.
+    /// This is blk-mq's shallow depth.
     ///
     /// ```
     /// let map = inflight_sbitmap::Sbitmap::builder(64).build().unwrap();
@@ -181,7 +183,7 @@ impl Sbitmap {
         })
     }
 
-    /// Searches until a bit is found that may be kept, and moves the hint.
+    /// Searches until a bit below the depth is found, and moves the hint.
     #[inline]
     fn search(
         &self,
@@ -199,10 +201,10 @@ impl Sbitmap {
         }
     }
 
-    /// Visits every word once, from the hint's on.
+    /// Visits every word once, starting with the word of the hint.
     ///
-    /// If the first word's search does not wrap, the bits before its start come last. Without that
-    /// "none" would not be exact, and a waiter could miss a bit in its second look.
+    /// If the first word's search does not wrap, the bits before its start are last. Without that
+    /// "none" would not be exact, and a waiter could miss a bit in its second search.
     #[inline]
     fn visit_words(
         &self,
@@ -222,7 +224,7 @@ impl Sbitmap {
         }
     }
 
-    /// All words but the first, and what the first one's search has left out.
+    /// Visits all words but the first, and then the rest of the first one.
     #[inline(never)]
     fn visit_others(
         &self,
@@ -250,7 +252,7 @@ impl Sbitmap {
         )
     }
 
-    /// Whether a bit just taken is below the depth; gives it back if not.
+    /// Returns whether a bit just taken is below the depth; gives it back if not.
     ///
     /// A search may have begun before the map shrank. Relaxed is enough: a get that takes a bit of
     /// a word after the shrinking flushed it has acquired the new depth with the bit.
@@ -262,10 +264,11 @@ impl Sbitmap {
         }
     }
 
-    /// Gives back those bits of a word just taken that are not below the depth, returns the others.
+    /// Gives back those bits of a word just taken that are not below the depth, and returns the
+    /// others.
     ///
-    /// Under the lock: if the map grew in between, the bits would be free without anybody having
-    /// been told.
+    /// Under the lock: if the map grew in between, the bits would be free and no waiter would have
+    /// been woken.
     #[cold]
     fn put_above_depth(&self, word: usize, taken: u64) -> u64 {
         let _resizing = self.resizing.lock();
@@ -277,10 +280,10 @@ impl Sbitmap {
         kept
     }
 
-    /// Takes up to `n` bits, pushes them to `bits` and returns how many.
+    /// Takes up to `n` bits, pushes them to `bits` and returns their number.
     ///
-    /// Takes ranges of whole words where it can, single bits after that. Fewer than `n` means that
-    /// no more were free.
+    /// It takes ranges of whole words if possible, single bits after that. Fewer than `n` means
+    /// that no more were free.
     ///
     /// ```
     /// let map = inflight_sbitmap::Sbitmap::builder(48).build().unwrap();
@@ -307,17 +310,17 @@ impl Sbitmap {
 
     /// Takes up to `n` neighbouring bits of one word in one atomic step.
     ///
-    /// At most [`bits_per_word`](Sbitmap::bits_per_word) (a larger `n` is cut to it). What is
-    /// returned may have holes where bits were taken. `None` if no word has room for such a
-    /// range after its first free bit, although single bits may be free; in round-robin mode
-    /// always `None`.
+    /// At most [`bits_per_word`](Sbitmap::bits_per_word): a larger `n` is cut to it. The result may
+    /// have holes at bits that were taken. Returns `None` if no word has room for such a range
+    /// after its first free bit, although single bits may be free; in round-robin mode always
+    /// `None`.
     #[must_use = "bits that are dropped are never given back"]
     #[inline]
     pub fn try_get_mask(&self, n: usize) -> Option<BitMask> {
         self.take_mask(n).some()
     }
 
-    /// As `try_get_mask`: empty if there is none.
+    /// As `try_get_mask`; an empty mask means none.
     #[inline(never)]
     pub(crate) fn take_mask(&self, n: usize) -> BitMask {
         if self.in_turn || n == 0 {
@@ -355,10 +358,10 @@ impl Sbitmap {
     ///
     /// # Errors
     ///
-    /// [`PutError::NotAllocated`] if nobody holds the bit. By default every double free is caught
+    /// [`PutError::NotAllocated`] if the bit is not in use. By default each double free is found
     /// that does not race with the other put; see [`checked`](SbitmapBuilder::checked) and
-    /// [`trusted`](SbitmapBuilder::trusted). A bit that somebody else has got in the meantime is
-    /// that somebody's: a plain number cannot tell.
+    /// [`trusted`](SbitmapBuilder::trusted). If another caller has got the bit in the meantime, the
+    /// put gives back that caller's bit: a plain number has no owner.
     ///
     /// [`PutError::OutOfRange`] if the map has no such bit.
     #[inline]
@@ -379,8 +382,8 @@ impl Sbitmap {
         }
     }
 
-    /// Says whether a bit that was taken is kept for a waiter. One that is has no owner yet, so a
-    /// put of it is told from a good one.
+    /// Marks whether a bit in use is kept for a waiter. Such a bit has no owner yet, so a put of it
+    /// is an error.
     #[inline]
     pub(crate) fn set_granted(&self, bit: usize, granted: bool) {
         if self.check == Check::Trusted {
@@ -393,12 +396,12 @@ impl Sbitmap {
 
     /// Gives a bit back and points a hint of the caller's at it.
     ///
-    /// For callers that keep a hint for whoever allocated the bit: there its data is warm. The
-    /// map's own hint is not moved.
+    /// For callers that keep a hint for each thread that allocates: the data of the bit is in its
+    /// cache. The map's own hint does not move.
     ///
     /// # Errors
     ///
-    /// As [`put`](Sbitmap::put).
+    /// The errors of [`put`](Sbitmap::put).
     ///
     /// ```
     /// use inflight_sbitmap::{Hint, Sbitmap};
@@ -416,7 +419,7 @@ impl Sbitmap {
         Ok(())
     }
 
-    /// Points the calling CPU at a bit just given back. One above the depth has vanished.
+    /// Points the calling CPU's hint at a bit just given back, unless the bit is above the depth.
     #[inline]
     fn set_hint(&self, bit: usize) {
         if !self.in_turn && bit < self.depth() {
@@ -424,14 +427,14 @@ impl Sbitmap {
         }
     }
 
-    /// Gives several bits back, one atomic step for each run of bits of the same word.
+    /// Gives several bits back, with one atomic step for each run of bits of the same word.
     ///
     /// Sorted bits make the longest runs; any order is legal.
     ///
     /// # Errors
     ///
-    /// As [`put`](Sbitmap::put), for one of `bits` that could not be given back. All that could be
-    /// are.
+    /// The errors of [`put`](Sbitmap::put), for one of `bits` that could not be given back. All
+    /// others are given back.
     ///
     /// ```
     /// let map = inflight_sbitmap::Sbitmap::builder(8).build().unwrap();
@@ -445,7 +448,7 @@ impl Sbitmap {
         self.put_runs(bits).1
     }
 
-    /// Also returns how many bits were given back.
+    /// As `put_batch`; also returns the number of bits given back.
     pub(crate) fn put_runs(&self, bits: &[usize]) -> (usize, Result<(), PutError>) {
         let mut result = Ok(());
         let mut count = 0;
@@ -483,7 +486,7 @@ impl Sbitmap {
     ///
     /// [`PutError::OutOfRange`] if the mask reaches beyond the word of its first bit (see
     /// [`bits_per_word`](Sbitmap::bits_per_word)) or beyond `max_depth`: nothing is given back.
-    /// [`PutError::NotAllocated`] if nobody holds some of the bits: the others are given back.
+    /// [`PutError::NotAllocated`] if some of the bits are not in use: the others are given back.
     ///
     /// ```
     /// let map = inflight_sbitmap::Sbitmap::builder(64).build().unwrap();
@@ -504,7 +507,7 @@ impl Sbitmap {
         self.put_of_word(word, bits.mask << offset)
     }
 
-    /// How many of the bits of a word were given back, and the first that was not.
+    /// Returns the number of bits of a word given back, and the error of the first that was not.
     fn put_of_word(&self, word: usize, mask: u64) -> (usize, Result<(), PutError>) {
         let held = self.words[word].put_mask(mask, self.check);
         let result = match offsets(mask & !held).next() {

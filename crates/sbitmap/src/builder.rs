@@ -1,4 +1,4 @@
-//! Choices made before a bitmap exists.
+//! The builder of a bitmap.
 
 use crate::bitmap::Sbitmap;
 use crate::double_free::Check;
@@ -41,44 +41,44 @@ impl SbitmapBuilder {
         }
     }
 
-    /// Lays out memory for growth up to `max_depth` by [`resize`](Sbitmap::resize). By default the
-    /// depth is the largest. At most [`MAX_DEPTH`].
+    /// Lays out memory for growth up to `max_depth` by [`resize`](Sbitmap::resize). The default is
+    /// the depth; the most is [`MAX_DEPTH`].
     pub fn max_depth(mut self, max_depth: usize) -> Self {
         self.max_depth = Some(max_depth);
         self
     }
 
-    /// Uses `2^shift` bits of each word. By default the largest, up to 64, that makes at least 4
-    /// words.
+    /// Uses `2^shift` bits of each word. The default is the largest shift, up to 6, that makes at
+    /// least 4 words.
     pub fn shift(mut self, shift: u32) -> Self {
         self.shift = Some(shift);
         self
     }
 
-    /// Hands bits out one after the other, round and round, instead of the warmest first: each CPU
-    /// goes on after the bit it got last. For devices that want their tags spread.
+    /// Hands bits out one after the other, round and round, instead of the bit last used: each CPU
+    /// continues after the bit that it got last. For devices that want their tags spread.
     pub fn round_robin(mut self, on: bool) -> Self {
         self.round_robin = on;
         self
     }
 
-    /// Also catches double frees that race with each other, as long as nobody else has got the bit
-    /// in between. Puts then clear their bit where getters look for one, instead of beside it.
+    /// Also detects double frees that race with each other, unless another caller has got the bit
+    /// in between. Puts then clear their bit on the line that getters search, instead of beside it.
     ///
-    /// Of `checked(true)` and [`trusted(true)`](SbitmapBuilder::trusted) the last call holds.
+    /// Of `checked(true)` and [`trusted(true)`](SbitmapBuilder::trusted) the last call counts.
     pub fn checked(self, on: bool) -> Self {
         self.check(Check::Racing, on)
     }
 
-    /// Does not look whether a bit that is put is in use, and keeps no state for it: a double free
+    /// Does not check whether a bit that is put is in use, and keeps no state for it: a double free
     /// makes two owners of one bit. A bit that the map does not have is still an error.
     ///
-    /// Of `trusted(true)` and [`checked(true)`](SbitmapBuilder::checked) the last call holds.
+    /// Of `trusted(true)` and [`checked(true)`](SbitmapBuilder::checked) the last call counts.
     pub fn trusted(self, on: bool) -> Self {
         self.check(Check::Trusted, on)
     }
 
-    /// Switching one way off leaves another that was chosen.
+    /// Switching one check off keeps another that was chosen.
     fn check(mut self, check: Check, on: bool) -> Self {
         if on {
             self.check = check;
@@ -88,12 +88,13 @@ impl SbitmapBuilder {
         self
     }
 
-    /// Makes the map.
+    /// Makes the bitmap.
     ///
     /// # Errors
     ///
     /// [`BuildError::Depth`] if the depth is 0 or above [`MAX_DEPTH`], [`BuildError::MaxDepth`] if
-    /// `max_depth` is below the depth or above that, [`BuildError::Shift`] if the shift is above 6.
+    /// `max_depth` is below the depth or above [`MAX_DEPTH`], [`BuildError::Shift`] if the shift is
+    /// above 6.
     pub fn build(self) -> Result<Sbitmap, BuildError> {
         let max_depth = self.checked_max_depth()?;
         Ok(Sbitmap::new(
@@ -119,7 +120,7 @@ impl SbitmapBuilder {
         Ok(max_depth)
     }
 
-    /// Makes the local engine instead, or says why it needs to be the shared one.
+    /// Makes the local engine instead, or returns why the shared one is needed.
     pub(crate) fn build_local(&self, users: Option<Users>) -> Result<PerCpuStore, BuildError> {
         let max_depth = self.checked_max_depth()?;
         if self.round_robin {

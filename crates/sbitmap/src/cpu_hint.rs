@@ -1,4 +1,4 @@
-//! Where a search begins. A hint steers, it never owns: any value is correct.
+//! Where a search begins. A hint gives no right to a bit: any value is correct.
 
 use crate::layout::Layout;
 use inflight_sync::CachePadded;

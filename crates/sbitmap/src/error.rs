@@ -1,8 +1,8 @@
-//! What can go wrong.
+//! The errors of this crate.
 
 use crate::MAX_DEPTH;
 
-/// Why a bitmap or queue cannot be built.
+/// The error of building a bitmap or queue.
 ///
 /// ```
 /// use inflight_sbitmap::{BuildError, Sbitmap};
@@ -25,21 +25,21 @@ pub enum BuildError {
         /// The depth to begin with.
         depth: usize,
     },
-    /// A word has 64 bits, so the shift is at most 6.
+    /// The shift is above 6 (a word has 64 bits).
     Shift {
         /// The shift asked for.
         shift: u32,
     },
-    /// [`Engine::Local`](crate::Engine::Local) was asked for with
+    /// [`Engine::Local`](crate::Engine::Local) was chosen together with
     /// [`Fairness::Batched`](crate::Fairness::Batched), which needs
     /// [`Engine::Shared`](crate::Engine::Shared).
     BatchedNeedsShared,
-    /// [`Engine::Local`](crate::Engine::Local) was asked for with
+    /// [`Engine::Local`](crate::Engine::Local) was chosen together with
     /// [`round_robin`](crate::SbitmapQueueBuilder::round_robin), which needs
     /// [`Engine::Shared`](crate::Engine::Shared).
     RoundRobinNeedsShared,
-    /// [`Engine::Local`](crate::Engine::Local) was asked for with more than 65,536 bits, now or as
-    /// `max_depth`; they need [`Engine::Shared`](crate::Engine::Shared).
+    /// [`Engine::Local`](crate::Engine::Local) was chosen for a depth or a `max_depth` of more than
+    /// 65,536 bits, which needs [`Engine::Shared`](crate::Engine::Shared).
     DepthNeedsShared {
         /// The largest depth asked for.
         max_depth: usize,
@@ -56,7 +56,7 @@ inflight_sync::error_text!(BuildError {
     Self::DepthNeedsShared { max_depth } => "Engine::Local has at most 65536 bits, not {max_depth}",
 });
 
-/// Why a bit cannot be given back. The bitmap is unchanged for that bit.
+/// The error of a put. The bitmap is unchanged for that bit.
 ///
 /// ```
 /// use inflight_sbitmap::{PutError, Sbitmap};
@@ -67,15 +67,15 @@ inflight_sync::error_text!(BuildError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PutError {
-    /// Nobody holds the bit: it was given back before, or never handed out.
+    /// The bit is not in use: it was put before, or never handed out.
     NotAllocated {
-        /// The bit; one of them, if they were several.
+        /// The bit; one of them in the case of several.
         bit: usize,
     },
-    /// The bitmap has no such bit: it is not below `max_depth`. Of a [`BitMask`](crate::BitMask)
-    /// also: it reaches beyond the word that its first bit is in.
+    /// The bitmap has no such bit: it is not below `max_depth`. A [`BitMask`](crate::BitMask) gets
+    /// this error also if it reaches beyond the word of its first bit.
     OutOfRange {
-        /// The bit; one of them, if they were several.
+        /// The bit; one of them in the case of several.
         bit: usize,
     },
 }
@@ -86,22 +86,21 @@ inflight_sync::error_text!(PutError {
         "there is no bit {bit} below max_depth, or its mask leaves its word",
 });
 
-/// Why a map keeps its depth.
+/// The error of a resize. The depth is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ResizeError {
-    /// The depth is not in 1 to the `max_depth` for which memory was laid out, which is the first
-    /// depth if none was asked for.
+    /// The depth is not in 1 to `max_depth`, which by default is the first depth.
     Depth {
         /// The depth asked for.
         depth: usize,
-        /// The largest there may be.
+        /// The largest depth possible.
         most: usize,
     },
 }
 
 impl ResizeError {
-    /// Whether a map of at most `most` bits can have so many.
+    /// Checks that a map of at most `most` bits can have this depth.
     pub(crate) fn check(depth: usize, most: usize) -> Result<(), Self> {
         let there = (1..=most).contains(&depth);
         there.then_some(()).ok_or(Self::Depth { depth, most })
@@ -112,11 +111,11 @@ inflight_sync::error_text!(ResizeError {
     Self::Depth { depth, most } => "depth {depth} is not in 1 to {most} (max_depth)",
 });
 
-/// Why a wait for an id ended without one.
+/// The error of a wait for an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GetError {
-    /// The time was up first.
+    /// The time was up before an id came.
     TimedOut,
     /// The queue is [closed](crate::SbitmapQueue::close).
     Closed,
@@ -127,7 +126,7 @@ inflight_sync::error_text!(GetError {
     Self::Closed => "the queue is closed",
 });
 
-/// Why several ids cannot be had together. None of them was taken.
+/// The error of getting several ids together. None of them was taken.
 ///
 /// ```
 /// use inflight_sbitmap::{GetManyError, SbitmapQueue};
@@ -138,27 +137,27 @@ inflight_sync::error_text!(GetError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GetManyError {
-    /// More than the queue's depth, at the time of the call or since a resize.
+    /// The number is above the queue's depth, at the time of the call or after a resize.
     TooMany {
         /// How many were asked for.
         n: usize,
-        /// How many there are.
+        /// The depth of the queue.
         depth: usize,
     },
-    /// There are not so many for this caller now. Only
-    /// [`try_get_many`](crate::SbitmapQueue::try_get_many) says so.
+    /// There are not so many bits for this caller now. Only
+    /// [`try_get_many`](crate::SbitmapQueue::try_get_many) returns this.
     Exhausted {
         /// How many were asked for.
         n: usize,
     },
-    /// The time was up first.
+    /// The time was up before the ids came.
     TimedOut,
     /// The queue is [closed](crate::SbitmapQueue::close).
     Closed,
 }
 
 impl GetManyError {
-    /// Of a wait for one, or for parts that follow the depth.
+    /// Returns the error of a wait for one id, or for parts that follow the depth.
     pub(crate) fn of_one(self) -> GetError {
         match self {
             Self::TimedOut => GetError::TimedOut,

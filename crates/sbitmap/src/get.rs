@@ -1,4 +1,4 @@
-//! Getting an id, with waiting: as a future, sleeping, with a timeout, as a guard; one or several.
+//! Getting one id or several, with waiting: as a future, as a thread, with a timeout, as a guard.
 
 use crate::close;
 use crate::error::{GetError, GetManyError};
@@ -16,8 +16,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 impl SbitmapQueue {
-    /// Takes a bit; the task waits until there is one. The future is named, and good for one bit
-    /// after the other.
+    /// Takes a bit; the task waits until there is one. The future is a named type, and can be
+    /// polled again for another bit.
     ///
     /// # Errors
     ///
@@ -25,14 +25,14 @@ impl SbitmapQueue {
     ///
     /// # Cancel safety
     ///
-    /// A dropped future loses neither a bit nor a wakeup: what it had been given and had not yet
-    /// fetched goes to the next waiter. It loses its place in the queue.
+    /// A dropped future loses neither a bit nor a wakeup: a bit that it had been given and had not
+    /// yet fetched goes to the next waiter. The future loses its place in the queue.
     ///
     /// Do not *keep* a future that you no longer poll: with [`Fair`](crate::Fairness::Fair) and
-    /// [`Fifo`](crate::Fairness::Fifo) the bit it is
-    /// [granted](crate::Fairness#a-bit-that-is-granted) stays with it. A timeout around it
-    /// (`tokio::time::timeout`) drops it. What a task has already got and does not put, because it
-    /// was cancelled, is lost: take an [`id`](SbitmapQueue::id) instead.
+    /// [`Fifo`](crate::Fairness::Fifo) it keeps the bit that it is
+    /// [granted](crate::Fairness#a-bit-that-is-granted). A timeout around it
+    /// (`tokio::time::timeout`) drops it. A bit that a task has got and does not put, because the
+    /// task was cancelled, is lost: take an [`id`](SbitmapQueue::id) instead.
     ///
     /// ```
     /// use inflight_sbitmap::{Get, SbitmapQueue};
@@ -54,8 +54,8 @@ impl SbitmapQueue {
         self.get_until(None)
     }
 
-    /// Takes a bit; the thread sleeps at most `timeout`, by the queue's clock. Tries once if that
-    /// is zero.
+    /// Takes a bit; the thread sleeps at most `timeout`, by the queue's clock. A timeout of zero
+    /// makes one attempt.
     ///
     /// # Errors
     ///
@@ -85,14 +85,14 @@ impl SbitmapQueue {
         waiter::one(Waiter::new(self, Request::one(0)).block(self, deadline))
     }
 
-    /// As [`try_get`](SbitmapQueue::try_get), with a guard that puts the bit back. `None` once the
-    /// queue is closed.
+    /// Takes a bit as [`try_get`](SbitmapQueue::try_get), in a guard that puts the bit back. `None`
+    /// once the queue is closed.
     pub fn try_id(&self) -> Option<IdGuard<'_>> {
         self.try_get().map(|bit| IdGuard::adopt(self, bit))
     }
 
-    /// As [`get`](SbitmapQueue::get), with a guard that puts the bit back: also if the task is
-    /// cancelled that has it.
+    /// Takes a bit as [`get`](SbitmapQueue::get), in a guard that puts the bit back, also if the
+    /// task of the guard is cancelled.
     ///
     /// # Errors
     ///
@@ -115,7 +115,7 @@ impl SbitmapQueue {
         GetId(self.get())
     }
 
-    /// As [`id`](SbitmapQueue::id); the thread sleeps.
+    /// Takes a bit as [`id`](SbitmapQueue::id); the thread sleeps.
     ///
     /// # Errors
     ///
@@ -124,7 +124,7 @@ impl SbitmapQueue {
         self.get_blocking().map(|bit| IdGuard::adopt(self, bit))
     }
 
-    /// As [`id`](SbitmapQueue::id); the thread sleeps at most `timeout`.
+    /// Takes a bit as [`id`](SbitmapQueue::id); the thread sleeps at most `timeout`.
     ///
     /// # Errors
     ///
@@ -134,13 +134,14 @@ impl SbitmapQueue {
             .map(|bit| IdGuard::adopt(self, bit))
     }
 
-    /// As [`id`](SbitmapQueue::id), of a queue in an `Arc`: the future and its guards are
-    /// `'static`, and it can be [polled by hand](GetOwned::poll_get) for one id after the other.
+    /// Takes a bit as [`id`](SbitmapQueue::id), from a queue in an `Arc`: the future and its guards
+    /// are `'static`, and it can be [polled by hand](GetOwned::poll_get) for one id after the
+    /// other.
     pub fn id_owned(self: &Arc<Self>) -> GetOwned {
         GetOwned(QueuedWait::new(self.clone(), Request::one(0)))
     }
 
-    /// Takes `n` bits that come together, if there are so many now; none otherwise.
+    /// Takes `n` bits together if there are so many now, and none otherwise.
     ///
     /// # Errors
     ///
@@ -169,15 +170,15 @@ impl SbitmapQueue {
 
     /// Takes `n` bits, in no particular order; the task waits until it has them all.
     ///
-    /// One waiter at a time collects, and nobody takes a bit past it (with
-    /// [`Batched`](crate::Fairness::Batched) others do), so that two never wait for what the other
-    /// has. For the same reason: do not hold bits of this queue while you wait for several.
+    /// One waiter at a time collects, and no other caller takes a bit past it (with
+    /// [`Batched`](crate::Fairness::Batched) others do). So two waiters never wait for each other's
+    /// bits. For the same reason do not hold bits of this queue while you wait for several.
     ///
-    /// **It keeps everybody else waiting until it has all**, also those who want one bit: if the
-    /// bits it lacks never come back, nobody gets any. Give it a
-    /// [timeout](SbitmapQueue::get_many_timeout) where that may be. What it has collected counts
-    /// as in use in [`weight`](SbitmapQueue::weight) and the like;
-    /// [`collected`](crate::QueueSnapshot::collected) of the snapshot tells how much it is.
+    /// **All other waiters wait until it has all its bits**, also those for one bit: if the missing
+    /// bits never come back, no caller gets any. In such a case use a
+    /// [timeout](SbitmapQueue::get_many_timeout). Collected bits count as in use, for example in
+    /// [`weight`](SbitmapQueue::weight); [`collected`](crate::QueueSnapshot::collected) of the
+    /// snapshot is their number.
     ///
     /// # Errors
     ///
@@ -186,8 +187,8 @@ impl SbitmapQueue {
     ///
     /// # Cancel safety
     ///
-    /// A dropped future gives back what it had collected. One that is kept and not polled keeps it,
-    /// and everybody waiting.
+    /// A dropped future gives back the bits that it had collected. A future that is kept and not
+    /// polled keeps them, and all others wait.
     ///
     /// ```
     /// use inflight_sbitmap::{GetMany, SbitmapQueue, block_on};
@@ -206,20 +207,20 @@ impl SbitmapQueue {
         })
     }
 
-    /// As [`get_many`](SbitmapQueue::get_many); the thread sleeps.
+    /// Takes `n` bits as [`get_many`](SbitmapQueue::get_many); the thread sleeps.
     ///
     /// # Errors
     ///
-    /// As [`get_many`](SbitmapQueue::get_many).
+    /// The errors of [`get_many`](SbitmapQueue::get_many).
     pub fn get_many_blocking(&self, n: usize) -> Result<Vec<usize>, GetManyError> {
         self.get_many_until(n, None)
     }
 
-    /// As [`get_many`](SbitmapQueue::get_many); the thread sleeps at most `timeout`.
+    /// Takes `n` bits as [`get_many`](SbitmapQueue::get_many); the thread sleeps at most `timeout`.
     ///
     /// # Errors
     ///
-    /// As [`get_many`](SbitmapQueue::get_many), and [`GetManyError::TimedOut`].
+    /// The errors of [`get_many`](SbitmapQueue::get_many), and [`GetManyError::TimedOut`].
     ///
     /// ```
     /// use inflight_sbitmap::{GetManyError, SbitmapQueue};
@@ -284,8 +285,8 @@ impl<Q: Deref<Target = SbitmapQueue>> Drop for QueuedWait<Q> {
     }
 }
 
-/// The future of [`SbitmapQueue::get`], which says what becomes of one that is dropped, or kept and
-/// not polled. Polled again after it was ready, it waits for another bit.
+/// The future of [`SbitmapQueue::get`], which describes the effect of dropping it, or of keeping it
+/// unpolled. A poll after it was ready waits for another bit.
 #[derive(Debug)]
 #[must_use = "futures do nothing unless polled"]
 pub struct Get<'a>(QueuedWait<&'a SbitmapQueue>);
@@ -298,7 +299,7 @@ impl Future for Get<'_> {
     }
 }
 
-/// The future of [`SbitmapQueue::id`]: a bit that puts itself back. Else as [`Get`].
+/// The future of [`SbitmapQueue::id`], whose bit puts itself back. Otherwise as [`Get`].
 #[derive(Debug)]
 #[must_use = "futures do nothing unless polled"]
 pub struct GetId<'a>(Get<'a>);
@@ -313,8 +314,8 @@ impl<'a> Future for GetId<'a> {
     }
 }
 
-/// The future of [`SbitmapQueue::id_owned`]: `'static`, and good for one id after the other. Else
-/// as [`Get`].
+/// The future of [`SbitmapQueue::id_owned`]: `'static`, for one id after the other. Otherwise as
+/// [`Get`].
 ///
 /// ```
 /// use inflight_sbitmap::{GetOwned, SbitmapQueue, block_on};
@@ -331,7 +332,8 @@ impl<'a> Future for GetId<'a> {
 pub struct GetOwned(QueuedWait<Arc<SbitmapQueue>>);
 
 impl GetOwned {
-    /// Waits for the next id: for those who keep it and poll by hand, as a service's readiness.
+    /// Waits for the next id: for callers that keep the future and poll by hand, as a service's
+    /// readiness.
     ///
     /// ```
     /// use inflight_sbitmap::{GetOwned, OwnedIdGuard, SbitmapQueue};
@@ -366,9 +368,9 @@ impl Future for GetOwned {
     }
 }
 
-/// The future of [`SbitmapQueue::get_many`], which says what becomes of one that is dropped, or
-/// kept and not polled. Do not poll it again after it was ready: it may wait for as many again, or
-/// panic.
+/// The future of [`SbitmapQueue::get_many`], which describes the effect of dropping it, or of
+/// keeping it unpolled. Do not poll it again after it was ready: it may wait for as many bits
+/// again, or panic.
 #[must_use = "futures do nothing unless polled"]
 pub struct GetMany<'a>(Many<'a>);
 

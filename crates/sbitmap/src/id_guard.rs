@@ -1,4 +1,4 @@
-//! Bits that put themselves back.
+//! Guards that put their bit back.
 
 use crate::queue::SbitmapQueue;
 use inflight_sync::Arc;
@@ -9,7 +9,7 @@ use std::ops::Deref;
 ///
 /// # Panics
 ///
-/// Its drop, with the panic of a waker, as [`SbitmapQueue::put`].
+/// The drop panics with the panic of a waker, as [`SbitmapQueue::put`] does.
 ///
 /// ```
 /// use inflight_sbitmap::{IdGuard, SbitmapQueue};
@@ -23,7 +23,8 @@ use std::ops::Deref;
 /// ```
 pub type IdGuard<'a> = Guard<&'a SbitmapQueue>;
 
-/// As [`IdGuard`], with a share of the queue: `'static`; see [`SbitmapQueue::id_owned`].
+/// An [`IdGuard`] that owns a reference to the queue, so it is `'static`; see
+/// [`SbitmapQueue::id_owned`].
 ///
 /// ```
 /// use inflight_sbitmap::{OwnedIdGuard, SbitmapQueue};
@@ -36,7 +37,7 @@ pub type IdGuard<'a> = Guard<&'a SbitmapQueue>;
 /// ```
 pub type OwnedIdGuard = Guard<Arc<SbitmapQueue>>;
 
-/// What [`IdGuard`] and [`OwnedIdGuard`] have in common.
+/// The type behind [`IdGuard`] and [`OwnedIdGuard`].
 ///
 /// ```
 /// use inflight_sbitmap::{Guard, SbitmapQueue};
@@ -51,12 +52,12 @@ pub type OwnedIdGuard = Guard<Arc<SbitmapQueue>>;
 #[must_use = "the bit is put back when the guard is dropped"]
 pub struct Guard<Q: Deref<Target = SbitmapQueue>> {
     queue: Q,
-    /// `None` once it is the caller's.
+    /// `None` once the bit belongs to the caller.
     id: Option<usize>,
 }
 
 impl<Q: Deref<Target = SbitmapQueue>> Guard<Q> {
-    /// A guard for a bit that the caller has got from this queue, and hands over.
+    /// Makes a guard for a bit that the caller has got from this queue.
     pub const fn adopt(queue: Q, id: usize) -> Self {
         Self {
             queue,
@@ -64,13 +65,14 @@ impl<Q: Deref<Target = SbitmapQueue>> Guard<Q> {
         }
     }
 
-    /// The bit.
+    /// Returns the bit.
     #[must_use]
     pub const fn id(&self) -> usize {
         self.id.expect("it ends when it gives the bit away")
     }
 
-    /// The bit as a plain number, which the caller puts back: it may travel as a ring's user data.
+    /// Returns the bit as a plain number, which the caller must put back. It may be a ring's user
+    /// data meanwhile.
     #[must_use = "a bit that is dropped is never given back"]
     pub fn into_id(mut self) -> usize {
         let id = self.id();

@@ -1,4 +1,4 @@
-//! How many words a depth makes, and which bits of them count. Pure arithmetic.
+//! The number of words of a depth, and their bits in use. Pure arithmetic.
 
 use crate::error::PutError;
 

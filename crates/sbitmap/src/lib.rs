@@ -1,38 +1,37 @@
 //! A scalable bitmap of ids, and wait queues over it.
 //!
-//! An IO engine gives every request in flight a small number: the index of its buffer, the ring's
-//! user data, the device's tag. [`Sbitmap`] hands such numbers out, and [`SbitmapQueue`] lets
-//! threads and tasks wait for one when all are taken. The design is the one of the Linux block
-//! layer's sbitmap:
+//! An IO engine gives each request in flight a small number: the index of its buffer, the ring's
+//! user data, or the device's tag. [`Sbitmap`] hands such numbers out. With [`SbitmapQueue`]
+//! threads and tasks can wait for a number while all are taken. The design is the one of the Linux
+//! block layer's sbitmap:
 //!
-//! - The bits are spread over several words, **each on cache lines of its own**, also when the map
-//!   is small, and every CPU starts its search at its own [hint](Hint): two CPUs meet on a line
-//!   only when ids run short.
-//! - Freeing a bit touches a **second line** of its word. The freed bits are moved back in one step
-//!   when the word looks full (*deferred clear*), so getters and putters seldom write the same
-//!   line.
+//! - The bits are spread over several words, **each on cache lines of its own**, also in a small
+//!   map. Each CPU starts its search at its own [hint](Hint), so two CPUs use the same line only
+//!   when ids run short.
+//! - Freeing a bit writes a **second line** of its word. A getter that finds the word full moves
+//!   the freed bits back in one step (*deferred clear*). So getters and putters seldom write the
+//!   same line.
 //!
 //! A queue adds two choices:
 //!
-//! - **Who may overtake whom**, its [`Fairness`]: by default one list, first come first served,
-//!   where a woken thread may take up to 13 bits before the next is woken (`Fair`). Strict order is
-//!   `Fifo`; the block layer's eight queues and batches of wakes are `Batched`. The table in
-//!   [`Fairness`] says which to choose.
-//! - **Where the ids are kept**, its [`Engine`]: by default each CPU keeps some of the ids it has
-//!   freed in a small stack of its own (`Local`), with restartable sequences where the machine has
-//!   them. Otherwise, and for `Batched`, the ids are in the bitmap itself (`Shared`). The
-//!   difference is speed alone; [`SbitmapQueue::back_end`] says which engine a queue has.
+//! - **The order of waiters**, its [`Fairness`]: by default one list, first come first served, in
+//!   which a woken thread may take up to 13 bits before the next is woken (`Fair`). `Fifo` is
+//!   strict order. `Batched` has the block layer's eight queues and batches of wakes. The table in
+//!   [`Fairness`] helps to choose.
+//! - **The place of the ids**, its [`Engine`]: by default each CPU keeps some of the ids that it
+//!   has freed in a small stack of its own (`Local`), with restartable sequences if the system has
+//!   them. Otherwise, and with `Batched`, the ids are in the bitmap itself (`Shared`). The engines
+//!   differ in speed alone. [`SbitmapQueue::back_end`] returns the engine of a queue.
 //!
-//! [`get_many`](SbitmapQueue::get_many) waits for several bits that come together, and
-//! [`resize`](SbitmapQueue::resize) changes the depth while others get, wait and put.
+//! [`get_many`](SbitmapQueue::get_many) waits for several bits together.
+//! [`resize`](SbitmapQueue::resize) changes the depth while other threads get, wait and put.
 //!
 //! A bit is a plain number. If a task is cancelled, or a thread panics, between `get` and `put`,
 //! the bit is leaked. An [`id`](SbitmapQueue::id) is a guard that puts its bit when it is dropped.
 //! `TagSet` of the crate `inflight-tags` has guards with a slot for each tag.
 //!
-//! Each wait comes in four forms: `try_x` (at once or not), `x()` (a future), `x_blocking` and
-//! `x_timeout`. Their errors are `TimedOut` and, of a [closed](SbitmapQueue::close) queue,
-//! `Closed`.
+//! Each wait has four forms: `try_x` (never waits), `x()` (a future), `x_blocking` and `x_timeout`.
+//! Their errors are `TimedOut`, and `Closed` after a [close](SbitmapQueue::close) of the queue.
 //!
 //! ```
 //! use inflight_sbitmap::{GetError, PutError, Sbitmap, SbitmapQueue};
@@ -66,13 +65,13 @@
 //!
 //! - Feature `serde`, off by default: [`Snapshot`], [`QueueSnapshot`], [`QueueStats`],
 //!   [`Fairness`], [`BackEnd`] and [`WakePolicy`] can be serialised and read back.
-//! - `--cfg loom`: everything works inside `loom::model`, so you can model-check your own code on
-//!   top of it. The crate's README has the recipe. [`Engine::Auto`] is then `Shared`, and timeouts
-//!   never fire by themselves.
+//! - `--cfg loom`: the crate works inside `loom::model`, so you can model-check your own code on
+//!   top of it. The crate's README has the recipe. [`Engine::Auto`] is then `Shared`, and no
+//!   timeout fires by itself.
 //!
 //! # Proofs
 //!
-//! The protocols are written down with their proofs beside the source: `PROTOCOL.md` (`Batched`),
+//! The protocols and their proofs are beside the source: `PROTOCOL.md` (`Batched`),
 //! `PROTOCOL-turns.md` (`Fair` and `Fifo`) and `PROTOCOL-local.md` (the stacks of the CPUs).
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
@@ -91,7 +90,7 @@ mod id_guard;
 mod layout;
 mod local;
 mod mask;
-/// The local engine by itself, for its models.
+/// The local engine without a queue, for its models.
 #[cfg(loom)]
 #[doc(hidden)]
 pub mod model_support;
@@ -126,7 +125,7 @@ pub use queue::SbitmapQueue;
 pub use queue_builder::SbitmapQueueBuilder;
 pub use snapshot::{QueueSnapshot, QueueStats, Snapshot};
 
-/// Waits for a future on the calling thread; for those who have no runtime.
+/// Waits for a future on the calling thread, without a runtime.
 pub use inflight_sync::block_on;
 /// The clock of timed waits.
 pub use inflight_sync::time::Clock;

@@ -17,8 +17,8 @@ use crate::layout::{Layout, low_mask, offsets};
 pub struct BitMask {
     /// The lowest bit of the mask.
     pub first: usize,
-    /// Which bits from `first` on; bit 0 is always set in what
-    /// [`try_get_mask`](crate::Sbitmap::try_get_mask) returns.
+    /// The bits from `first` on; bit 0 is always set in the result of
+    /// [`try_get_mask`](crate::Sbitmap::try_get_mask).
     pub mask: u64,
 }
 
@@ -44,12 +44,13 @@ impl BitMask {
         Ok((word, offset))
     }
 
-    /// The bits, lowest first. Of a mask made by hand, bits beyond `usize::MAX` are left out.
+    /// Returns the bits, lowest first. Bits beyond `usize::MAX` of a mask made by hand are left
+    /// out.
     pub fn iter(self) -> impl Iterator<Item = usize> {
         offsets(self.mask).filter_map(move |offset| self.first.checked_add(offset as usize))
     }
 
-    /// How many bits.
+    /// Returns the number of bits.
     #[must_use]
     pub const fn count(self) -> usize {
         self.mask.count_ones() as usize

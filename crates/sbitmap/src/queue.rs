@@ -14,29 +14,28 @@ use inflight_sync::rseq::Rseq;
 use inflight_sync::time::Clock;
 use std::fmt;
 
-/// A [`Sbitmap`](crate::Sbitmap) whose users can wait for a bit: as threads, with a deadline, or as
-/// tasks.
+/// A [`Sbitmap`](crate::Sbitmap) with waiting: for threads, threads with a deadline, and tasks.
 ///
-/// Share it in an `Arc`. All waiters stand in the same queues, whatever their kind.
+/// Share it in an `Arc`. Waiters of all kinds wait in the same queues.
 ///
-/// Not for signal handlers: when ids run short a get or put takes locks, and one that interrupts
-/// another in its thread can deadlock. `catch_unwind` around a reference to it asks for
-/// `AssertUnwindSafe`, which is true: a panic of a waker loses nothing.
+/// Not for signal handlers: when ids run short a get or put takes locks, and a handler that
+/// interrupts another call in its thread can deadlock. `catch_unwind` around a reference to the
+/// queue needs `AssertUnwindSafe`, which is true: a panic of a waker loses nothing.
 ///
 /// # Fairness
 ///
-/// See [`Fairness`], which also helps to choose. The default is [`Fairness::Fair`].
+/// [`Fairness`] describes the modes and helps to choose. The default is [`Fairness::Fair`].
 ///
-/// A bit is a plain number: a task that is cancelled, or a thread that panics, while it has one
-/// takes it along for good. [`id`](SbitmapQueue::id) gives a guard that puts it.
+/// A bit is a plain number: a task that is cancelled, or a thread that panics, while it has a bit
+/// leaks the bit. [`id`](SbitmapQueue::id) returns a guard that puts the bit.
 ///
 /// # Progress
 ///
 /// No waiter sleeps for ever while bits come back. With [`Fairness::Fair`] and [`Fairness::Fifo`] a
-/// bit is free while somebody waits only as long as a woken thread is on its way. With
+/// bit is free while a waiter sleeps only as long as a woken thread is under way. With
 /// [`Fairness::Batched`] at most `wake batch - 1` bits (7, and 0 below a depth of 16) may be free
-/// while somebody sleeps, and only while another bit is in use. This takes for granted that every
-/// future that waits is polled when it is woken, or dropped; see [`get`](SbitmapQueue::get).
+/// while a waiter sleeps, and only while another bit is in use. This assumes that each waiting
+/// future is polled when it is woken, or dropped; see [`get`](SbitmapQueue::get).
 ///
 /// ```
 /// use inflight_sbitmap::{Engine, Fairness, SbitmapQueue};
@@ -66,7 +65,7 @@ pub struct SbitmapQueue {
     pub(crate) clock: Clock,
 }
 
-/// Takes no lock and stops nobody; [`snapshot`](SbitmapQueue::snapshot) has the rest.
+/// Takes no lock and delays no caller; [`snapshot`](SbitmapQueue::snapshot) has the rest.
 impl fmt::Debug for SbitmapQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SbitmapQueue")
@@ -125,7 +124,7 @@ macro_rules! on_bits {
 pub(crate) use on_bits;
 
 impl SbitmapQueue {
-    /// What keeps the bits: found once, when the queue is built.
+    /// Returns what keeps the bits: chosen once, when the queue is built.
     #[must_use]
     pub fn back_end(&self) -> BackEnd {
         match &self.inner {
@@ -138,33 +137,34 @@ impl SbitmapQueue {
         }
     }
 
-    /// Who may overtake whom.
+    /// Returns the order of waiters.
     #[must_use]
     pub const fn fairness(&self) -> Fairness {
         self.fairness
     }
 
-    /// The clock of the queue's timed waits.
+    /// Returns the clock of the queue's timed waits.
     #[must_use]
     pub const fn clock(&self) -> &Clock {
         &self.clock
     }
 
-    /// How many bits each word is used for: a [`BitMask`] has at most as many.
+    /// Returns the number of bits used in each word: a [`BitMask`] has at most as many.
     ///
-    /// At most 32 with the local [`Engine`](crate::Engine), so that it may be less than asked for.
+    /// At most 32 with the local [`Engine`](crate::Engine), so it may be less than the builder's
+    /// value.
     #[must_use]
     pub const fn bits_per_word(&self) -> usize {
         self.bits_per_word
     }
 
-    /// How many bits there are.
+    /// Returns the number of bits to hand out.
     #[must_use]
     pub fn depth(&self) -> usize {
         on_bits!(self, bits => bits.depth())
     }
 
-    /// The largest depth the queue can be resized to.
+    /// Returns the largest depth to which the queue can be resized.
     #[must_use]
     pub fn max_depth(&self) -> usize {
         on_bits!(self, bits => bits.max_depth())
@@ -173,16 +173,16 @@ impl SbitmapQueue {
     /// Changes the depth while others get, wait and put; see
     /// [`Sbitmap::resize`](crate::Sbitmap::resize).
     ///
-    /// Waiters stay, and look again: they get the bits that growth makes. The wake batch follows
-    /// the depth.
+    /// Waiters stay and search again, so they get the bits that growth makes. The wake batch
+    /// follows the depth.
     ///
     /// # Errors
     ///
-    /// As [`Sbitmap::resize`](crate::Sbitmap::resize).
+    /// The errors of [`Sbitmap::resize`](crate::Sbitmap::resize).
     ///
     /// # Panics
     ///
-    /// As [`wake_all`](SbitmapQueue::wake_all). The depth has changed by then.
+    /// The panics of [`wake_all`](SbitmapQueue::wake_all). The depth has changed by then.
     ///
     /// ```
     /// let queue = inflight_sbitmap::SbitmapQueue::builder(1).max_depth(2).build().unwrap();
@@ -197,14 +197,15 @@ impl SbitmapQueue {
 
     /// Takes a bit without waiting.
     ///
-    /// `None` means "nothing for you now": all bits are taken, or others wait and come first. With
-    /// [`Fairness::Batched`] it also takes a bit past those who wait, and with [`Fairness::Fair`]
-    /// in the calling thread's turn. While nobody waits, `None` is exact in the local engine: at
-    /// some moment of the call every bit was taken. In the shared one it may be wrong while other
-    /// threads put one bit and take another, as in [`Sbitmap::try_get`](crate::Sbitmap::try_get).
+    /// `None` means that there is no bit for this caller now: all bits are taken, or others wait
+    /// and are before it. With [`Fairness::Batched`] the call also takes a bit past the waiters,
+    /// and with [`Fairness::Fair`] in the calling thread's turn. While there are no waiters, `None`
+    /// is exact in the local engine: at some moment of the call every bit was taken. In the shared
+    /// one it may be wrong while other threads put one bit and take another, as in
+    /// [`Sbitmap::try_get`](crate::Sbitmap::try_get).
     ///
-    /// Once the queue is [closed](SbitmapQueue::close) it is always `None`, and so are the other
-    /// forms that take what is there: [`is_closed`](SbitmapQueue::is_closed) tells the two apart.
+    /// Once the queue is [closed](SbitmapQueue::close), this and all other forms that do not wait
+    /// find nothing. [`is_closed`](SbitmapQueue::is_closed) tells the two cases apart.
     #[inline]
     #[must_use = "a bit that is dropped is never given back"]
     pub fn try_get(&self) -> Option<usize> {
@@ -248,8 +249,8 @@ impl SbitmapQueue {
         on!(self, queue => queue.try_get())
     }
 
-    /// Takes up to `n` bits without waiting, pushes them to `bits` and returns how many: 0 once the
-    /// queue is closed.
+    /// Takes up to `n` bits without waiting, pushes them to `bits` and returns their number: 0 once
+    /// the queue is closed.
     pub fn try_get_batch(&self, n: usize, bits: &mut Vec<usize>) -> usize {
         on!(self, queue => queue.try_get_batch(n, bits))
     }
@@ -267,27 +268,27 @@ impl SbitmapQueue {
         on!(self, queue => queue.try_get_mask(n))
     }
 
-    /// Takes a bit without waiting if fewer than `limit` of those open to this limit are taken; see
-    /// [`Sbitmap::try_get_shallow`](crate::Sbitmap::try_get_shallow).
+    /// Takes a bit without waiting if fewer than `limit` of the bits open to this limit are taken;
+    /// see [`Sbitmap::try_get_shallow`](crate::Sbitmap::try_get_shallow).
     ///
-    /// There is no waiting for a shallow bit. A user that finds its share taken waits for an event
-    /// of its own, most simply one of its own puts, and tries again.
+    /// A user cannot wait for a shallow bit. A user whose share is taken waits for an event of its
+    /// own, for example one of its own puts, and tries again.
     #[must_use = "a bit that is dropped is never given back"]
     pub fn try_get_shallow(&self, limit: usize) -> Option<usize> {
         on!(self, queue => queue.try_get_shallow(limit))
     }
 
-    /// Announces how few bits a user may be kept to who then waits for its own puts: the limit of a
-    /// [shallow get](SbitmapQueue::try_get_shallow), or the smallest share of several users who
-    /// count for themselves. `None`: nobody is kept to fewer than the depth.
+    /// Sets the smallest number of bits to which a user is limited that then waits for its own
+    /// puts: the limit of a [shallow get](SbitmapQueue::try_get_shallow), or the smallest share of
+    /// several users that count their own bits. `None`: no user is limited to fewer than the depth.
     ///
-    /// The wake batch of [`Fairness::Batched`] becomes an eighth of it, from 1 to 8, for a user
-    /// that has its share in use sees only as many puts. In other modes each put serves those who
-    /// wait, and this call does nothing.
+    /// The wake batch of [`Fairness::Batched`] becomes an eighth of the number, from 1 to 8,
+    /// because a user that has its share in use sees only as many puts. In other modes each put
+    /// serves the waiters, and this call does nothing.
     ///
     /// # Panics
     ///
-    /// As [`wake_all`](SbitmapQueue::wake_all): all waiters look again.
+    /// The panics of [`wake_all`](SbitmapQueue::wake_all): all waiters search again.
     ///
     /// ```
     /// use inflight_sbitmap::{Fairness, SbitmapQueue};
@@ -302,18 +303,18 @@ impl SbitmapQueue {
         }
     }
 
-    /// Closes the queue: nobody gets a bit any more. Bits that are out are put as ever, and bits
-    /// that were granted to a waiter which has yet to fetch them are its.
+    /// Closes the queue: no caller gets a bit any more. Bits in use are put as before, and a waiter
+    /// keeps the bits that were granted to it before, and fetches them.
     ///
-    /// Those who wait, and later calls, get [`GetError::Closed`](crate::GetError::Closed)
-    /// ([`GetManyError::Closed`](crate::GetManyError::Closed)); the try forms find nothing. A queue
-    /// is closed once, for good; a call for one that is does nothing. A get that runs at the same
-    /// time may still succeed; one that begins when a call of `close` has returned, or somebody was
-    /// told `Closed`, does not.
+    /// Waiters, and later calls, get [`GetError::Closed`](crate::GetError::Closed)
+    /// ([`GetManyError::Closed`](crate::GetManyError::Closed)); the try forms find nothing. A
+    /// closed queue stays closed; another call does nothing. A get that runs at the same time may
+    /// still succeed. A get that begins after a call of `close` has returned, or after another call
+    /// has returned `Closed`, does not succeed.
     ///
     /// # Panics
     ///
-    /// With the first panic of a waker, after all waiters are told.
+    /// Panics with the first panic of a waker, after all waiters are woken.
     ///
     /// ```
     /// use inflight_sbitmap::{GetError, SbitmapQueue};
@@ -330,23 +331,23 @@ impl SbitmapQueue {
         on!(self, queue => queue.close());
     }
 
-    /// Whether the queue was [closed](SbitmapQueue::close).
+    /// Returns whether the queue is [closed](SbitmapQueue::close).
     #[must_use]
     pub fn is_closed(&self) -> bool {
         on!(self, queue => queue.is_closed())
     }
 
-    /// Gives a bit back. If somebody waits, the bit goes to whoever waits longest
-    /// ([`Fairness::Fair`], [`Fairness::Fifo`]), or waiters are woken if a batch is complete
-    /// ([`Fairness::Batched`]).
+    /// Gives a bit back. The bit goes to the waiter that waits longest ([`Fairness::Fair`],
+    /// [`Fairness::Fifo`]), or waiters are woken if a batch is complete ([`Fairness::Batched`]).
     ///
     /// # Errors
     ///
-    /// As [`Sbitmap::put`](crate::Sbitmap::put); nobody is woken then.
+    /// The errors of [`Sbitmap::put`](crate::Sbitmap::put); no waiter is woken then.
     ///
     /// # Panics
     ///
-    /// With the first panic of a waker. The bit is back by then, and all chosen waiters are told.
+    /// Panics with the first panic of a waker. The bit is back by then, and all chosen waiters are
+    /// woken.
     #[inline]
     pub fn put(&self, bit: usize) -> Result<(), PutError> {
         // As in `try_get`.
@@ -367,7 +368,7 @@ impl SbitmapQueue {
         }
     }
 
-    /// [`put`](Self::put) where it is short. `false`: nothing has happened.
+    /// The short case of [`put`](Self::put). `false`: nothing has happened.
     #[inline(always)]
     pub(crate) fn put_fast(&self, bit: usize) -> bool {
         match &self.inner {
@@ -394,7 +395,7 @@ impl SbitmapQueue {
         }
     }
 
-    /// Goes on where a fast path ended.
+    /// Continues where a fast path ended.
     #[inline(never)]
     fn put_slow(&self, bit: usize, left: FastPut) -> Result<(), PutError> {
         if let (FastPut::Ended, Inner::Local(queue) | Inner::Rseq(queue, _)) = (left, &self.inner) {
@@ -403,16 +404,16 @@ impl SbitmapQueue {
         on!(self, queue => queue.put(bit))
     }
 
-    /// Gives several bits back with one look at the waiters.
+    /// Gives several bits back, and then serves the waiters once.
     ///
     /// # Errors
     ///
-    /// As [`Sbitmap::put_batch`](crate::Sbitmap::put_batch): all good bits are given back, and
-    /// counted. The error is that of one of the others.
+    /// The errors of [`Sbitmap::put_batch`](crate::Sbitmap::put_batch): all good bits are given
+    /// back, and counted. The error is that of one of the others.
     ///
     /// # Panics
     ///
-    /// As [`put`](SbitmapQueue::put).
+    /// The panics of [`put`](SbitmapQueue::put).
     ///
     /// ```
     /// let queue = inflight_sbitmap::SbitmapQueue::builder(4).build().unwrap();
@@ -424,48 +425,49 @@ impl SbitmapQueue {
         on!(self, queue => queue.put_batch(bits))
     }
 
-    /// Gives the bits of a mask back in one atomic step, with one look at the waiters.
+    /// Gives the bits of a mask back in one atomic step, and then serves the waiters once.
     ///
     /// # Errors
     ///
-    /// As [`Sbitmap::put_mask`](crate::Sbitmap::put_mask): [`PutError::OutOfRange`], and nothing is
-    /// given back, if the mask reaches beyond its word; [`PutError::NotAllocated`] if nobody holds
-    /// some of the bits, and the others are given back and counted.
+    /// As [`Sbitmap::put_mask`](crate::Sbitmap::put_mask): [`PutError::OutOfRange`] if the mask
+    /// reaches beyond its word, and nothing is given back; [`PutError::NotAllocated`] if some of
+    /// the bits are not in use, and the others are given back and counted.
     ///
     /// # Panics
     ///
-    /// As [`put`](SbitmapQueue::put).
+    /// The panics of [`put`](SbitmapQueue::put).
     pub fn put_mask(&self, bits: BitMask) -> Result<(), PutError> {
         on!(self, queue => queue.put_mask(bits))
     }
 
-    /// Makes every waiter look for a bit again: also at those that a batch not yet full holds back.
+    /// Makes each waiter search for a bit again, also for the bits that an incomplete batch holds
+    /// back.
     ///
-    /// Waiters that still find nothing go back to sleep: with [`Fairness::Batched`] at the tail of
-    /// a queue, else where they were.
+    /// Waiters that still find nothing sleep again: with [`Fairness::Batched`] at the tail of a
+    /// queue, else at their old place.
     ///
     /// # Panics
     ///
-    /// With the first panic of a waker, after all waiters are told.
+    /// Panics with the first panic of a waker, after all waiters are woken.
     pub fn wake_all(&self) {
         on!(self, queue => queue.wake_all());
     }
 
-    /// How many bits are in use; see [`Sbitmap::weight`](crate::Sbitmap::weight). These include
-    /// bits that waiters have been given and have not yet fetched, as in the other calls that look
-    /// at the bits; the [snapshot](SbitmapQueue::snapshot) tells them apart.
+    /// Returns the number of bits in use; see [`Sbitmap::weight`](crate::Sbitmap::weight). As in
+    /// the other calls that read the bits, these include bits that waiters were given and have not
+    /// yet fetched. The [snapshot](SbitmapQueue::snapshot) tells them apart.
     #[must_use]
     pub fn weight(&self) -> usize {
         on_bits!(self, bits => bits.weight())
     }
 
-    /// Whether a bit is in use; see [`Sbitmap::is_any_set`](crate::Sbitmap::is_any_set).
+    /// Returns whether any bit is in use; see [`Sbitmap::is_any_set`](crate::Sbitmap::is_any_set).
     #[must_use]
     pub fn is_any_set(&self) -> bool {
         on_bits!(self, bits => bits.next_set(0).is_some())
     }
 
-    /// Whether this bit is in use; see [`Sbitmap::is_set`](crate::Sbitmap::is_set).
+    /// Returns whether this bit is in use; see [`Sbitmap::is_set`](crate::Sbitmap::is_set).
     #[must_use]
     pub fn is_set(&self, bit: usize) -> bool {
         on_bits!(self, bits => bits.is_set(bit))
@@ -476,13 +478,13 @@ impl SbitmapQueue {
         on_bits!(self, bits => bits.for_each_set(start, f));
     }
 
-    /// How often users waited and were woken since the queue was made.
+    /// Returns how often users waited and were woken since the queue was made.
     #[must_use]
     pub fn stats(&self) -> QueueStats {
         on!(self, queue => queue.stats())
     }
 
-    /// The state of map and queues, for people: `{}` and `{:#?}` print it.
+    /// Returns the state of map and queues, for people: `{}` and `{:#?}` print it.
     #[must_use]
     pub fn snapshot(&self) -> QueueSnapshot {
         let map = on_bits!(self, bits => bits.snapshot());

@@ -1,4 +1,4 @@
-//! Choices made before a queue exists.
+//! The builder of a queue.
 
 use crate::batched::Batched;
 use crate::bitmap::Sbitmap;
@@ -46,50 +46,52 @@ impl SbitmapQueueBuilder {
         }
     }
 
-    /// As [`SbitmapBuilder::max_depth`].
+    /// Sets the largest depth, as [`SbitmapBuilder::max_depth`].
     pub fn max_depth(mut self, max_depth: usize) -> Self {
         self.map = self.map.max_depth(max_depth);
         self
     }
 
-    /// As [`SbitmapBuilder::shift`]. The local [`Engine`] has words of at most 32 bits, whatever is
-    /// asked for; [`SbitmapQueue::bits_per_word`] says what it became.
+    /// Sets the bits of a word, as [`SbitmapBuilder::shift`]. The local [`Engine`] has words of at
+    /// most 32 bits, also with a larger shift. [`SbitmapQueue::bits_per_word`] returns the result.
     pub fn shift(mut self, shift: u32) -> Self {
         self.map = self.map.shift(shift);
         self
     }
 
-    /// As [`SbitmapBuilder::round_robin`]. Chooses [`Engine::Shared`], if the engine is left open.
+    /// Hands ids out in order, as [`SbitmapBuilder::round_robin`]. With [`Engine::Auto`] it chooses
+    /// [`Engine::Shared`].
     pub fn round_robin(mut self, on: bool) -> Self {
         self.map = self.map.round_robin(on);
         self
     }
 
-    /// As [`SbitmapBuilder::checked`].
+    /// Detects double frees that race, as [`SbitmapBuilder::checked`].
     pub fn checked(mut self, on: bool) -> Self {
         self.map = self.map.checked(on);
         self
     }
 
-    /// As [`SbitmapBuilder::trusted`].
+    /// Does not check puts, as [`SbitmapBuilder::trusted`].
     pub fn trusted(mut self, on: bool) -> Self {
         self.map = self.map.trusted(on);
         self
     }
 
-    /// Who may overtake whom: a [`Fairness`], or the options of one. [`Fairness::Fair`] by default.
+    /// Sets the order of waiters: a [`Fairness`], or the options of one. Default:
+    /// [`Fairness::Fair`].
     pub fn fairness(mut self, fairness: impl Into<Fairness>) -> Self {
         self.fairness = fairness.into();
         self
     }
 
-    /// Where the ids are kept. [`Engine::Auto`] by default.
+    /// Sets where the ids are kept. Default: [`Engine::Auto`].
     pub fn engine(mut self, engine: Engine) -> Self {
         self.engine = engine;
         self
     }
 
-    /// The clock of timed waits; the system's by default.
+    /// Sets the clock of timed waits. Default: the system's clock.
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self
@@ -99,7 +101,7 @@ impl SbitmapQueueBuilder {
     ///
     /// # Errors
     ///
-    /// As [`SbitmapBuilder::build`]; and if [`Engine::Local`] is asked for where it cannot be used,
+    /// The errors of [`SbitmapBuilder::build`]. If [`Engine::Local`] was chosen and cannot be used:
     /// [`BatchedNeedsShared`](BuildError::BatchedNeedsShared),
     /// [`RoundRobinNeedsShared`](BuildError::RoundRobinNeedsShared) or
     /// [`DepthNeedsShared`](BuildError::DepthNeedsShared).
@@ -107,7 +109,7 @@ impl SbitmapQueueBuilder {
         self.build_with(Rules::default())
     }
 
-    /// [`build`](SbitmapQueueBuilder::build), with rules from above.
+    /// As [`build`](SbitmapQueueBuilder::build), with the rules of the crate above.
     pub(crate) fn build_with(self, rules: Rules) -> Result<SbitmapQueue, BuildError> {
         let local = match self.engine {
             Engine::Shared => None,
@@ -130,7 +132,7 @@ impl SbitmapQueueBuilder {
         }
     }
 
-    /// What waiting in turns allows; `None` for batches.
+    /// Returns what waiting in turns allows; `None` with batches.
     pub(crate) const fn mode_rules(&self) -> Option<ModeRules> {
         match self.fairness {
             Fairness::Batched(_) => None,
@@ -142,7 +144,7 @@ impl SbitmapQueueBuilder {
 }
 
 impl SbitmapQueue {
-    /// A queue of `depth` bits, all free.
+    /// Returns the builder of a queue of `depth` bits, all free.
     pub fn builder(depth: usize) -> SbitmapQueueBuilder {
         SbitmapQueueBuilder::new(depth)
     }

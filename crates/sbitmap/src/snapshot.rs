@@ -1,14 +1,14 @@
 //! The state of a map or queue at one moment, for people and tools.
 //!
-//! The text has the shape of the block layer's debug files: one `name=value` a line, in this order,
-//! and after that what they do not have.
+//! The text has the form of the block layer's debug files: one `name=value` a line, in this order,
+//! and after that the values that those files do not have.
 
 use crate::engine::BackEnd;
 use crate::fairness::Fairness;
 use crate::layout::{Layout, MAX_DEPTH};
 use std::fmt;
 
-/// What a [`Sbitmap`](crate::Sbitmap) looked like. Racy while others get and put.
+/// The state of a [`Sbitmap`](crate::Sbitmap). Inexact while others get and put.
 ///
 /// ```
 /// let map = inflight_sbitmap::Sbitmap::builder(16).build().unwrap();
@@ -19,18 +19,18 @@ use std::fmt;
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Snapshot {
-    /// How many bits there are to hand out.
+    /// The number of bits to hand out.
     pub depth: usize,
     /// The largest depth the map can have.
     pub max_depth: usize,
-    /// How many are in use. Of a queue's these include what waiters were given and have not yet
-    /// fetched; see [`QueueSnapshot::granted`] and [`QueueSnapshot::collected`].
+    /// The number of bits in use. Those of a queue include bits that waiters were given and have
+    /// not yet fetched; see [`QueueSnapshot::granted`] and [`QueueSnapshot::collected`].
     pub busy: usize,
-    /// How many are freed and not yet moved back.
+    /// The number of bits that are freed and not yet moved back.
     pub cleared: usize,
-    /// How many bits of each word are used.
+    /// The number of bits used in each word.
     pub bits_per_word: usize,
-    /// How many words the depth makes.
+    /// The number of words of the depth.
     pub map_nr: usize,
     /// The bits in use, word by word. More than `map_nr` words if bits above the depth are still in
     /// use after a shrink.
@@ -42,10 +42,11 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// The bits in use as hexadecimal bytes, 16 a line, each line with its offset; bits are packed
-    /// densely, lowest first. Bits above the depth appear while they are in use.
+    /// Returns the bits in use as hexadecimal bytes, 16 a line, each line with its offset; bits are
+    /// packed densely, lowest first. Bits above the depth appear while they are in use.
     ///
-    /// Empty for a snapshot that no map can have had: one that was read back and damaged.
+    /// Empty for a snapshot that no map can have had, such as one that was damaged before it was
+    /// read back.
     ///
     /// ```
     /// let map = inflight_sbitmap::Sbitmap::builder(16).build().unwrap();
@@ -108,7 +109,7 @@ impl fmt::Display for Snapshot {
     }
 }
 
-/// What a [`SbitmapQueue`](crate::SbitmapQueue) looked like. Racy while others get and put.
+/// The state of a [`SbitmapQueue`](crate::SbitmapQueue). Inexact while others get and put.
 ///
 /// ```
 /// use inflight_sbitmap::{Fairness, SbitmapQueue};
@@ -124,28 +125,28 @@ impl fmt::Display for Snapshot {
 pub struct QueueSnapshot {
     /// The bitmap.
     pub map: Snapshot,
-    /// Who may overtake whom.
+    /// The order of waiters.
     pub fairness: Fairness,
     /// What keeps the bits.
     pub back_end: BackEnd,
-    /// How many waiters are woken for as many freed bits. 1 but for [`Fairness::Batched`].
+    /// The number of waiters woken for as many freed bits. 1 except with [`Fairness::Batched`].
     pub wake_batch: u32,
-    /// Which wait queue is served next. 0 but for [`Fairness::Batched`].
+    /// The wait queue that is served next. 0 except with [`Fairness::Batched`].
     pub wake_index: usize,
-    /// How many users wait. With [`Fairness::Batched`] woken ones that have not run yet are
-    /// included; else they are not, they have their bit (see `granted`).
+    /// The number of waiters. With [`Fairness::Batched`] it includes woken waiters that have not
+    /// run yet; in the other modes it does not, because these have their bit (see `granted`).
     pub ws_active: usize,
-    /// Bits freed while somebody waited; wraps. 0 but for [`Fairness::Batched`].
+    /// Bits freed while there were waiters; wraps. 0 except with [`Fairness::Batched`].
     pub completions: u32,
-    /// With [`Fairness::Batched`] it follows `completions` in steps of `wake_batch`; else how many
-    /// waiters were granted what they wanted by somebody else. Wraps.
+    /// With [`Fairness::Batched`] it follows `completions` in steps of `wake_batch`; else the
+    /// number of waiters to which another thread granted all they wanted. Wraps.
     pub wakeups: u32,
-    /// How many wait in each queue, woken ones not included. One queue but for
+    /// The number of waiters in each queue, without woken ones. One queue except with
     /// [`Fairness::Batched`].
     pub waiters: Vec<usize>,
-    /// Bits granted to waiters that have not yet run (threads) or been polled (futures). One that
-    /// stays above 0 tells of futures that nobody polls. 0 with [`Fairness::Batched`], which grants
-    /// nothing.
+    /// Bits granted to waiters that have not yet run (threads) or been polled (futures). If it
+    /// stays above 0, there are futures that are not polled. 0 with [`Fairness::Batched`], which
+    /// grants nothing.
     pub granted: usize,
     /// Bits collected so far by waiters for several that have not yet all they want. Not known,
     /// hence 0, with [`Fairness::Batched`].
@@ -208,6 +209,6 @@ pub struct QueueStats {
     /// How often a user joined a wait queue. One that was woken in vain and queued again
     /// ([`Fairness::Batched`] only) counts twice.
     pub waits: u64,
-    /// How many waiters were woken.
+    /// The number of waiters that were woken.
     pub wakeups: u64,
 }

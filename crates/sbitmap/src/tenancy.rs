@@ -1,8 +1,8 @@
-//! For crates that give their users an order of service of their own, above a queue: who waits in
-//! which list, and which tenants may be served.
+//! For crates that give their users an order of service of their own, above a queue: the lists of
+//! waiters, and the tenants that may be served.
 //!
-//! Not for general use, and not covered by the promises about versions. `inflight-tags` is made
-//! with it: the mechanism is here, the policy there.
+//! Not for general use, and without a promise of stable versions. `inflight-tags` is made with it:
+//! the mechanism is here, the policy there.
 
 pub use crate::newcomer_policy::{Force, NewcomerPolicy};
 pub use crate::request::Request;
@@ -51,9 +51,8 @@ impl BuildWithRules for SbitmapQueueBuilder {
 
 /// What a queue offers to a crate above.
 pub trait Tenancy: sealed::Queue {
-    /// [`put`](SbitmapQueue::put) where nobody can be waiting for it and it takes a few
-    /// instructions: to be inlined. It runs no waker. `false`: nothing has happened, and `put`
-    /// knows more.
+    /// The short case of [`put`](SbitmapQueue::put), without waiters, to be inlined. It runs no
+    /// waker. `false`: nothing has happened, and the caller calls `put`.
     #[must_use = "a bit that was not put is still the caller's"]
     #[inline(always)]
     fn put_fast(&self, bit: usize) -> bool {
@@ -108,9 +107,9 @@ pub trait Tenancy: sealed::Queue {
         waiter::part(waiter.block(self.queue(), deadline), bits)
     }
 
-    /// What a waiter in the list can have without waiting, which is pushed to `bits`: the part that
-    /// it has been granted; with `Batched` any free bit. It keeps its place; with `Batched` one
-    /// that gets a bit leaves, and is told to ask anew.
+    /// Pushes to `bits` what a waiter in the list can have without waiting: the part that it has
+    /// been granted; with `Batched` any free bit. The waiter keeps its place; with `Batched` a
+    /// waiter that gets a bit leaves, and must ask anew.
     ///
     /// # Errors
     ///
@@ -120,12 +119,12 @@ pub trait Tenancy: sealed::Queue {
         outcome.map_or(Ok(()), |outcome| waiter::part(outcome, bits))
     }
 
-    /// Leaves the list. What had been granted and not fetched goes to others.
+    /// Leaves the list. Bits granted and not fetched go to others.
     fn leave(&self, waiter: &mut Waiter) {
         waiter.leave(self.queue());
     }
 
-    /// Serves whoever may be served by now, after the [`ShareLimiter`] have changed.
+    /// Serves the waiters that may be served by now, after the [`ShareLimiter`] has changed.
     fn shares_changed(&self) {
         match &self.queue().inner {
             Inner::Batched(queue) => queue.shares_changed(),
@@ -134,21 +133,22 @@ pub trait Tenancy: sealed::Queue {
         }
     }
 
-    /// The first bit in use from `from` on: for one pass over all, a word at a time, by somebody
-    /// who waits at each bit until it is free.
+    /// Returns the first bit in use from `from` on: for one pass over all, a word at a time, by a
+    /// caller that waits at each bit until it is free.
     #[must_use]
     fn next_set(&self, from: usize) -> Option<usize> {
         on_bits!(self.queue(), bits => bits.next_set(from))
     }
 
-    /// So many CPUs use it from now on: each may keep a larger or smaller part of the free bits.
+    /// Sets the number of CPUs that use the queue: each may keep a larger or smaller part of the
+    /// free bits.
     fn set_users(&self, cpus: usize) {
         if let Inner::Local(queue) | Inner::Rseq(queue, _) = &self.queue().inner {
             queue.store().set_users(cpus);
         }
     }
 
-    /// Whether a newcomer that could wait may try first: the [`NewcomerPolicy`]'s word.
+    /// Returns whether a newcomer that could wait may try first, by the [`NewcomerPolicy`].
     #[must_use]
     #[inline]
     fn admits_newcomer(&self) -> bool {
@@ -158,11 +158,11 @@ pub trait Tenancy: sealed::Queue {
         }
     }
 
-    /// `try_get` for a tenant that may take one, also while others wait that cannot be served:
-    /// their tenants may not, or the one before them has not fetched its part.
+    /// Takes a bit for a tenant that may take one, also while others wait that cannot be served:
+    /// their tenants may not take one, or the waiter before them has not fetched its part.
     ///
-    /// A large request does not pass one of its tenant. The caller tells the [`ShareLimiter`] of
-    /// the bit.
+    /// A large request does not pass another of its tenant. The caller records the bit in the
+    /// [`ShareLimiter`].
     #[must_use = "a bit that is dropped is never given back"]
     fn try_get_past(&self, tenant: TenantIndex, large: bool) -> Option<usize> {
         match &self.queue().inner {
@@ -172,8 +172,9 @@ pub trait Tenancy: sealed::Queue {
         }
     }
 
-    /// [`try_get_past`](Tenancy::try_get_past) for a small request after `try_get` found nothing:
-    /// one load, unless nobody who waits can be served. By a hint, so it may miss a moment.
+    /// Does [`try_get_past`](Tenancy::try_get_past) for a small request after `try_get` found
+    /// nothing: one load, unless no waiter can be served. The load reads a hint, so the call may
+    /// fail needlessly.
     #[must_use = "a bit that is dropped is never given back"]
     fn try_get_held_up(&self, tenant: TenantIndex) -> Option<usize> {
         match &self.queue().inner {
@@ -183,7 +184,7 @@ pub trait Tenancy: sealed::Queue {
         }
     }
 
-    /// Hands on a wake whose receiver does not take the `n` bits that it was counted for.
+    /// Passes on a wake whose receiver does not take the `n` bits that it was counted for.
     fn pass_on(&self, n: usize) {
         if let Inner::Batched(queue) = &self.queue().inner {
             queue.pass_on(n);

@@ -1,4 +1,4 @@
-//! Waiters that were taken out of their list and are to be told, without its lock.
+//! Waiters that were removed from their list, to be woken without its lock.
 
 use inflight_sync::wait::Notify;
 

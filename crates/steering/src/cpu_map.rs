@@ -1,4 +1,4 @@
-//! Which CPUs share a done list: a map for each topology, and what is kept from one to the next.
+//! Which CPUs share a done list: a map for each topology, and the shards that all maps share.
 
 use crate::item::{Item, TenantId};
 use crate::shard::{Core, Panic, Shard, ShardRef, first_of};
@@ -7,7 +7,7 @@ use crate::stats::{ShardStats, SteeringStats};
 use inflight_sync::{Arc, Mutex, RetainedVersions};
 use inflight_topology::{Scope, Topology};
 
-/// What is left to do: runs what was in done lists that are closed.
+/// Work for the caller: runs the completions of done lists that were closed.
 ///
 /// # Errors
 /// The first panic of a callback, after all have been called.
@@ -43,7 +43,7 @@ impl<I: Item> ShardMap<I> {
         (list != NONE).then(|| &self.lists[list as usize])
     }
 
-    /// Where what is seen on a CPU is counted.
+    /// Returns the shard that counts the completions seen on a CPU.
     pub(crate) fn counting(&self, cpu: usize) -> &Shard<I> {
         &self.done_list(cpu).unwrap_or(&self.lists[0]).shard
     }
@@ -62,17 +62,17 @@ pub(crate) struct CpuMaps<I: Item> {
     shards: Mutex<Shards<I>>,
 }
 
-/// All that there have been.
+/// All shards there have been.
 struct Shards<I: Item> {
     known: Vec<Known<I>>,
-    /// Those that come later are closed too.
+    /// Shards that are added later are closed too.
     closed: bool,
 }
 
 struct Known<I: Item> {
-    /// With the CPUs it serves, or served last.
+    /// With the CPUs that it serves, or served last.
     list: ShardRef<I>,
-    /// It is in the present map. Else its done list is closed until it is in one again.
+    /// It is in the present map. Otherwise its done list is closed until it is in a map again.
     posted: bool,
 }
 
@@ -143,7 +143,7 @@ impl<I: Item> CpuMaps<I> {
         self.map.current()
     }
 
-    /// From now on by this topology. One call at a time. A shard whose CPUs are gone is closed.
+    /// Uses this topology from now on. One call at a time. A shard whose CPUs are gone is closed.
     pub(crate) fn refresh(&self, topology: &Topology) -> Leftover {
         if self.current().topology == *topology {
             return Box::new(|| Ok(()));
@@ -180,7 +180,7 @@ impl<I: Item> CpuMaps<I> {
         }
     }
 
-    /// Closes all, also those that are to come.
+    /// Closes all shards, also those that are added later.
     ///
     /// # Errors
     /// The first panic of a callback, after all have been called.

@@ -1,7 +1,7 @@
-//! A list of completed requests: many push, one takes all. `PROTOCOL.md` has the proofs.
+//! A list of completed requests: many threads push, one takes all. `PROTOCOL.md` has the proofs.
 //!
-//! The list runs through the requests, newest first, so a push needs no memory and a take is one
-//! exchange. Whoever takes it turns it round.
+//! The links are in the requests, newest first, so a push needs no memory and a take is one
+//! exchange. The taker reverses the list.
 
 use crate::item::{Item, TenantId};
 use inflight_sync::atomic::{AtomicPtr, Ordering};
@@ -41,13 +41,13 @@ impl<I: Item> DoneList<I> {
         head.is_null() || head == closed()
     }
 
-    /// M4. What was in it; whatever is pushed later comes back.
+    /// M4. Returns its contents; later pushes are refused.
     pub(crate) fn close(&self) -> Batch<I> {
         // Ordering: M4, pairs with the Release of M2, as M3 does.
         Batch::of(self.head.swap(closed(), Ordering::Acquire))
     }
 
-    /// M5. Takes pushes again, if it was closed.
+    /// M5. Accepts pushes again, if it was closed.
     pub(crate) fn open(&self) {
         let open = ptr::null_mut();
         // Relaxed: nothing is handed over. Why ignored: it was open.
@@ -56,7 +56,7 @@ impl<I: Item> DoneList<I> {
             .compare_exchange(closed(), open, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// M3. Everything in it.
+    /// M3. Returns its contents.
     pub(crate) fn take(&self) -> Batch<I> {
         let mut head = self.head.load(Ordering::Relaxed);
         // An exchange and not a swap, which would open a closed done list for a moment.
@@ -76,14 +76,14 @@ impl<I: Item> DoneList<I> {
         Batch::of(ptr::null_mut())
     }
 
-    /// M1 and M2. Whether it was empty: then whoever pushed has to wake. Else somebody has been
-    /// woken, or is about to be, and has not taken yet.
+    /// M1 and M2. Returns whether it was empty: then the pusher has to wake. Otherwise a worker has
+    /// been woken, or is about to be, and has not taken yet.
     ///
-    /// Before an M2 that would find it empty `first(true)` is called, and `first(false)`
-    /// if it found something else: by the time the request is somebody else's, that is counted.
+    /// Before an M2 that would find it empty `first(true)` is called, and `first(false)` if it
+    /// found something else: so the request is counted before it belongs to another thread.
     ///
     /// # Errors
-    /// It is closed; the request comes back.
+    /// If it is closed; the request comes back.
     pub(crate) fn push(&self, item: I, first: impl Fn(bool)) -> Result<bool, I> {
         let raw = item.into_raw();
         let mut head = self.head.load(Ordering::Relaxed);
@@ -125,8 +125,8 @@ impl<I: Item> Drop for DoneList<I> {
     }
 }
 
-/// What was taken out of a done list, in the order in which it was pushed. Dropping it frees the
-/// rest.
+/// The requests taken from a done list, in the order in which they were pushed. Dropping it frees
+/// the rest.
 #[derive(Debug)]
 pub(crate) struct Batch<I: Item> {
     oldest: *mut (),
@@ -135,7 +135,7 @@ pub(crate) struct Batch<I: Item> {
 }
 
 impl<I: Item> Batch<I> {
-    /// Turns the list round. The caller has just taken it.
+    /// Reverses a list that the caller has just taken.
     fn of(head: *mut ()) -> Self {
         let (mut oldest, mut len) = (ptr::null_mut(), 0);
         let mut newest = if head == closed() {
@@ -163,7 +163,7 @@ impl<I: Item> Batch<I> {
         self.len
     }
 
-    /// Whose they are, in their order.
+    /// Returns their tenants, in their order.
     pub(crate) fn tenants(&self) -> impl Iterator<Item = TenantId> {
         let mut next = self.oldest;
         std::iter::from_fn(move || {

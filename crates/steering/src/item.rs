@@ -1,10 +1,10 @@
-//! What is steered.
+//! The requests that are steered.
 
 use crate::submit_info::Submission;
 use inflight_sync::atomic::AtomicPtr;
 use std::ptr::NonNull;
 
-/// A tenant, by number: whose a request is.
+/// The number of a tenant.
 ///
 /// ```
 /// use inflight_steering::TenantId;
@@ -16,10 +16,10 @@ pub struct TenantId(u32);
 impl TenantId {
     /// The first.
     pub const FIRST: Self = Self(0);
-    /// The last that is told apart.
+    /// The last number with counters of its own.
     pub const LAST: Self = Self(inflight_sync::Grown::<u8>::MOST as u32 - 1);
 
-    /// The tenant of a number; numbers beyond [`LAST`](Self::LAST) are that one's.
+    /// Returns the tenant of a number; numbers beyond [`LAST`](Self::LAST) mean `LAST`.
     #[must_use]
     pub const fn new(number: u32) -> Self {
         if number < Self::LAST.0 {
@@ -29,41 +29,42 @@ impl TenantId {
         }
     }
 
-    /// Its number.
+    /// Returns its number.
     #[must_use]
     pub const fn get(self) -> u32 {
         self.0
     }
 
-    /// Its number, for tables.
+    /// Returns its number, for tables.
     #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// What a request in a done list points to: the next older one.
+/// The link of a request in a done list to the next older one.
 ///
-/// Only the owner of the request uses it, and M2 hands it over, so all accesses are Relaxed.
+/// Only the owner of the request uses it, and M2 passes the ownership on, so all accesses are
+/// Relaxed.
 #[derive(Debug, Default)]
 pub struct Link(pub(crate) AtomicPtr<()>);
 
 impl Link {
-    /// Of a request that is in no done list.
+    /// Makes the link of a request that is in no done list.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 }
 
-/// A completed request that goes to where it was submitted, by its one owner.
+/// A completed request that is steered to the CPU of its submission, by its one owner.
 ///
 /// # Safety
 ///
-/// [`into_raw`](Item::into_raw) gives a pointer that is not null and is aligned to two bytes or
+/// [`into_raw`](Item::into_raw) returns a pointer that is not null and is aligned to two bytes or
 /// more, to a request that neither moves nor ends until [`from_raw`](Item::from_raw) is called with
-/// that pointer. [`link`](Item::link) gives the [`Link`] of that request, which nobody else uses
-/// and no other request has.
+/// that pointer. [`link`](Item::link) returns the [`Link`] of that request, which no other code
+/// uses and no other request has.
 ///
 /// ```
 /// use inflight_steering::{Item, Link, Submission, TenantId};
@@ -96,17 +97,17 @@ impl Link {
 /// }
 /// ```
 pub unsafe trait Item: Sized + Send + 'static {
-    /// Gives up the ownership, to the pointer.
+    /// Passes the ownership to the pointer.
     fn into_raw(self) -> NonNull<()>;
 
-    /// Takes it back.
+    /// Takes the ownership back.
     ///
     /// # Safety
     ///
     /// The pointer is from [`into_raw`](Item::into_raw), and this is the one call with it.
     unsafe fn from_raw(raw: NonNull<()>) -> Self;
 
-    /// The request's link.
+    /// Returns the request's link.
     ///
     /// # Safety
     ///
@@ -114,17 +115,17 @@ pub unsafe trait Item: Sized + Send + 'static {
     /// [`from_raw`](Item::from_raw).
     unsafe fn link<'a>(raw: NonNull<()>) -> &'a Link;
 
-    /// Whose it is, by the pointer.
+    /// Returns its tenant, by the pointer.
     ///
     /// # Safety
     ///
-    /// As of [`link`](Item::link).
+    /// That of [`link`](Item::link).
     unsafe fn tenant_of(raw: NonNull<()>) -> TenantId;
 
-    /// Whose it is.
+    /// Returns its tenant.
     fn tenant(&self) -> TenantId;
 
-    /// Where it was submitted, and how it wants to be steered. `None`: nobody knows, and it runs
+    /// Returns the CPU of its submission, and its policy. `None`: not known, and the request runs
     /// where it is seen.
     fn submission(&self) -> Option<Submission>;
 }

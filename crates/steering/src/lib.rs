@@ -11,7 +11,7 @@
 //!
 //! The design follows Linux's block layer (`rq_affinity`). The protocol of the done lists is in
 //! `PROTOCOL.md` beside the sources. Its models and most tests are in `inflight-tags`:
-//! `tests/loom_steering.rs` and `tests/steering/`. Here are unit tests only.
+//! `tests/loom_steering.rs` and `tests/steering/`. This crate has unit tests only.
 #![deny(missing_docs)]
 
 mod cpu_map;

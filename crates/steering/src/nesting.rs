@@ -1,4 +1,4 @@
-//! How many callbacks run inside each other on this thread, and what waits for their end.
+//! How deep callbacks are nested on this thread, and the work that waits for their end.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};

@@ -1,5 +1,5 @@
-//! From a completed request to its callback, on the CPU where it belongs. Which one that is says
-//! [`decide`](inflight_topology::steering::decide).
+//! From a completed request to its callback, on the CPU that
+//! [`decide`](inflight_topology::steering::decide) chooses.
 
 use crate::cpu_map::{CpuMaps, Leftover, ShardMap};
 use crate::item::{Item, TenantId};
@@ -14,12 +14,12 @@ use inflight_topology::{Scope, Topology};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-/// Runs the callback of completed requests where they were submitted, or here: done lists by CPU,
+/// Runs the callback of each completed request where it was submitted, or here: done lists by CPU,
 /// and the decision for each request.
 ///
 /// No lock is held while a completion runs. A new policy holds for requests that are submitted
-/// later: each has the one of its submission with it. When the router is dropped the done lists are
-/// [closed](Self::close).
+/// later, because each request keeps the policy of its submission. When the router is dropped the
+/// done lists are [closed](Self::close).
 ///
 /// ```
 /// # use inflight_steering::*;
@@ -73,31 +73,31 @@ pub struct Router<I: Item> {
 #[derive(Debug)]
 #[must_use = "a request that is dropped is lost"]
 pub enum Steered<I> {
-    /// It belongs here: whoever steered it runs it.
+    /// It should run here: the caller runs it.
     Here(I, InlineReason),
     /// It is in the done list of a CPU, whose worker calls the callback.
     Sent {
         /// The CPU.
         cpu: usize,
-        /// Why it was sent there.
+        /// The reason for sending it there.
         reason: RedirectReason,
     },
 }
 
-/// Where what is seen on a CPU is counted.
+/// Returns the counters of the CPU that sees a completion.
 fn counters<I: Item>(map: &ShardMap<I>, cpu: usize, tenant: TenantId) -> &Counters {
     map.counting(cpu).counters(tenant)
 }
 
 impl<I: Item> Router<I> {
-    /// With a done list for each pod of `scope`, whose workers `sink` has.
+    /// Makes a router with a done list for each pod of `scope`, emptied by the workers of `sink`.
     ///
-    /// `callback` runs on whatever thread sees a completion or empties a done list; it may complete
+    /// `callback` runs on the thread that sees a completion or empties a done list. It may complete
     /// others.
     ///
     /// # Panics
     ///
-    /// With [`CompletionSink::runner`], which is asked here for each done list.
+    /// Panics with [`CompletionSink::runner`], which is called here for each done list.
     pub fn new(
         topology: Topology,
         scope: Scope,
@@ -110,17 +110,17 @@ impl<I: Item> Router<I> {
         }
     }
 
-    /// Has the callback run where the request wants it, which may be here and now. Returns what was
-    /// decided, or for a done list that turned out to be closed, what was done instead.
+    /// Runs the callback on the CPU that the request's policy names, perhaps here and now. Returns
+    /// the decision, or, if the done list was closed, what was done instead.
     ///
-    /// Callbacks that complete others in turn are nested eight deep. What comes on top waits in a
-    /// done list, or, if nobody empties that, for the end of the callbacks around it: then it runs
-    /// on this thread (reason [`Depth`](RedirectReason::Depth) either way).
+    /// Callbacks that complete others are nested eight deep. A deeper one waits in a done list, or,
+    /// if the list has no worker, for the end of the outer callbacks: then it runs on this thread
+    /// (reason [`Depth`](RedirectReason::Depth) in both cases).
     ///
     /// # Panics
     ///
-    /// With the panic of a callback that ran here, or of [`Runner::wake`](crate::Runner::wake),
-    /// which counts as a refusal.
+    /// Panics with a callback that ran here, or with [`Runner::wake`](crate::Runner::wake), whose
+    /// panic counts as a refusal.
     // Why: it acts, and who only wants that may ignore where.
     #[allow(clippy::must_use_candidate)]
     pub fn complete(&self, item: I) -> Decision {
@@ -143,12 +143,12 @@ impl<I: Item> Router<I> {
         }
     }
 
-    /// As [`complete`](Self::complete), but what belongs here comes back to the caller, who runs it
-    /// as it likes.
+    /// As [`complete`](Self::complete), but returns a completion that should run here to the
+    /// caller.
     ///
     /// # Panics
     ///
-    /// With that of [`Runner::wake`](crate::Runner::wake).
+    /// Panics with [`Runner::wake`](crate::Runner::wake).
     pub fn steer(&self, item: I) -> Steered<I> {
         let (map, tenant) = (self.maps.current(), item.tenant());
         match self.send(map, item, 0) {
@@ -160,8 +160,8 @@ impl<I: Item> Router<I> {
         }
     }
 
-    /// Says that whoever waited for the request goes on now, on the calling thread: if this is not
-    /// the CPU it was submitted on, the submitter has moved, which
+    /// Records that the waiter for the request now runs on the calling thread. If this is not the
+    /// CPU of the submission, the submitter has moved, which
     /// [`submitter_moved`](SteeringStats::submitter_moved) counts.
     pub fn submitter_resumed(&self, item: &I) {
         let here = cpu::current();
@@ -171,34 +171,34 @@ impl<I: Item> Router<I> {
         }
     }
 
-    /// What was counted, over all shards and tenants.
+    /// Returns the counters, over all shards and tenants.
     #[must_use]
     pub fn stats(&self) -> SteeringStats {
         self.maps.stats(None)
     }
 
-    /// What was counted for the requests of one tenant. The numbers of all, with those that are
-    /// gone, add up to [`stats`](Self::stats); but a batch in which several had a part counts for
-    /// each of them, with that part.
+    /// Returns the counters of one tenant's requests. The numbers of all tenants, former ones
+    /// included, add up to [`stats`](Self::stats), except that a batch with requests of several
+    /// tenants counts for each of them, with its part.
     #[must_use]
     pub fn tenant_stats(&self, tenant: TenantId) -> SteeringStats {
         self.maps.stats(Some(tenant))
     }
 
-    /// What was counted for each shard. One whose CPUs have left keeps its numbers, and the CPUs it
-    /// served last.
+    /// Returns the counters of each shard. A shard whose CPUs were removed keeps its numbers, and
+    /// the CPUs it served last.
     #[must_use]
     pub fn shard_stats(&self) -> Vec<ShardStats> {
         self.maps.shard_stats()
     }
 
-    /// Closes all done lists, and runs what is in them on the calling thread. From now on every
+    /// Closes all done lists, and runs their completions on the calling thread. From now on each
     /// completion runs where it is seen, unless [`open_cpu`](Self::open_cpu) opens a done list
     /// again. Callbacks that workers have begun may still run when this returns.
     ///
     /// # Panics
     ///
-    /// With the first panic of a callback, after all of them have been called.
+    /// Panics with the first panic of a callback, after all of them have been called.
     pub fn close(&self) {
         if let Err(panic) = self.maps.close() {
             // A thread that unwinds already cannot take another.
@@ -210,13 +210,13 @@ impl<I: Item> Router<I> {
         }
     }
 
-    /// Closes the done list of the shard that `cpu` is in, and runs what is in it on the calling
-    /// thread: for a CPU that goes away. Until [`open_cpu`](Self::open_cpu) completions for that
-    /// shard run where they are seen. Nothing happens if there is no such shard.
+    /// Closes the done list of `cpu`'s shard, and runs its completions on the calling thread: for a
+    /// CPU that is taken out of use. Until [`open_cpu`](Self::open_cpu) completions for that shard
+    /// run where they are seen. Without such a shard it does nothing.
     ///
     /// # Panics
     ///
-    /// As [`close`](Self::close).
+    /// The panics of [`close`](Self::close).
     pub fn close_cpu(&self, cpu: usize) {
         if let Some(list) = self.maps.current().done_list(cpu) {
             let closed = self.maps.core().close(&list.shard);
@@ -224,8 +224,8 @@ impl<I: Item> Router<I> {
         }
     }
 
-    /// Opens the done list of `cpu`'s shard again. Nothing happens if it is open, if there is no
-    /// such shard, or if the sink has no worker for it.
+    /// Opens the done list of `cpu`'s shard again. It does nothing if the list is open, if there is
+    /// no such shard, or if the sink has no worker for it.
     pub fn open_cpu(&self, cpu: usize) {
         let list = self.maps.current().done_list(cpu);
         if let Some(list) = list.filter(|list| list.runner.is_some()) {
@@ -233,21 +233,21 @@ impl<I: Item> Router<I> {
         }
     }
 
-    /// Decides by another topology from now on. One call at a time. What comes back is to be called
-    /// outside all locks: it runs what was in done lists that are closed.
+    /// Decides by another topology from now on. One call at a time. Call the result outside all
+    /// locks: it runs the completions of done lists that were closed.
     #[must_use = "completions wait for it"]
     pub fn refresh(&self, topology: &Topology) -> Leftover {
         self.maps.refresh(topology)
     }
 
-    /// These tenants are gone, and so are their requests: what was counted for them counts for all
-    /// former ones.
+    /// Records that these tenants and their requests are gone: their counters are added to those of
+    /// the former tenants.
     pub fn forget(&self, tenants: &[TenantId]) {
         self.maps.forget(tenants);
     }
 
-    /// Decides, and sends what is to be sent. Comes back with what is to run here, the CPU this is,
-    /// and why.
+    /// Decides, and sends the completion if it is to be sent. Otherwise returns it, with this CPU
+    /// and the reason.
     fn send(
         &self,
         map: &ShardMap<I>,
@@ -268,7 +268,7 @@ impl<I: Item> Router<I> {
     }
 
     /// # Errors
-    /// Nobody empties the done list of that CPU.
+    /// If the done list of that CPU has no worker.
     fn push(&self, map: &ShardMap<I>, cpu: usize, item: I) -> Result<(), I> {
         let Some(list) = map.done_list(cpu) else {
             return Err(item);

@@ -1,4 +1,4 @@
-//! The shards of a set of completions: a done list each, and what runs its contents.
+//! The shards of a set of completions: a done list each, and the code that runs its contents.
 
 use crate::done_list::{Batch, DoneList};
 use crate::item::{Item, TenantId};
@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 type Callback<I> = Box<dyn Fn(I) + Send + Sync>;
-/// What a panic has thrown.
+/// The payload of a panic.
 pub type Panic = Box<dyn Any + Send>;
 
 /// What runs completions; workers keep it alive.

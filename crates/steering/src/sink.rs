@@ -1,16 +1,16 @@
-//! Who empties the done lists: the seam to whatever has threads.
+//! The interface to the threads that empty the done lists.
 
 use inflight_sync::Arc;
 use inflight_topology::CpuSet;
 use std::fmt;
 
-/// Has workers where completions can be sent: a runtime with a thread per CPU, a workqueue
-/// (`inflight::WorkqueueSink`), or nothing at all ([`InlineSink`]).
+/// The workers to which completions can be sent: a runtime with a thread per CPU, a workqueue
+/// (`inflight::WorkqueueSink`), or none at all ([`InlineSink`]).
 ///
-/// It is asked once for each shard: when a [`Router`](crate::Router) is made, which keeps it, and
-/// when CPUs come that nobody knew ([`Router::refresh`](crate::Router::refresh)). From then on
-/// completions are handed over in the shard's done list, and the [`Runner`] is called when one
-/// arrives in an empty done list.
+/// [`runner`](Self::runner) is called once for each shard: when a [`Router`](crate::Router) is
+/// made, which keeps the result, and when new CPUs are added
+/// ([`Router::refresh`](crate::Router::refresh)). From then on completions are put in the shard's
+/// done list, and the [`Runner`] is called when one arrives in an empty done list.
 ///
 /// ```
 /// use inflight_steering::{CompletionSink, DoneListHandle, Runner};
@@ -34,15 +34,16 @@ use std::fmt;
 /// }
 /// ```
 pub trait CompletionSink: Send + Sync + 'static {
-    /// The runner of the shard that serves `cpus` and whose completions are in `list`. `None`:
-    /// the sink has no worker there, and what would be sent to these CPUs runs where it is seen.
+    /// Returns the runner of the shard that serves `cpus` and whose completions are in `list`.
+    /// `None`: the sink has no worker there, and completions for these CPUs run where they are
+    /// seen.
     ///
-    /// A shard keeps its runner when some of its CPUs leave or others join them. It must not
-    /// change which CPUs there are.
+    /// A shard keeps its runner when CPUs leave or join it. The call must not change which CPUs
+    /// there are.
     fn runner(&self, cpus: &CpuSet, list: DoneListHandle) -> Option<Box<dyn Runner>>;
 }
 
-/// Gets one done list emptied. Made by a [`CompletionSink`].
+/// Wakes the worker of one done list. Made by a [`CompletionSink`].
 ///
 /// ```
 /// use inflight_steering::{DoneListHandle, Runner};
@@ -68,18 +69,19 @@ pub trait CompletionSink: Send + Sync + 'static {
 /// }
 /// ```
 pub trait Runner: Send + Sync {
-    /// Has [`DoneListHandle::run`] called, on `cpu` or near it, at least once by a call that begins
-    /// after this one did. A call that is under way already does not count: it may have looked.
-    /// What the caller did before must be visible to it, as it is by a channel, a lock, an unpark
-    /// or a workqueue.
+    /// Causes a call of [`DoneListHandle::run`], on `cpu` or near it, that begins after this call
+    /// did. A call that is under way already does not count, because it may have read the list.
+    /// Earlier writes of the caller must be visible to it, as they are through a channel, a lock,
+    /// an unpark or a workqueue.
     ///
-    /// Called by whoever completes, for a completion that finds the done list empty; it should not
-    /// block. Returns false if nobody will call `run`: then the caller runs what is in the done
-    /// list. So it does after a panic, which then comes out of the completing call.
+    /// The thread that completes calls this, for a completion that finds the done list empty; it
+    /// should not block. Returns `false` if there will be no call of `run`: then the caller runs
+    /// the done list itself. It also does so after a panic of `wake`, which the completing call
+    /// then passes on.
     fn wake(&self, cpu: usize) -> bool;
 
-    /// Whether the worker runs, so that `wake` costs little. A hint, asked of an empty done list
-    /// that nobody is running. By default it sleeps.
+    /// Returns whether the worker runs, so that `wake` costs little. A hint, read while the done
+    /// list is empty and no thread runs it. By default `false`: it sleeps.
     fn is_awake(&self) -> bool {
         false
     }
@@ -87,7 +89,7 @@ pub trait Runner: Send + Sync {
 
 /// The done list of a shard, for the worker that empties it.
 ///
-/// It does not keep the done list open: that does the [`Router`](crate::Router). See
+/// The handle does not keep the done list open; the [`Router`](crate::Router) does. See
 /// [`CompletionSink`] for its use.
 #[derive(Clone)]
 pub struct DoneListHandle(Arc<dyn RunDoneList>);
@@ -102,19 +104,19 @@ impl DoneListHandle {
         Self(Arc::new(list))
     }
 
-    /// Takes everything that is in the done list and runs it, in the order in which it came. What
-    /// arrives meanwhile wakes again. Two calls at once are possible, and then each keeps the order
-    /// of what it took.
+    /// Takes all completions in the done list and runs them, in the order in which they came. A
+    /// later arrival wakes again. Two calls at once are possible; then each keeps the order of its
+    /// completions.
     ///
     /// # Panics
     ///
-    /// With the first panic of a callback, after all of them have been called.
+    /// Panics with the first panic of a callback, after all of them have been called.
     pub fn run(&self) {
         self.0.run();
     }
 
-    /// Whether nothing is in it now. For a loop that looks before it sleeps; the loop must also be
-    /// woken by [`Runner::wake`] if that happens between the look and the sleep.
+    /// Returns whether the list is empty now. For a loop that checks before it sleeps; the loop
+    /// must also be woken by [`Runner::wake`] if that happens between the check and the sleep.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -129,7 +131,7 @@ impl fmt::Debug for DoneListHandle {
     }
 }
 
-/// Has no workers: every completion runs where it is seen, whatever the policy.
+/// A sink without workers: each completion runs where it is seen, whatever the policy.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct InlineSink;
 

@@ -1,11 +1,11 @@
-//! What was counted about where completions ran.
+//! The counters of where completions ran.
 
 use inflight_sync::CachePadded;
 use inflight_sync::atomic::{AtomicU64, Ordering};
 use inflight_topology::CpuSet;
 use inflight_topology::steering::InlineReason;
 
-/// So many numbers of [`SteeringStats`] are sums over tenants and shards.
+/// The number of values of [`SteeringStats`] that are sums over tenants and shards.
 const SUMS: usize = 15;
 
 /// How completions were run. See [`Router::stats`](crate::Router::stats).
@@ -21,47 +21,47 @@ const SUMS: usize = 15;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SteeringStats {
-    /// Run where they were seen, because that was the submitter's CPU.
+    /// Completions run where they were seen, because that was the submitter's CPU.
     pub inline_same_cpu: u64,
-    /// Because it shares the submitter's cache.
+    /// The same, because that CPU shares the submitter's cache.
     pub inline_same_cache: u64,
-    /// Because the policy says inline.
+    /// The same, because the policy is inline.
     pub inline_policy: u64,
-    /// Because there is but one shard.
+    /// The same, because there is only one shard.
     pub inline_one_shard: u64,
-    /// Because the submitter polled and so saw them itself.
+    /// The same, because the submitter polled and so saw them itself.
     pub inline_polled: u64,
-    /// Because the submitter's done list is closed, or there never was one.
+    /// The same, because the submitter's done list is closed, or there never was one.
     pub inline_closed: u64,
-    /// Because a CPU is not known: offline, or the request carried no note.
+    /// The same, because a CPU is not known: offline, or the request had no record of it.
     pub inline_unknown_cpu: u64,
-    /// Because the submitter's worker sleeps and the cache is the same.
+    /// The same, because the submitter's worker sleeps and the cache is the same.
     pub inline_asleep: u64,
-    /// Put off until the callbacks around them had ended, because too many ran inside each other
-    /// and no done list would take them.
+    /// Run after the end of the outer callbacks, because too many were nested and no done list took
+    /// them.
     pub inline_depth: u64,
     /// Put into a done list.
     pub redirected: u64,
-    /// Of those, how many found the done list empty and woke its worker.
+    /// Those of them that found the done list empty and woke its worker.
     pub redirect_wakeups: u64,
-    /// Of those wakeups, how many the worker refused; whoever pushed ran the done list.
+    /// Those of these wakeups that the worker refused; the pusher ran the done list.
     pub refused_wakeups: u64,
-    /// How often a done list was taken with something in it.
+    /// How often a done list was taken that was not empty.
     pub batches: u64,
-    /// How many completions all these batches had.
+    /// The number of completions in all these batches.
     pub batched: u64,
-    /// How many the largest had.
+    /// The number of completions in the largest batch.
     pub max_batch: u64,
-    /// Submitters that were on another CPU when they went on than when they submitted. Only those
-    /// are seen that say so: [`Router::submitter_resumed`](crate::Router::submitter_resumed).
+    /// Submitters that resumed on another CPU than the one of the submission. Counted only by
+    /// [`Router::submitter_resumed`](crate::Router::submitter_resumed).
     pub submitter_moved: u64,
-    /// Callbacks that have panicked: each of a batch, of which the worker has but one panic.
+    /// Callbacks that have panicked: each of a batch, although the worker gets only one panic.
     /// Counted for all together; 0 in the numbers of a shard or a tenant.
     pub panicked: u64,
 }
 
 impl SteeringStats {
-    /// How many ran without going through a done list.
+    /// Returns the number of completions that ran without a done list.
     #[must_use]
     pub const fn inlined(&self) -> u64 {
         self.inline_same_cpu
@@ -75,13 +75,14 @@ impl SteeringStats {
             + self.inline_depth
     }
 
-    /// How many requests were completed: those that ran and those in a done list.
+    /// Returns the number of completed requests: those that ran and those in a done list.
     #[must_use]
     pub const fn completed(&self) -> u64 {
         self.inlined() + self.redirected
     }
 
-    /// How many wait in done lists. Exact only while nobody completes and no worker runs.
+    /// Returns the number of completions that wait in done lists. Exact only while there are no
+    /// completions and no worker runs.
     #[must_use]
     pub const fn waiting(&self) -> u64 {
         self.redirected.saturating_sub(self.batched)
@@ -117,14 +118,14 @@ impl SteeringStats {
     }
 }
 
-/// What was counted for one shard: completions that ran inline are counted where they were seen,
-/// the others where they were sent. From [`Router::shard_stats`](crate::Router::shard_stats).
+/// The counters of one shard: completions that ran inline are counted where they were seen, the
+/// others where they were sent. From [`Router::shard_stats`](crate::Router::shard_stats).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ShardStats {
     /// The CPUs it serves.
     pub cpus: CpuSet,
-    /// What was counted.
+    /// The counters.
     pub stats: SteeringStats,
 }
 

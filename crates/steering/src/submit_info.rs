@@ -1,4 +1,4 @@
-//! What a request takes with it when it is submitted: the CPU, and the policy of that moment.
+//! The record of a request's submission: the CPU, and the policy of that moment.
 
 use crate::item::TenantId;
 use inflight_sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -18,7 +18,7 @@ const SPEED: u32 = CPU_BITS + 2;
 const ON: u32 = 1 << (SPEED + 2);
 /// Redirect also if that wakes a worker.
 const ALWAYS: u32 = ON << 1;
-/// The submitter looks for the completion itself.
+/// The submitter polls for the completion.
 const POLLED: u32 = ALWAYS << 1;
 
 fn pack(policy: SteeringPolicy) -> u32 {
@@ -43,8 +43,8 @@ fn unpack(bits: u32) -> SteeringPolicy {
 /// In a word of [`Policies`] only: some tenant has a policy of its own.
 const SOME_OWN: u32 = POLLED << 1;
 
-/// The policies requests are submitted under: the set's, and those of tenants that have their own.
-/// Off until it matters, so that sets without steering do not ask for the CPU.
+/// The policies of submissions: the set's, and those of tenants that have their own. Off at first,
+/// so that sets without steering do not read the CPU.
 ///
 /// ```
 /// use inflight_steering::{Policies, Steering, TenantId};
@@ -56,7 +56,7 @@ const SOME_OWN: u32 = POLLED << 1;
 #[derive(Debug)]
 pub struct Policies {
     set: AtomicU32,
-    /// By tenant. Zero: the set's.
+    /// By tenant. Zero means the set's policy.
     own: Grown<AtomicU32>,
 }
 
@@ -67,7 +67,7 @@ impl Default for Policies {
 }
 
 impl Policies {
-    /// The default policy for all, off.
+    /// Makes policies with the default for all, off.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -78,7 +78,7 @@ impl Policies {
 
     // Relaxed throughout: a request notes the policy it finds, whose change orders nothing else.
 
-    /// The policy of all that have none of their own, from now on.
+    /// Sets the policy of all tenants without their own, from now on.
     pub fn set(&self, policy: SteeringPolicy) {
         let keeping = |word| Some(word & SOME_OWN | pack(policy) | ON);
         // Why ignored: it always has something to store.
@@ -87,25 +87,25 @@ impl Policies {
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, keeping);
     }
 
-    /// The policy of all that have none of their own.
+    /// Returns the policy of all tenants without their own.
     #[must_use]
     pub fn get(&self) -> SteeringPolicy {
         unpack(self.set.load(Ordering::Relaxed))
     }
 
-    /// From now on requests are noted. Nobody turns it off again.
+    /// Records submissions from now on. It cannot be turned off again.
     pub fn turn_on(&self) {
         self.set.fetch_or(ON, Ordering::Relaxed);
     }
 
-    /// Whether requests are noted.
+    /// Returns whether submissions are recorded.
     #[must_use]
     #[inline]
     pub fn is_on(&self) -> bool {
         self.set.load(Ordering::Relaxed) & ON != 0
     }
 
-    /// The policy of one tenant; none: the set's.
+    /// Sets the policy of one tenant; `None`: the set's.
     pub fn set_own(&self, tenant: TenantId, policy: Option<SteeringPolicy>) {
         let word = policy.map_or(0, |policy| pack(policy) | ON);
         if word != 0 {
@@ -117,7 +117,7 @@ impl Policies {
         }
     }
 
-    /// The policy of one tenant, if it has one of its own.
+    /// Returns the policy of one tenant, if it has its own.
     #[must_use]
     pub fn own(&self, tenant: TenantId) -> Option<SteeringPolicy> {
         self.own_word(tenant).map(unpack)
@@ -128,7 +128,7 @@ impl Policies {
         (word != 0).then_some(word)
     }
 
-    /// What a request of a tenant notes now, if anything.
+    /// Returns the word that a request of a tenant records now, if any.
     #[inline]
     fn word(&self, tenant: TenantId) -> Option<u32> {
         let set = self.set.load(Ordering::Relaxed);
@@ -139,10 +139,10 @@ impl Policies {
     }
 }
 
-/// What is kept with a request: its tenant from its beginning on, and what the submission notes.
+/// The record in a request: its tenant from its beginning on, and the submission.
 ///
-/// Its owner writes it before the request is in flight, which publishes it, and reads it after who
-/// completes has acquired the request: so all accesses are Relaxed.
+/// Its owner writes it before the request is in flight, which publishes it, and reads it after the
+/// completing thread has acquired the request: so all accesses are Relaxed.
 ///
 /// ```
 /// use inflight_steering::{Policies, SubmitInfo, TenantId};
@@ -159,26 +159,26 @@ impl Policies {
 pub struct SubmitInfo(AtomicU64);
 
 impl SubmitInfo {
-    /// Of nobody's request.
+    /// Makes the record of a request without a tenant.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A request of this tenant begins.
+    /// Records the tenant when a request begins.
     #[inline]
     pub fn begin(&self, tenant: TenantId) {
         self.0
             .store(u64::from(tenant.get()) << 32, Ordering::Relaxed);
     }
 
-    /// Whose it is. While it is free, whose it was last.
+    /// Returns the tenant of the request; while it is free, the last one.
     #[must_use]
     pub fn tenant(&self) -> TenantId {
         TenantId::new((self.0.load(Ordering::Relaxed) >> 32) as u32)
     }
 
-    /// The request is submitted here and now.
+    /// Records that the request is submitted here and now.
     #[inline]
     pub fn write(&self, policies: &Policies, polled: impl FnOnce() -> bool) {
         let tenant = self.tenant();
@@ -190,7 +190,7 @@ impl SubmitInfo {
         }
     }
 
-    /// None for a request that was submitted before anybody cared, or not yet.
+    /// Returns the submission; `None` if the policies were off then, or before a submission.
     #[must_use]
     pub fn read(&self) -> Option<Submission> {
         let bits = self.0.load(Ordering::Relaxed) as u32;
@@ -203,7 +203,7 @@ impl SubmitInfo {
     }
 }
 
-/// What a request takes with it.
+/// The submission of a request.
 ///
 /// ```
 /// use inflight_steering::{Steering, Submission};
@@ -213,16 +213,16 @@ impl SubmitInfo {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Submission {
-    /// Where it is to run.
+    /// The policy by which it is steered.
     pub policy: SteeringPolicy,
-    /// Where it was submitted. None if it was not known.
+    /// The CPU of the submission. `None` if it was not known.
     pub cpu: Option<usize>,
-    /// The submitter looks for the completion itself.
+    /// The submitter polls for the completion.
     pub polled: bool,
 }
 
 impl Submission {
-    /// Submitted on a CPU, by the default policy.
+    /// Makes a submission on a CPU, with the default policy.
     #[must_use]
     pub fn on(cpu: usize) -> Self {
         Self {
@@ -232,7 +232,7 @@ impl Submission {
         }
     }
 
-    /// By this policy.
+    /// Sets the policy.
     #[must_use]
     pub fn policy(mut self, policy: impl Into<SteeringPolicy>) -> Self {
         self.policy = policy.into();

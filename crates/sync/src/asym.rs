@@ -1,18 +1,18 @@
 //! A fence pair whose light side is nearly free.
 //!
 //! Two threads that each write one word and then read the other's need a full fence on both sides.
-//! Where one side runs a million times as often as the other, the kernel can be asked to put the
-//! fence into the frequent side's instruction stream when the rare side needs it. The idea is the
-//! one behind Linux's `membarrier` and folly's asymmetric barrier.
+//! If one side runs a million times as often as the other, the kernel can put the fence into the
+//! frequent side's instruction stream when the rare side needs it. The idea is the one behind
+//! Linux's `membarrier` and folly's asymmetric barrier.
 
 use crate::atomic::{Ordering, compiler_fence, fence};
 
 /// The pair: [`light`](AsymFence::light) on the frequent side, [`heavy`](AsymFence::heavy) on the
 /// rare one.
 ///
-/// After a `light` on one thread and a `heavy` on another, at least one of the two sees what the
-/// other wrote before its fence. `heavy` costs microseconds where CPUs are busy with this process;
-/// `light` stops only the compiler. Where the system does not offer it, both are `fence(SeqCst)`.
+/// After a `light` on one thread and a `heavy` on another, at least one of the two sees the other's
+/// writes before its fence. `heavy` costs microseconds while CPUs run threads of this process;
+/// `light` stops only the compiler. If the system does not offer it, both are `fence(SeqCst)`.
 ///
 /// ```
 /// use inflight_sync::asym::AsymFence;
@@ -30,7 +30,7 @@ pub struct AsymFence {
 }
 
 impl AsymFence {
-    /// Asks the system once whether it can help; registers this process with it if so.
+    /// Asks the system once whether it has such fences; registers this process for them if so.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -38,7 +38,7 @@ impl AsymFence {
         }
     }
 
-    /// The frequent side's fence.
+    /// Makes the frequent side's fence.
     #[inline]
     pub fn light(&self) {
         if self.expedited {
@@ -50,7 +50,7 @@ impl AsymFence {
         }
     }
 
-    /// The rare side's fence.
+    /// Makes the rare side's fence.
     pub fn heavy(&self) {
         if self.expedited {
             barrier();
@@ -61,7 +61,8 @@ impl AsymFence {
     }
 }
 
-/// A full fence for a thread whose last access to memory was a read-modify-write that succeeded.
+/// Makes a full fence for a thread whose last access to memory was a read-modify-write that
+/// succeeded.
 ///
 /// On x86-64 that access was a full fence by itself, so only the compiler is stopped; elsewhere,
 /// and for tools that cannot know this, it is `fence(SeqCst)`.

@@ -1,19 +1,19 @@
-//! Who is told when a thread is about to sleep.
+//! A hook that is called when a thread is about to sleep.
 //!
 //! A worker of a pool installs a hook. When the worker then waits for a bit, a tag or a flush,
-//! [`Parker`](crate::Parker) tells the hook, and the pool can let another worker run. The
-//! waiting code knows nothing of pools.
+//! [`Parker`](crate::Parker) calls the hook, and the pool can let another worker run. The waiting
+//! code needs no knowledge of pools.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::marker::PhantomData;
 use std::rc::Rc;
 
-/// Told by [`Parker`](crate::Parker) around each sleep of the thread it is installed on.
+/// Called by [`Parker`](crate::Parker) around each sleep of the thread on which it is installed.
 ///
-/// A method that itself parks is not told of that: there is no recursion. If
-/// [`blocking`](BlockHook::blocking) parks, it may have taken the token that the thread was
-/// about to wait for, so the sleep is left out and the park returns spuriously.
+/// The hook is not called for a method of its own that parks: there is no recursion. If
+/// [`blocking`](BlockHook::blocking) parks, it may have taken the token for which the thread was
+/// about to wait, so the sleep is left out and the park returns spuriously.
 ///
 /// ```
 /// use inflight_sync::block_hook::{self, BlockHook};
@@ -55,7 +55,7 @@ crate::thread_local! {
     static HOOK: ThreadHook = ThreadHook::default();
 }
 
-/// Keeps the hook installed; the previous one comes back when it is dropped.
+/// Keeps the hook installed; dropping it restores the previous one.
 #[must_use]
 pub struct BlockHookGuard {
     previous: Option<Rc<dyn BlockHook>>,
@@ -86,7 +86,7 @@ impl Drop for BlockHookGuard {
     }
 }
 
-/// Runs `sleep` with the hook told before and after, also if one of them panics.
+/// Runs `sleep` and calls the hook before and after, also if one of them panics.
 pub(crate) fn around(sleep: impl FnOnce()) {
     let hook = HOOK.try_with(|this| {
         if this.calling.get() {

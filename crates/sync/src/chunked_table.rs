@@ -9,8 +9,8 @@ use std::ptr;
 /// Each is a cost to a model.
 const CHUNKS: usize = if cfg!(loom) { 4 } else { 24 };
 
-/// A table that grows while it is read: entries are made when somebody first needs them, and stay
-/// where they are until the table is dropped. A look costs two loads.
+/// A table that grows while it is read: an entry is made when a caller first needs it, and keeps
+/// its address until the table is dropped. A look-up costs two loads.
 ///
 /// ```
 /// use inflight_sync::Grown;
@@ -34,7 +34,7 @@ const fn place(index: usize) -> (usize, usize) {
 }
 
 impl<T> Grown<T> {
-    /// So many entries there can be.
+    /// The largest number of entries.
     pub const MOST: usize = (1 << CHUNKS) - 1;
 }
 
@@ -45,7 +45,7 @@ impl<T: Send + Sync> Default for Grown<T> {
 }
 
 impl<T: Send + Sync> Grown<T> {
-    /// An empty table.
+    /// Makes an empty table.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -54,7 +54,7 @@ impl<T: Send + Sync> Grown<T> {
         }
     }
 
-    /// An entry below [`MOST`](Self::MOST), if it has been made.
+    /// Returns an entry below [`MOST`](Self::MOST), if it has been made.
     #[inline]
     #[must_use]
     pub fn get(&self, index: usize) -> Option<&T> {
@@ -73,7 +73,8 @@ impl<T: Send + Sync> Grown<T> {
         Some(unsafe { &*entry })
     }
 
-    /// An entry below [`MOST`](Self::MOST), which with its neighbours is made now if there is none.
+    /// Returns an entry below [`MOST`](Self::MOST), which with its neighbours is made now if there
+    /// is none.
     ///
     /// # Panics
     ///
@@ -106,7 +107,7 @@ impl<T: Send + Sync> Grown<T> {
         self.get(index).expect("it was made, here or by another")
     }
 
-    /// All that have been made.
+    /// Returns all entries that have been made.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         let made = |chunk: usize| (0..1usize << chunk).map(move |offset| (1 << chunk) - 1 + offset);
         let there = move |chunk: &usize| self.get((1 << *chunk) - 1).is_some();

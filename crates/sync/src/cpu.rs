@@ -1,6 +1,6 @@
-//! Where the calling thread runs: a hint, never a fact.
+//! The CPU of the calling thread: a hint, never a fact.
 //!
-//! The thread may move to another CPU before the number is looked at. Whoever uses it must be
+//! The thread may move to another CPU before the number is used. The user of the number must be
 //! correct for every number.
 //!
 //! ```
@@ -29,12 +29,12 @@ std::thread_local! {
     static OVERRIDE: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
-/// The number of the CPU the calling thread runs on, or the one set by [`set_current_for_thread`].
+/// Returns the number of the calling thread's CPU, or the one set by [`set_current_for_thread`].
 ///
-/// Where the C library registered a [restartable-sequence area](crate::rseq) this is a load from
-/// the thread's own memory, a fraction of a nanosecond; elsewhere on Linux a call of the C library
-/// (about 2 ns). On other systems, and where that call fails, each thread keeps one number of its
-/// own. Under a model checker it is 0 until set.
+/// If the C library registered a [restartable-sequence area](crate::rseq) this is a load from the
+/// thread's own memory, a fraction of a nanosecond; otherwise on Linux a call of the C library
+/// (about 2 ns). On other systems, and if that call fails, each thread keeps one number of its own.
+/// Under a model checker it is 0 until set.
 #[inline]
 #[must_use]
 pub fn current() -> usize {
@@ -49,11 +49,11 @@ std::thread_local! {
     static RECENT: Cell<(u32, u32)> = const { Cell::new((0, 0)) };
 }
 
-/// For how many uses of [`recent`] an answer is good.
+/// For how many calls of [`recent`] an answer is used.
 const USES: u32 = 64;
 
-/// As [`current`], but the answer may be as old as 64 such questions: cheap where [`current`] is a
-/// call of the system's library, and good enough to choose what others are unlikely to use.
+/// Returns the number of [`current`], which may be as old as 64 such calls: cheap where [`current`]
+/// is a call of the system's library, and good enough to choose an item that others seldom use.
 #[inline]
 #[must_use]
 pub fn recent() -> usize {
@@ -78,7 +78,7 @@ fn ask_again() -> usize {
     cpu
 }
 
-/// Makes [`current`] answer `cpu` on the calling thread, `None` to ask the system again.
+/// Makes [`current`] return `cpu` on the calling thread; `None` asks the system again.
 ///
 /// For tests, models and simulators: it moves no thread.
 pub fn set_current_for_thread(cpu: Option<usize>) {
@@ -86,14 +86,14 @@ pub fn set_current_for_thread(cpu: Option<usize>) {
     RECENT.with(|recent| recent.set((0, 0)));
 }
 
-/// As [`set_current_for_thread`], and returns what was set before.
+/// Does [`set_current_for_thread`], and returns the number set before.
 pub fn swap_current_for_thread(cpu: Option<usize>) -> Option<usize> {
     let before = OVERRIDE.with(Cell::get);
     set_current_for_thread(cpu);
     before
 }
 
-/// How many CPUs the system may have: a size for tables indexed by CPU. At least 1.
+/// Returns how many CPUs the system may have: a size for tables indexed by CPU. At least 1.
 ///
 /// On Linux one more than the highest number a CPU may ever get, whatever the calling thread may
 /// use. It reads a file: ask once, when the table is made. Elsewhere numbers may be larger than
@@ -103,18 +103,18 @@ pub fn possible() -> usize {
     listed("possible").unwrap_or_else(configured)
 }
 
-/// As [`possible`], of the CPUs that are online now: the size for a table that would be too large
-/// otherwise. A machine that can be given 512 CPUs may have four.
+/// Returns the number of [`possible`] for the CPUs that are online now: the size for a table that
+/// would be too large otherwise. A machine that may have 512 CPUs can have four online.
 ///
-/// CPUs that come later may have larger numbers: whoever indexes a table of this size needs a way
-/// for those. It reads a file, as [`possible`] does.
+/// CPUs that come online later may have larger numbers, for which a table of this size needs
+/// another place. The call reads a file, as [`possible`] does.
 #[must_use]
 pub fn online() -> usize {
     listed("online").map_or_else(possible, |online| online.min(possible()))
 }
 
-/// How many CPUs the process may use now: those its first thread may run on. At least 1, at most
-/// [`possible`]. A share of something for each CPU is divided by this.
+/// Returns how many CPUs the process may use now: those of its first thread. At least 1, at most
+/// [`possible`]. Divide by it to get each CPU's part.
 #[must_use]
 pub fn usable() -> usize {
     let possible = possible();
@@ -132,7 +132,7 @@ fn system_current() -> usize {
     }
 }
 
-/// A number that stays with the thread; threads take 0, 1, 2 and so on as they first ask.
+/// Returns a number that stays with the thread; threads get 0, 1, 2 and so on at their first call.
 fn number_of_thread() -> usize {
     use std::sync::atomic::{AtomicUsize, Ordering};
     // A number only to tell threads apart: nothing else is published by it, and no model is about
@@ -146,7 +146,7 @@ fn number_of_thread() -> usize {
 
 #[cfg(all(target_os = "linux", not(any(loom, miri))))]
 mod system {
-    /// Of the first thread: others may be pinned, and this one seldom is.
+    /// The mask of the first thread, because others may be pinned, and this one seldom is.
     pub(super) fn mask_of_process() -> Option<usize> {
         // Room for 65,536 CPUs: the system refuses a mask that is too small for its own.
         let mut mask = [0u64; 1024];
@@ -159,7 +159,7 @@ mod system {
         (known == 0 && usable > 0).then_some(usable)
     }
 
-    /// One more than the last number of one of the kernel's own lists.
+    /// Returns one more than the last number of one of the kernel's own lists.
     pub(super) fn listed(name: &str) -> Option<usize> {
         let list = std::fs::read_to_string(format!("/sys/devices/system/cpu/{name}")).ok()?;
         end_of_list(&list)
@@ -171,7 +171,7 @@ mod system {
         last.checked_add(1)
     }
 
-    /// What the C library says. Some count no more than the CPUs of the calling thread's mask.
+    /// The C library's answer. Some count no more than the CPUs of the calling thread's mask.
     pub(super) fn configured() -> usize {
         // SAFETY: sysconf takes a number and touches no memory of ours.
         let n = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };

@@ -37,7 +37,7 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
     poll_on(pin!(future), forever).expect("it sleeps until the future is ready")
 }
 
-/// As [`block_on`], at most until a deadline on a clock. `None`: it has passed.
+/// Polls as [`block_on`], at most until a deadline on a clock. `None`: it has passed.
 ///
 /// ```
 /// use inflight_sync::time::Clock;

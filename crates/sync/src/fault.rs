@@ -33,33 +33,33 @@ struct Switches {
 }
 
 impl Faults {
-    /// Nothing ever fails.
+    /// Returns faults that never occur.
     #[must_use]
     pub fn none() -> Self {
         Self(None)
     }
 
-    /// Switches, all off.
+    /// Returns switches, all off.
     #[must_use]
     pub fn new() -> Self {
         Self(Some(Arc::default()))
     }
 
-    /// While on, every thread creation fails. No effect on [`none`](Faults::none).
+    /// Makes each thread creation fail while on. No effect on [`none`](Faults::none).
     pub fn refuse_spawns(&self, on: bool) {
         if let Some(s) = &self.0 {
             s.refuse.store(on, Ordering::Relaxed);
         }
     }
 
-    /// The next `n` thread creations fail. No effect on [`none`](Faults::none).
+    /// Makes the next `n` thread creations fail. No effect on [`none`](Faults::none).
     pub fn fail_next_spawns(&self, n: usize) {
         if let Some(s) = &self.0 {
             s.fail_next.store(n, Ordering::Relaxed);
         }
     }
 
-    /// How many thread creations were asked for, refused ones included.
+    /// Returns how many thread creations were asked for, refused ones included.
     #[must_use]
     pub fn spawn_attempts(&self) -> usize {
         self.0

@@ -10,12 +10,12 @@
 //! | loom | `--cfg loom` | loom's | exploring every interleaving and weak-memory outcome of a small model |
 //! | shuttle | `--cfg shuttle` | shuttle's | random schedules of whole components with many threads |
 //!
-//! It is a cfg and not a feature, because features of a dependency graph unify, and a cfg is not
-//! switched on by accident. To model-check your own code, set `RUSTFLAGS="--cfg loom"`: it holds
-//! for the whole graph.
+//! The choice is a cfg and not a feature, because features of a dependency graph unify, and a cfg
+//! is not switched on by accident. To model-check your own code, set `RUSTFLAGS="--cfg loom"`: it
+//! holds for the whole graph.
 //!
-//! The crate also has what makes concurrent code testable: a [`time::Clock`] that a test moves by
-//! hand, [`fault::Faults`] that refuse threads, a [`cpu`] number that a test may set, and a
+//! The crate also has parts that make concurrent code testable: a [`time::Clock`] that a test moves
+//! by hand, [`fault::Faults`] that refuse threads, a [`cpu`] number that a test may set, and a
 //! [`block_hook`] that is called when a thread is about to sleep. [`blocks`] are blocks of memory
 //! that pass from thread to thread.
 //!
@@ -71,7 +71,8 @@ pub use prefetch::prefetch_to_write;
 pub use retained_versions::RetainedVersions;
 pub use sequence::Sequence;
 
-/// Keeps a value on cache lines of its own, so that writers of neighbours do not slow it down.
+/// Keeps a value on cache lines of its own, so that writers of neighbouring values do not slow it
+/// down.
 pub use crossbeam_utils::CachePadded;
 
 /// The reference count of every back end is std's.

@@ -1,16 +1,16 @@
-//! A thread's place to sleep.
+//! Sleeping of a thread.
 //!
 //! Not `std::thread::park`: its token belongs to the thread, and a library that sleeps inside a
-//! user's `block_on` would eat the user's wakeups. Each thread has one token of ours.
+//! user's `block_on` would consume the user's wakeups. Each thread has one token of ours.
 
 use crate::block_hook;
 use crate::time::{Clock, Instant};
 use std::fmt;
 
-/// The calling thread's place to sleep.
+/// Puts the calling thread to sleep.
 ///
-/// Token semantics: an [`unpark`](Unparker::unpark) that comes before the [`park`](Parker::park) is
-/// kept, several are kept as one. Returns may be spurious, so callers loop on a condition.
+/// Token semantics: an [`unpark`](Unparker::unpark) before the [`park`](Parker::park) is kept,
+/// several are kept as one. Returns may be spurious, so callers loop on a condition.
 ///
 /// ```
 /// use inflight_sync::{Parker, thread};
@@ -22,27 +22,27 @@ use std::fmt;
 /// ```
 pub struct Parker(imp::Parker);
 
-/// Wakes the thread whose [`Parker`] it came from. Cheap to clone, may outlive the thread.
+/// Wakes the thread of its [`Parker`]. Cheap to clone, may outlive the thread.
 #[derive(Clone)]
 pub struct Unparker(imp::Unparker);
 
 impl Parker {
-    /// The parker of the calling thread. Made once for each thread.
+    /// Returns the parker of the calling thread. Made once for each thread.
     #[must_use]
     pub fn current() -> Self {
         Self(imp::current())
     }
 
-    /// Sleeps until the token is there, and takes it.
+    /// Sleeps until there is a token, and takes it.
     ///
-    /// The thread's [block hook](crate::block_hook) is told before and after.
+    /// The thread's [block hook](crate::block_hook) is called before and after.
     pub fn park(&self) {
         block_hook::around(|| imp::park(&self.0));
     }
 
-    /// Sleeps until the token is there or `deadline` has come on `clock`.
+    /// Sleeps until there is a token or `deadline` has passed on `clock`.
     ///
-    /// Returns `false` once the deadline has passed, `true` when the caller should look at its
+    /// Returns `false` once the deadline has passed, `true` when the caller should check its
     /// condition again (the token came, or the return was spurious).
     ///
     /// ```
@@ -77,7 +77,7 @@ impl Parker {
         clock.now() < deadline
     }
 
-    /// A handle that wakes this thread.
+    /// Returns a handle that wakes this thread.
     #[must_use]
     pub fn unparker(&self) -> Unparker {
         Unparker(imp::unparker(&self.0))
@@ -85,7 +85,7 @@ impl Parker {
 }
 
 impl Unparker {
-    /// Leaves the token, and wakes the thread if it sleeps.
+    /// Stores the token, and wakes the thread if it sleeps.
     pub fn unpark(&self) {
         imp::unpark(&self.0);
     }

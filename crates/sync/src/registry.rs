@@ -1,4 +1,4 @@
-//! Numbers for shared values, by which others find them as long as they are.
+//! Numbers for shared values, by which other threads find the values while they exist.
 
 use crossbeam_utils::sync::ShardedLock;
 use std::fmt;
@@ -6,9 +6,9 @@ use std::sync::{Arc, OnceLock, PoisonError, Weak};
 
 /// Numbers for shared values.
 ///
-/// To look a value up takes a lock of the calling thread's own, so that threads do not disturb each
-/// other; to add or remove one takes them all. The locks are std's in every back end: nothing waits
-/// inside.
+/// A look-up takes a lock of the calling thread's own, so that threads do not disturb each other;
+/// adding or removing takes all of these locks. The locks are std's in every back end, because no
+/// thread waits while it holds one.
 ///
 /// ```
 /// use inflight_sync::{Arc, registry::Registry};
@@ -34,7 +34,7 @@ struct RegistryTable<T> {
 }
 
 impl<T> Registry<T> {
-    /// Of numbers with so many bits.
+    /// Makes a registry of numbers with this many bits.
     #[must_use]
     pub const fn new(bits: u32) -> Self {
         Self {
@@ -73,19 +73,19 @@ impl<T> Registry<T> {
         })
     }
 
-    /// The value of a number. The registry does not keep it alive.
+    /// Sets the value of a number. The registry does not keep it alive.
     pub fn set(&self, number: u32, value: &Arc<T>) {
         self.change(|table| table.values[number as usize] = Arc::downgrade(value));
     }
 
-    /// The value of a number, if there is one.
+    /// Returns the value of a number, if there is one.
     pub fn get(&self, number: u32) -> Option<Arc<T>> {
         let table = self.table().read();
         let table = table.unwrap_or_else(PoisonError::into_inner);
         table.values.get(number as usize)?.upgrade()
     }
 
-    /// The number may be given to somebody else.
+    /// Frees the number for another value.
     pub fn free(&self, number: u32) {
         self.change(|table| {
             table.values[number as usize] = Weak::new();

@@ -6,8 +6,8 @@ use std::marker::PhantomData;
 
 /// A value that is replaced while it is read.
 ///
-/// Readers pay one load and write nothing. What was replaced stays until the end, since somebody
-/// may be reading it: for what changes seldom.
+/// Readers pay one load and write nothing. A replaced value stays until the end, because a reader
+/// may still use it: for values that change seldom.
 ///
 /// ```
 /// use inflight_sync::RetainedVersions;
@@ -27,7 +27,7 @@ pub struct RetainedVersions<T> {
 }
 
 impl<T: Send + Sync> RetainedVersions<T> {
-    /// The first one.
+    /// Makes the first version.
     #[must_use]
     pub fn new(first: T) -> Self {
         let first = Box::into_raw(Box::new(first));
@@ -38,7 +38,7 @@ impl<T: Send + Sync> RetainedVersions<T> {
         }
     }
 
-    /// The one that counts now.
+    /// Returns the present version.
     #[inline]
     pub fn current(&self) -> &T {
         // Ordering: pairs with the Release in `publish`.
@@ -47,7 +47,7 @@ impl<T: Send + Sync> RetainedVersions<T> {
         unsafe { &*current }
     }
 
-    /// Goes back to an earlier one that is `alike`, or on to a new one.
+    /// Returns to an earlier version that is `alike`, or adds a new one.
     pub fn replace(&self, alike: impl Fn(&T) -> bool, new: impl FnOnce() -> T) {
         let mut all = self.all.lock();
         let earlier = all

@@ -1,4 +1,4 @@
-//! Threads of the back end.
+//! The threads of the back end.
 
 use crate::backend::native_thread as native;
 use crate::fault::Faults;
@@ -27,7 +27,7 @@ pub use std::thread::scope;
 /// Lets another thread run; under a model checker, the way a spin loop makes progress.
 pub use native::yield_now;
 
-/// The calling thread's id.
+/// Returns the calling thread's id.
 ///
 /// ```
 /// use inflight_sync::thread::{self, JoinHandle, ThreadId};
@@ -41,7 +41,7 @@ pub fn current_id() -> ThreadId {
     native::current().id()
 }
 
-/// The calling thread's name; `None` if it has none.
+/// Returns the calling thread's name; `None` if it has none.
 ///
 /// ```
 /// use inflight_sync::thread::{self, Builder};
@@ -53,7 +53,7 @@ pub fn current_name() -> Option<String> {
     native::current().name().map(str::to_owned)
 }
 
-/// Whether the calling thread is unwinding from a panic.
+/// Returns whether the calling thread is unwinding from a panic.
 pub use std::thread::panicking;
 
 /// Starts a thread.
@@ -78,7 +78,7 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// A thread without a name, never refused on purpose.
+    /// Makes a builder of a thread without a name, which is never refused on purpose.
     pub fn new() -> Self {
         Self::default()
     }
@@ -99,7 +99,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// What the system says when it refuses a thread, or the injected fault.
+    /// The system's error when it refuses a thread, or the injected fault.
     pub fn spawn<F, T>(self, f: F) -> io::Result<JoinHandle<T>>
     where
         F: FnOnce() -> T + Send + 'static,

@@ -1,4 +1,4 @@
-//! Time as a value: the system's, or one that a test moves by hand.
+//! Time as a value: the system's, or a clock that a test moves by hand.
 
 mod ticks;
 mod timer;
@@ -27,19 +27,20 @@ use std::time::Duration;
 pub struct Instant(u64);
 
 impl Instant {
-    /// Nanoseconds since the clock's start.
+    /// Returns the nanoseconds since the clock's start.
     #[must_use]
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// The inverse of [`as_nanos`](Instant::as_nanos), for instants kept in an atomic.
+    /// Makes an instant from nanoseconds: the inverse of [`as_nanos`](Instant::as_nanos), for
+    /// instants in an atomic.
     #[must_use]
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
-    /// The time from `earlier` to `self`, zero if `earlier` is in fact later.
+    /// Returns the time from `earlier` to `self`, zero if `earlier` is in fact later.
     #[must_use]
     pub const fn saturating_duration_since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
@@ -58,7 +59,7 @@ impl Instant {
 /// A point on the system's clock.
 #[cfg(not(any(loom, shuttle)))]
 impl From<std::time::Instant> for Instant {
-    /// What was before the clock's start is its start.
+    /// A time before the clock's start becomes its start.
     ///
     /// ```
     /// use inflight_sync::time::{Clock, Instant};
@@ -93,7 +94,7 @@ fn system_start() -> std::time::Instant {
     start().0
 }
 
-/// The system clock's start, and a moment at or before it by the system's own count.
+/// Returns the system clock's start, and a moment at or before it by the system's own count.
 fn start() -> (std::time::Instant, u64) {
     static START: std::sync::OnceLock<(std::time::Instant, u64)> = std::sync::OnceLock::new();
     *START.get_or_init(|| {
@@ -102,8 +103,8 @@ fn start() -> (std::time::Instant, u64) {
     })
 }
 
-/// How many turns of a spin loop last so many ns on this machine: one takes from 1 to 50 ns.
-/// Measured once; 0 under a model checker.
+/// Returns how many turns of a spin loop last about `ns` nanoseconds on this machine: one takes
+/// from 1 to 50 ns. Measured once; 0 under a model checker.
 ///
 /// ```
 /// let turns = inflight_sync::time::spin_turns(4_000);
@@ -129,9 +130,9 @@ fn turns_per_us() -> u64 {
     })
 }
 
-/// Where the time comes from.
+/// A source of time.
 ///
-/// Under a model checker the system's time stands still at zero: no timeout fires by itself.
+/// Under a model checker the system's time stays at zero: no timeout fires by itself.
 ///
 /// ```
 /// use inflight_sync::time::Clock;
@@ -153,25 +154,25 @@ struct Manual {
 }
 
 impl Clock {
-    /// The system's monotonic clock.
+    /// Returns the system's monotonic clock.
     #[must_use]
     pub fn system() -> Self {
         Self(None)
     }
 
-    /// A clock that stands still until [`advance`](Clock::advance) moves it.
+    /// Makes a clock that does not run until [`advance`](Clock::advance) moves it.
     #[must_use]
     pub fn manual() -> Self {
         Self(Some(Arc::default()))
     }
 
-    /// Whether this clock is moved by hand.
+    /// Returns whether this clock is moved by hand.
     #[must_use]
     pub fn is_manual(&self) -> bool {
         self.0.is_some()
     }
 
-    /// What time it is.
+    /// Returns the present time.
     #[must_use]
     pub fn now(&self) -> Instant {
         match &self.0 {
@@ -180,7 +181,7 @@ impl Clock {
         }
     }
 
-    /// The same clock by the system's tick: a third of the price, or less.
+    /// Returns this clock read by the system's tick, at a third of the cost or less.
     #[must_use]
     pub fn ticks(&self) -> Ticks {
         Ticks::of(self)
@@ -212,9 +213,9 @@ impl Clock {
         due.iter().for_each(Unparker::unpark);
     }
 
-    /// How many threads sleep towards a deadline on this manual clock; 0 for the system's.
+    /// Returns how many threads sleep until a deadline on this manual clock; 0 for the system's.
     ///
-    /// Lets a test wait until a timed waiter is in place before it moves the clock.
+    /// With it a test waits until a timed waiter sleeps before it moves the clock.
     #[must_use]
     pub fn sleepers(&self) -> usize {
         self.0
@@ -222,7 +223,7 @@ impl Clock {
             .map_or(0, |manual| manual.lock().sleepers.len())
     }
 
-    /// Registers a sleeper, unless its deadline has come.
+    /// Registers a sleeper, unless its deadline has passed.
     pub(crate) fn sleeper(&self, deadline: Instant, unparker: Unparker) -> Option<Sleeper<'_>> {
         let manual = self.0.as_ref()?;
         let mut state = manual.lock();

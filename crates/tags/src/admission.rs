@@ -1,17 +1,17 @@
-//! Who gets a tag when there are too few: the policies, as data.
+//! The order of callers when tags are short: the policies, as data.
 //!
-//! Which newcomer has to wait is decided in the bitmap below, by [`NewcomerPolicy`]: there in
+//! The bitmap below decides which newcomer has to wait, by [`NewcomerPolicy`]: there in
 //! `newcomer_policy`.
 
 use inflight_sbitmap::WakePolicy;
 use inflight_sbitmap::tenancy::{Force, NewcomerPolicy};
 
-/// Who gets a tag next when more are asked for than there are.
+/// The order in which callers get tags when tags are short.
 ///
-/// Large requests are split at what the device takes at once, and each piece needs a tag of its
-/// own. When many submitters wait, the order in which tags are given out decides whether the pieces
-/// of one request stay together. A disk pays a seek wherever they do not. So the policies differ
-/// most for [`Tenant::split`](crate::Tenant::split).
+/// Large requests are split into pieces of the size that the device takes, and each piece needs a
+/// tag of its own. When many submitters wait, the order in which tags are given out decides whether
+/// the pieces of one request stay together. A disk needs a seek wherever they do not. So the
+/// policies differ most for [`Tenant::split`](crate::Tenant::split).
 ///
 /// | | newcomers past those who wait | pieces of a split | a wake |
 /// |---|---|---|---|
@@ -41,32 +41,32 @@ pub enum Admission {
     /// of requests. Small requests do not wait behind all large ones.
     #[default]
     WholeIo,
-    /// Whoever tries while a tag is free may take it, past all who wait, who are woken in batches:
-    /// [`Fairness::Batched`](inflight_sbitmap::Fairness::Batched), whose wait queues are served in
-    /// this order.
+    /// A caller that tries while a tag is free may take it, past all waiters, which are woken in
+    /// batches: [`Fairness::Batched`](inflight_sbitmap::Fairness::Batched), whose wait queues are
+    /// served in this order.
     Preempt(WakePolicy),
     /// As `Preempt`, but newcomers wait behind the others while many wait and few tags are free.
     NoPreempt(NoPreempt),
     /// As `Preempt`, and the later pieces of a request whose first piece has a tag take one of
-    /// `max_extra` more ids when no other is free, so for a while more than the depth are in
-    /// flight. Each hardware queue has as many.
+    /// `max_extra` more ids when no other is free, so for a while more tags than the depth are in
+    /// flight. Each hardware queue has `max_extra` of them.
     ElasticOvercommit {
-        /// How many tags more than the depth there are, per hardware queue.
+        /// The number of tags beyond the depth, per hardware queue.
         max_extra: usize,
-        /// In which order the wait queues are served.
+        /// The order in which the wait queues are served.
         wake_policy: WakePolicy,
     },
 }
 
 impl Admission {
-    /// [`Preempt`](Admission::Preempt), whose wait queues are served one after the other.
+    /// Returns [`Preempt`](Admission::Preempt) with its wait queues served round robin.
     #[must_use]
     pub const fn preempt() -> Self {
         Self::Preempt(WakePolicy::RoundRobin)
     }
 
-    /// [`ElasticOvercommit`](Admission::ElasticOvercommit), whose wait queues are served one after
-    /// the other.
+    /// Returns [`ElasticOvercommit`](Admission::ElasticOvercommit) with its wait queues served
+    /// round robin.
     ///
     /// ```
     /// # use inflight_tags::{Admission, TagSet};

@@ -1,4 +1,4 @@
-//! How a set is made.
+//! The builder of a set.
 
 use crate::admission::Admission;
 use crate::cpu_groups::CpuNodes;
@@ -27,10 +27,10 @@ use std::time::Duration;
 const MAX_DEPTH: usize = 10_240;
 /// A unique tag has 16 bits for the hardware queue.
 const MAX_HW_QUEUES: usize = 1 << 16;
-/// The usual depth of a device that does not say.
+/// The usual depth of a device that states none.
 const DEFAULT_DEPTH: usize = 128;
 
-/// Describes a [`TagSet`] before it is built. Made by [`TagSet::builder`].
+/// The builder of a [`TagSet`], made by [`TagSet::builder`].
 ///
 /// ```
 /// use inflight_tags::{Clock, Engine, SharePolicy, TagSet};
@@ -68,7 +68,7 @@ pub struct TagSetBuilder<T> {
 }
 
 impl<T: Send + 'static> TagSet<T> {
-    /// Describes a new set.
+    /// Returns the builder of a new set.
     pub fn builder() -> TagSetBuilder<T> {
         TagSetBuilder::new()
     }
@@ -97,40 +97,42 @@ impl<T> TagSetBuilder<T> {
         }
     }
 
-    /// The hardware queues: a number of them, 1 to 65,536, by default 1, each with tags of its own;
-    /// or [options](HwQueueOptions) for what they are for, how many they may become, and whether
-    /// they share their tags.
+    /// Sets the hardware queues: a number of them, 1 to 65,536, by default 1, each with tags of its
+    /// own; or [options](HwQueueOptions) with their kinds, their largest number, and whether they
+    /// share their tags.
     pub fn hw_queues(mut self, hw_queues: impl Into<HwQueueOptions>) -> Self {
         self.hw_queues = hw_queues.into();
         self
     }
 
-    /// The number of tags of each hardware queue, reserved ones included, 1 to 10,240; by default
-    /// 128.
+    /// Sets the number of tags of each hardware queue, reserved ones included, 1 to 10,240; by
+    /// default 128.
     pub fn depth(mut self, depth: usize) -> Self {
         self.layout.depth = depth;
         self
     }
 
-    /// How long a request may be in flight before it [expires](TagSet::expire); by default 30
+    /// Sets how long a request may be in flight before it [expires](TagSet::expire); by default 30
     /// seconds.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// How deep the set may [become](TagSet::resize), from the depth to 10,240; by default the
-    /// depth. Memory is laid out for it at once; the payloads are made when the set grows.
+    /// Sets the largest depth to which the set can be [resized](TagSet::resize), from the depth to
+    /// 10,240; by default the depth. Its memory is laid out at once; the payloads are made when the
+    /// set grows.
     pub fn max_depth(mut self, depth: usize) -> Self {
         self.max_depth = Some(depth);
         self
     }
 
-    /// What is called before a submitter waits for a tag or for a thaw, with its hardware queue: to
-    /// submit what was collected and to reap what is complete, so that something can complete at
-    /// all. It may free tags; the submitter tries again before it waits.
+    /// Sets a hook that is called with the submitter's hardware queue before the submitter waits
+    /// for a tag or for a thaw. The hook submits what was collected and reaps completions, because
+    /// otherwise nothing might complete. It may free tags; the submitter tries again before it
+    /// waits.
     ///
-    /// It is called on the submitter's thread, or in its task's poll, so it should not block; it
+    /// The hook runs on the submitter's thread, or in its task's poll, so it should not block. It
     /// may use the set but not wait for its tags. The try forms do not call it.
     ///
     /// The idea is blk-mq's, which runs the hardware queue before a submitter sleeps.
@@ -153,22 +155,24 @@ impl<T> TagSetBuilder<T> {
         self
     }
 
-    /// How many of the tags of each hardware queue are reserved, below the depth; by default none.
-    /// They have the numbers from 0 and are given only to who asks for one.
+    /// Sets how many of the tags of each hardware queue are reserved; by default none. They are
+    /// part of the depth, have the numbers from 0, and go only to callers that ask for a reserved
+    /// tag.
     pub fn reserved(mut self, n: usize) -> Self {
         self.layout.reserved = n;
         self
     }
 
-    /// Spreads the hardware queues over the CPUs of `topology`. Without one, they are spread by
-    /// turns: CPU `n` is served by hardware queue `n % hw_queues`.
+    /// Spreads the hardware queues over the CPUs of `topology`. Without a topology, they are spread
+    /// round robin: hardware queue `n % hw_queues` serves CPU `n`.
     ///
-    /// With more hardware queues than memory nodes, each node has queues of its own, by its part of
-    /// the CPUs; the groups of CPUs within a node are neighbours (same core, same cache) and differ
-    /// by at most one CPU. With fewer, the nodes go to the queues by turns. CPUs that may be used
-    /// some day, but cannot be now, come after the others. A CPU the topology does not know goes to
-    /// the first hardware queue. With more queues than CPUs the last ones serve none, and are
-    /// reached only by [`AllocOptions::hw_queue`](crate::AllocOptions::hw_queue).
+    /// With more hardware queues than memory nodes, each node has queues of its own, in proportion
+    /// to its CPUs. The groups of CPUs within a node are neighbours (same core, same cache) and
+    /// differ by at most one CPU. With fewer hardware queues, the nodes go to the queues round
+    /// robin. CPUs that cannot be used now, but may be later, are placed after the others. A CPU
+    /// that the topology does not have goes to the first hardware queue. With more queues than CPUs
+    /// the last ones serve no CPU, and only
+    /// [`AllocOptions::hw_queue`](crate::AllocOptions::hw_queue) reaches them.
     ///
     /// The idea is blk-mq's even grouping.
     ///
@@ -186,25 +190,25 @@ impl<T> TagSetBuilder<T> {
         self
     }
 
-    /// The clock of timeouts and ages; by default the system's.
+    /// Sets the clock of timeouts and ages; by default the system's.
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self
     }
 
-    /// Where completions run; by default [`SameCache`](crate::Steering::SameCache). Each request
-    /// takes the policy of the moment with it when it is submitted.
-    /// [`TagSet::set_steering`](crate::TagSet::set_steering) changes it later. It means nothing
-    /// until the set has [`Completions`](crate::Completions).
+    /// Sets where completions run; by default [`SameCache`](crate::Steering::SameCache). Each
+    /// request keeps the policy of the moment of its submission.
+    /// [`TagSet::set_steering`](crate::TagSet::set_steering) changes the policy later. The policy
+    /// has no effect until the set has [`Completions`](crate::Completions).
     pub fn steering(mut self, policy: impl Into<SteeringPolicy>) -> Self {
         self.steering = Some(policy.into());
         self
     }
 
-    /// Whether tags remember when they were put in flight; by default they do. It costs a look at
-    /// the system's last tick (some 3 ns; where there is none, a reading of the clock) in each
-    /// [`into_token`](crate::Tag::into_token); without it every [`age`](crate::InFlight::age) is
-    /// zero.
+    /// Sets whether tags note the time when they are put in flight; by default they do. It costs a
+    /// reading of the system's last tick (some 3 ns; without a tick, a reading of the clock) in
+    /// each [`into_token`](crate::Tag::into_token). With `false` each [`age`](crate::InFlight::age)
+    /// is zero.
     ///
     /// ```
     /// # use inflight_tags::TagSet;
@@ -220,7 +224,7 @@ impl<T> TagSetBuilder<T> {
         self
     }
 
-    /// Who gets a tag when there are too few: by default [`Admission::WholeIo`].
+    /// Sets the order of callers when tags are short; by default [`Admission::WholeIo`].
     pub fn admission(mut self, policy: Admission) -> Self {
         self.layout.extra = match policy {
             Admission::ElasticOvercommit { max_extra, .. } => max_extra,
@@ -230,14 +234,14 @@ impl<T> TagSetBuilder<T> {
         self
     }
 
-    /// What keeps the bits: [`Engine::Auto`] by default. Policies other than
+    /// Sets what keeps the bits; by default [`Engine::Auto`]. Policies other than
     /// [`Admission::WholeIo`] need [`Engine::Shared`], and refuse [`Engine::Local`].
     pub fn engine(mut self, engine: Engine) -> Self {
         self.setup.engine = engine;
         self
     }
 
-    /// How tenants share the tags: by default each the same.
+    /// Sets how tenants share the tags; by default equally.
     pub fn share(mut self, policy: SharePolicy) -> Self {
         self.setup.share = policy;
         self
@@ -250,11 +254,11 @@ impl<T> TagSetBuilder<T> {
     ///
     /// # Errors
     ///
-    /// A [`BuildError`] that says which number is outside its range.
+    /// A [`BuildError`] that names the number outside its range.
     ///
     /// # Panics
     ///
-    /// With the build closure; what it had made is leaked.
+    /// Panics with the build closure; the payloads that it had made are leaked.
     ///
     /// ```
     /// # use inflight_tags::{BuildError, TagSet};
@@ -340,10 +344,10 @@ impl<T> TagSetBuilder<T> {
     }
 }
 
-/// Memory for more tags than these is laid out only for who asks for it.
+/// Memory for more tags than these is laid out only if the user sets a larger number.
 const MAX_SLOTS_UNASKED: usize = 1 << 16;
 
-/// Room to grow for a set that says nothing. `layout` has the most tags per hardware queue.
+/// The default room to grow. `layout` has the most tags per hardware queue.
 fn default_max_hw_queues(layout: TagLayout) -> usize {
     let first = layout.hw_queues;
     let twice = TagLayout {

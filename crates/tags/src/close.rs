@@ -1,4 +1,4 @@
-//! Closing a set: nobody gets a tag any more, and everybody who waits is told.
+//! Closing a set: no caller gets a tag any more, and all waiters get an error.
 //!
 //! | after `close` | answer |
 //! |---|---|
@@ -32,16 +32,16 @@ pub(crate) const fn answer_of_wait(ended: GetError) -> AllocError {
 }
 
 impl<T: Send + 'static> TagSet<T> {
-    /// Closes the set, for good: no tag is given out any more, and none is waited for. Who waits
-    /// for one, and who asks later, gets [`Closed`](crate::AllocError::Closed), also behind a
-    /// freeze. Tags that are held can be put in flight, what is in flight can be redeemed, and
-    /// [`freeze`](TagSet::freeze) waits until nothing is left: the shutdown of an engine.
+    /// Closes the set, for good: no tag is given out any more. Waiters for a tag and later callers
+    /// get [`Closed`](crate::AllocError::Closed), also behind a freeze. Tags that are held can be
+    /// put in flight, tags in flight can be redeemed, and [`freeze`](TagSet::freeze) waits until
+    /// none is in use: this is the shutdown of an engine.
     ///
     /// An allocation that runs at the same time may still succeed.
     ///
     /// # Panics
     ///
-    /// With the first panic of a waiting task's waker, after all who wait are told.
+    /// Panics with the first panic of a waiting task's waker, after all waiters are woken.
     ///
     /// ```
     /// # use inflight_tags::{AllocError, TagSet};
@@ -65,7 +65,7 @@ impl<T: Send + 'static> TagSet<T> {
         call_for_each(tag_maps, |tag_map| bitmaps.bitmap(tag_map).close());
     }
 
-    /// Whether the set was [closed](TagSet::close).
+    /// Returns whether the set is [closed](TagSet::close).
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.shared.bitmaps.gate.state().is_set_closed()

@@ -1,4 +1,4 @@
-//! Draining an inactive hardware queue: when it ends, D2 and D3 of [`hotplug`](crate::hotplug).
+//! Draining an inactive hardware queue: its end, D2 and D3 of [`hotplug`](crate::hotplug).
 
 use crate::active_queues::SERIAL;
 use crate::error::DrainError;
@@ -75,11 +75,11 @@ impl<T> Shared<T> {
 }
 
 impl<T: Send + 'static> HwQueues<'_, T> {
-    /// Whether no tag of an inactive hardware queue is held or in flight now.
+    /// Checks that no tag of an inactive hardware queue is held or in flight now.
     ///
     /// # Errors
     ///
-    /// [`InUse`](DrainError::InUse) if there is one; as [`drain`](HwQueues::drain).
+    /// [`InUse`](DrainError::InUse) if a tag is in use; the errors of [`drain`](HwQueues::drain).
     ///
     /// ```
     /// # use inflight_tags::{DrainError, TagSet};
@@ -98,15 +98,16 @@ impl<T: Send + 'static> HwQueues<'_, T> {
     }
 
     /// Waits until no tag of an inactive hardware queue is held or in flight: its ring can then be
-    /// closed. What the last owners wrote is visible. May be dropped at any time.
+    /// closed. Writes of the last owners are visible. The future may be dropped at any time.
     ///
-    /// Somebody has to complete its requests meanwhile. What a [`Split`](crate::Split) has
-    /// collected there counts as held.
+    /// Its requests must be completed meanwhile. Tags that a [`Split`](crate::Split) has collected
+    /// there count as held.
     ///
     /// # Errors
     ///
-    /// [`Active`](DrainError::Active) if it serves, or does so [again](crate::Cpus::online) before
-    /// it was drained; [`NoSuchHwQueue`](DrainError::NoSuchHwQueue).
+    /// [`Active`](DrainError::Active) if the hardware queue is active, or becomes active
+    /// [again](crate::Cpus::online) before it was drained;
+    /// [`NoSuchHwQueue`](DrainError::NoSuchHwQueue).
     ///
     /// ```
     /// # use inflight_tags::TagSet;
@@ -120,9 +121,9 @@ impl<T: Send + 'static> HwQueues<'_, T> {
         DrainHwQueue::new(self.set.clone(), hw_queue)
     }
 
-    /// As [`drain`](HwQueues::drain), sleeping.
+    /// Waits as [`drain`](HwQueues::drain); the thread sleeps.
     ///
-    /// A thread that holds a tag of it waits for itself, for ever.
+    /// A thread that holds a tag of the hardware queue waits for itself, for ever.
     ///
     /// # Errors
     ///
@@ -131,8 +132,8 @@ impl<T: Send + 'static> HwQueues<'_, T> {
         self.set.shared().drain_hw_queue(hw_queue, None)
     }
 
-    /// As [`drain`](HwQueues::drain), sleeping at most for `timeout`. The hardware queue stays
-    /// inactive.
+    /// Waits as [`drain`](HwQueues::drain); the thread sleeps at most `timeout`. The hardware queue
+    /// stays inactive.
     ///
     /// # Errors
     ///

@@ -1,15 +1,15 @@
-//! What can go wrong, one small enum per operation.
+//! The errors of this crate, one small enum per operation.
 //!
-//! An error says what its operation got and its reader may not know: numbers that were computed or
-//! came from a ring, the hardware queue, the token. `TimedOut` says no duration, here as in the
-//! other crates of the family: it is the argument of the very call that failed, written beside it,
-//! while a [`Duration`](std::time::Duration) would make `Result<Tag<T>, AllocError>` half as large
-//! again, on the way of each allocation. Its text says what did not come in time.
+//! An error contains the values that its operation got and its reader may not know: numbers that
+//! were computed or came from a ring, the hardware queue, the token. `TimedOut` has no duration,
+//! here as in the other crates of the family: the duration is the argument of the call that failed,
+//! and a [`Duration`](std::time::Duration) would make `Result<Tag<T>, AllocError>` half as large
+//! again, in each allocation. The text says what did not come in time.
 
 use crate::shares::SharePolicy;
 use crate::token::TokenTail;
 
-/// Why a [`TagSetBuilder`](crate::TagSetBuilder) refused.
+/// The error of building a [`TagSet`](crate::TagSet).
 ///
 /// ```
 /// use inflight_tags::{BuildError, TagSet};
@@ -43,15 +43,15 @@ pub enum BuildError {
         /// The number to begin with.
         hw_queues: usize,
     },
-    /// [`Engine::Local`](crate::Engine::Local) was asked for with an
-    /// [`Admission`](crate::Admission) other than [`WholeIo`](crate::Admission::WholeIo): these
-    /// need [`Engine::Shared`](crate::Engine::Shared).
+    /// [`Engine::Local`](crate::Engine::Local) was chosen together with an
+    /// [`Admission`](crate::Admission) other than [`WholeIo`](crate::Admission::WholeIo), which
+    /// needs [`Engine::Shared`](crate::Engine::Shared).
     BatchedNeedsShared,
     /// The reserved tags leave no normal one.
     Reserved {
         /// How many reserved tags were asked for.
         reserved: usize,
-        /// The depth they are to come out of.
+        /// The depth, which includes them.
         depth: usize,
     },
     /// [`Admission::ElasticOvercommit`](crate::Admission::ElasticOvercommit) asks for more than
@@ -62,16 +62,16 @@ pub enum BuildError {
     },
     /// The hardware queues for reads and for polled requests leave no default one.
     Kinds {
-        /// How many are asked for for reads.
+        /// The number for reads.
         read: usize,
-        /// How many are asked for for polled requests.
+        /// The number for polled requests.
         poll: usize,
-        /// How many there are in all.
+        /// The number in all.
         hw_queues: usize,
     },
     /// All hardware queues together have more than 2^24 tags.
     TooLarge {
-        /// How many tags they have.
+        /// The number of their tags.
         tags: usize,
     },
 }
@@ -94,7 +94,7 @@ inflight_sync::error_text!(BuildError {
     Self::TooLarge { tags } => "{tags} tags are more than 16777216",
 });
 
-/// Why a set kept its size.
+/// The error of a change of size. The size is unchanged.
 ///
 /// ```
 /// use inflight_tags::{ResizeError, TagSet};
@@ -115,15 +115,15 @@ pub enum ResizeError {
         /// The builder's [`max_depth`](crate::TagSetBuilder::max_depth).
         most: usize,
     },
-    /// There cannot be so many hardware queues.
+    /// The number of hardware queues is outside the set's limits.
     HwQueues {
         /// The number asked for.
         hw_queues: usize,
         /// The builder's [`max`](crate::HwQueueOptions::max).
         most: usize,
     },
-    /// A tag is held or in flight now, or somebody is just about to be refused one. Only the try
-    /// form says so.
+    /// A tag is held or in flight now, or is just about to be refused to another caller. Only the
+    /// try form returns this.
     InUse,
     /// The time was up before no tag was held or in flight.
     TimedOut,
@@ -149,7 +149,7 @@ impl From<FreezeError> for ResizeError {
     }
 }
 
-/// Why a set has no new tenant.
+/// The error of adding a tenant.
 ///
 /// ```
 /// use inflight_tags::{TagSet, TenantError};
@@ -178,7 +178,7 @@ inflight_sync::error_text!(TenantError {
     Self::Closed => "the tag set is closed",
 });
 
-/// Why a tenant kept its weight.
+/// The error of setting a tenant's weight. The weight is unchanged.
 ///
 /// ```
 /// use inflight_tags::{SharePolicy, TagSet, WeightError};
@@ -195,7 +195,7 @@ pub enum WeightError {
     NotWeighted {
         /// The weight asked for.
         weight: u32,
-        /// How the set shares.
+        /// The policy of the set.
         policy: SharePolicy,
     },
 }
@@ -206,12 +206,12 @@ inflight_sync::error_text!(WeightError {
          SharePolicy::Weighted",
 });
 
-/// Why a set was not frozen, or a quiesced one not drained.
+/// The error of freezing a set, or of draining a quiesced one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FreezeError {
-    /// A tag is held or in flight now, or somebody is just about to be refused one. Only the try
-    /// forms say so.
+    /// A tag is held or in flight now, or is just about to be refused to another caller. Only the
+    /// try forms return this.
     InUse,
     /// The time was up before the last tag was freed.
     TimedOut,
@@ -222,25 +222,25 @@ inflight_sync::error_text!(FreezeError {
     Self::TimedOut => "tags were in use until the time was up",
 });
 
-/// Why a [`Tenant`](crate::Tenant) got no tag.
+/// The error of an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AllocError {
     /// There is no tag for this caller now: on this hardware queue all tags of the kind asked for
-    /// are in use, or its tenant has its [share](crate::SharePolicy), or others wait and come
-    /// first. Only the try forms say so.
+    /// are in use, or its tenant has its [share](crate::SharePolicy), or others wait and are before
+    /// it. Only the try forms return this.
     Exhausted,
-    /// The set is frozen. Only the try forms say so.
+    /// The set is frozen. Only the try forms return this.
     Frozen,
-    /// The set is [quiesced](crate::TagSet::quiesce). Only the try forms say so.
+    /// The set is [quiesced](crate::TagSet::quiesce). Only the try forms return this.
     Quiesced,
     /// The time was up before a tag was free, or before the set was thawed.
     TimedOut,
     /// A reserved tag was asked for and the set has none.
     NoReserved,
-    /// A hardware queue was asked for that the set does not have.
+    /// The options name a hardware queue that the set does not have.
     NoSuchHwQueue {
-        /// Its number; of numbers above it 2^32 - 2.
+        /// Its number; 2^32 - 2 for all larger numbers.
         hw_queue: u32,
     },
     /// [`mapped_hw_queue`](crate::AllocOptions::mapped_hw_queue) asks for a hardware queue that
@@ -249,16 +249,16 @@ pub enum AllocError {
         /// Its number.
         hw_queue: u32,
     },
-    /// A hardware queue was asked for all CPUs of which are [offline](crate::Cpus::offline).
+    /// The options name a hardware queue whose CPUs are all [offline](crate::Cpus::offline).
     InactiveHwQueue {
         /// Its number.
         hw_queue: u32,
     },
     /// All tags of a [`Split`](crate::Split) were asked for at once, and there are not so many.
     TooMany {
-        /// How many pieces it has; of numbers above it 2^32 - 1.
+        /// The number of its pieces; 2^32 - 1 for all larger numbers.
         pieces: u32,
-        /// How many tags of the kind there are on the hardware queue.
+        /// The number of tags of the kind on the hardware queue.
         depth: u16,
     },
     /// The set is [closed](crate::TagSet::close).
@@ -280,17 +280,17 @@ inflight_sync::error_text!(AllocError {
     Self::Closed => "the tag set is closed",
 });
 
-/// Why a hardware queue was not drained.
+/// The error of draining a hardware queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DrainError {
-    /// It serves, or did so meanwhile.
+    /// The hardware queue serves CPUs, or did so meanwhile.
     Active {
         /// Its number.
         hw_queue: usize,
     },
-    /// One of its tags is held or in flight now, or somebody is just about to be refused one. Only
-    /// the try form says so.
+    /// One of its tags is held or in flight now, or is just about to be refused to another caller.
+    /// Only the try form returns this.
     InUse {
         /// Its number.
         hw_queue: usize,
@@ -315,11 +315,11 @@ inflight_sync::error_text!(DrainError {
     Self::NoSuchHwQueue { hw_queue } => "the tag set has no hardware queue {hw_queue}",
 });
 
-/// Why there is no request whose time is up.
+/// The error of waiting for a late request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ExpireError {
-    /// The time to wait was up before a request's was.
+    /// The time to wait was up before the time of any request was.
     TimedOut,
 }
 
@@ -327,8 +327,7 @@ inflight_sync::error_text!(ExpireError {
     Self::TimedOut => "no request's time was up before that of the wait",
 });
 
-/// Why a token was not turned back into its tag. Each variant says which token it was, by its
-/// [lower 56 bits](TokenTail).
+/// The error of redeeming a token. Each variant has the token's [lower 56 bits](TokenTail).
 ///
 /// ```
 /// use inflight_tags::{AllocOptions, RedeemError, TagSet};
@@ -351,7 +350,7 @@ pub enum RedeemError {
         /// The token.
         token: TokenTail,
     },
-    /// The tag is not in flight: somebody has redeemed this token before.
+    /// The tag is not in flight: this token has been redeemed before.
     NotInFlight {
         /// The token.
         token: TokenTail,
@@ -361,18 +360,19 @@ pub enum RedeemError {
         /// The token.
         token: TokenTail,
     },
-    /// Another set made the token. A number that never was a token mostly looks like that too.
+    /// Another set made the token. A number that never was a token mostly gets this error too.
     Foreign {
         /// The token.
         token: TokenTail,
     },
-    /// 0 or `u64::MAX`: no token is that number. A ring whose user data was never set says so.
+    /// The number is 0 or `u64::MAX`, which no token is; for example a ring's user data that was
+    /// never set.
     NoToken {
         /// The number.
         token: TokenTail,
     },
-    /// The request was marked as timed out, and its tag went or goes to whoever handles that: its
-    /// completion is late. As long as the slot is not submitted again; then the token is `Stale`.
+    /// The request was marked as timed out, and its tag goes to the handler of the timeout: its
+    /// completion is late. After the next submission of the slot the token is `Stale` instead.
     TimedOut {
         /// The token.
         token: TokenTail,

@@ -1,4 +1,4 @@
-//! CPUs that leave: a hardware queue whose last CPU is gone is inactive, and can be drained.
+//! Offline CPUs: a hardware queue whose last CPU is offline is inactive, and can be drained.
 //!
 //! ```text
 //! leave:     D1 write the queue's stand-in  D2 heavy fence
@@ -26,7 +26,7 @@ pub struct Cpus<'a, T: Send + 'static> {
 }
 
 impl<T: Send + 'static> TagSet<T> {
-    /// The set's CPUs.
+    /// Returns the set's CPUs.
     #[must_use]
     pub const fn cpus(&self) -> Cpus<'_, T> {
         Cpus { set: self }
@@ -34,24 +34,25 @@ impl<T: Send + 'static> TagSet<T> {
 }
 
 impl<T: Send + 'static> Cpus<'_, T> {
-    /// A CPU leaves: it goes offline, or the engine's thread on it ends. Returns the hardware
-    /// queues that turn inactive with it, having no other CPU: one or none, as a rule.
+    /// Takes a CPU out of use: it goes offline, or the engine's thread on it ends. Returns the
+    /// hardware queues that become inactive, because they have no other CPU: usually one or none.
     ///
-    /// An inactive hardware queue gives out no tags. Submitters that run on its CPUs all the same
-    /// get theirs from the next hardware queue of its [kind](crate::QueueKind) that has a CPU, or
-    /// of any kind; so do its waiters when their turn comes, at the latest when it is drained. Who
-    /// names it gets [`InactiveHwQueue`](crate::AllocError::InactiveHwQueue). Its tags that are out
-    /// live on; [`drain`](crate::HwQueues::drain) waits for the last of them.
+    /// An inactive hardware queue gives out no tags. Submitters that still run on its CPUs get tags
+    /// of its stand-in, the next hardware queue of its [kind](crate::QueueKind) that has a CPU, or
+    /// of any kind; so do its waiters when their turn comes, at the latest when it is drained. A
+    /// caller that names it gets [`InactiveHwQueue`](crate::AllocError::InactiveHwQueue). Its tags
+    /// in use stay valid; [`drain`](crate::HwQueues::drain) waits for the last of them.
     ///
-    /// The last CPU does not leave: a call for it changes nothing, as one for a CPU that is gone
-    /// or that the set does not know. Without a topology the CPUs are those that the machine may
-    /// have. Waits for nobody, but for the build closure of a change of size that is making slots.
+    /// The last CPU stays: a call for it changes nothing, and neither does a call for a CPU that is
+    /// offline or that the set does not know. Without a topology the CPUs are those that the
+    /// machine may have. Waits for nothing but the build closure of a change of size that is making
+    /// slots.
     ///
     /// # Panics
     ///
-    /// In the build closure of this set.
+    /// Panics in the build closure of this set.
     ///
-    /// Completions are told by [`Completions::close_cpu`](crate::Completions::close_cpu).
+    /// [`Completions::close_cpu`](crate::Completions::close_cpu) does the same for completions.
     ///
     /// The idea is the CPU hotplug of blk-mq.
     ///
@@ -78,44 +79,44 @@ impl<T: Send + 'static> Cpus<'_, T> {
         self.set.shared().set_online(cpu, false)
     }
 
-    /// A CPU is back. Returns the hardware queues that serve again with it. What was done before
-    /// the call is visible to those who get their tags.
+    /// Brings a CPU back. Returns the hardware queues that become active. Writes before the call
+    /// are visible to the callers that get their tags.
     ///
     /// # Panics
     ///
-    /// In the build closure of this set.
+    /// Panics in the build closure of this set.
     // Why: as above.
     #[allow(clippy::must_use_candidate)]
     pub fn online(&self, cpu: usize) -> Vec<usize> {
         self.set.shared().set_online(cpu, true)
     }
 
-    /// Follows a machine that has changed: CPUs are spread over the hardware queues as a set built
-    /// [with this topology](crate::TagSetBuilder::topology) would spread them, and all
+    /// Adapts the set to a changed machine: spreads CPUs over the hardware queues as a set built
+    /// [with this topology](crate::TagSetBuilder::topology) would, and makes all
     /// [`Completions`](crate::Completions) of the set steer by it. Returns the hardware queues that
-    /// turned [active or inactive](crate::HwQueues::is_active) with that.
+    /// became [active or inactive](crate::HwQueues::is_active).
     ///
-    /// Live and without a freeze: tags that are out stay with their hardware queue, submitters that
-    /// wait stay where they are, and whoever asks meanwhile gets a tag by the old map or by the new
-    /// one. CPUs that left by [`offline`](Cpus::offline) stay away until [`online`](Cpus::online),
-    /// whatever the topology says. Where the map had better stay as it is, because each hardware
-    /// queue is a ring that belongs to the thread of a CPU, say, use these two alone.
+    /// No freeze is needed: tags in use stay with their hardware queue, waiting submitters keep
+    /// their places, and a caller meanwhile gets a tag by the old map or by the new one. CPUs that
+    /// are [`offline`](Cpus::offline) stay so until [`online`](Cpus::online), whatever the topology
+    /// says. If the map should not change, for example because each hardware queue is a ring of the
+    /// thread of one CPU, use only these two.
     ///
-    /// The done lists of CPUs that are not in the topology are closed, and what is in them runs on
-    /// the calling thread; they open again when their CPUs are back. CPUs that nobody knew get
-    /// theirs, with a runner of the [sink](crate::CompletionSink). What was submitted on a CPU that
-    /// is gone completes where it is seen. Each topology that the set has not seen before costs
+    /// The done lists of CPUs that are not in the topology are closed, and their completions run on
+    /// the calling thread; the lists open again when their CPUs are back. New CPUs get done lists,
+    /// with a runner of the [sink](crate::CompletionSink). A request that was submitted on a
+    /// removed CPU completes where it is seen. Each topology that the set has not seen before costs
     /// some memory, which stays until the `Completions` are dropped.
     ///
-    /// Waits for no request; for the build closure of a change of size that is making slots.
+    /// Waits for no request, only for the build closure of a change of size that is making slots.
     ///
     /// # Panics
     ///
-    /// With the first panic of a callback that ran here, after all of them have been called, and
-    /// everything has changed; in the build closure of this set.
+    /// Panics with the first panic of a callback that ran here, after all of them have been called,
+    /// and everything has changed; and in the build closure of this set.
     ///
-    /// The idea is blk-mq's, which maps its queues anew when CPUs come; Linux does so under a
-    /// freeze.
+    /// The idea is blk-mq's, which maps its queues anew when CPUs come online; Linux does so under
+    /// a freeze.
     ///
     /// ```
     /// use inflight_tags::TagSet;

@@ -1,8 +1,8 @@
-//! How many hardware queues a set has, and what they are for.
+//! The number of hardware queues of a set, and their kinds.
 
 use crate::queue_kind::Kinds;
 
-/// How many hardware queues a set has, and what they are for; for
+/// The number of hardware queues of a set, and their kinds; for
 /// [`TagSetBuilder::hw_queues`](crate::TagSetBuilder::hw_queues), which also takes a bare number.
 ///
 /// ```
@@ -24,7 +24,8 @@ pub struct HwQueueOptions {
 }
 
 impl HwQueueOptions {
-    /// `count` of them, 1 to 65,536, all for everything, each with tags of its own.
+    /// Makes options for `count` hardware queues, 1 to 65,536, all of the default kind, each with
+    /// tags of its own.
     pub const fn new(count: usize) -> Self {
         Self {
             count,
@@ -34,38 +35,39 @@ impl HwQueueOptions {
         }
     }
 
-    /// How many there may [be](crate::TagSet::set_hw_queues), and at least the number at first. By
-    /// default twice that if it is two or more and this makes 65,536 tags at most, else that
-    /// (always that under `--cfg loom`, where each costs a model). Memory is laid out for all at
-    /// once; the payloads are made when they come.
+    /// Sets the largest number for [`set_hw_queues`](crate::TagSet::set_hw_queues), at least the
+    /// first number. The default is twice the first number if that is two or more and this makes
+    /// 65,536 tags at most; otherwise, and under `--cfg loom`, where each queue enlarges a model,
+    /// it is the first number. Memory is laid out for all at once; the payloads are made when
+    /// queues are added.
     pub const fn max(mut self, most: usize) -> Self {
         self.most = Some(most);
         self
     }
 
-    /// How many of them are for reads alone; by default none. They come after the default ones and
-    /// are spread over the CPUs like these. [`AllocOptions::read`](crate::AllocOptions::read) asks
-    /// for their tags.
+    /// Sets how many of them are for reads alone; by default none. Their numbers follow those of
+    /// the default ones, and they are spread over the CPUs in the same way.
+    /// [`AllocOptions::read`](crate::AllocOptions::read) asks for their tags.
     pub const fn read(mut self, n: usize) -> Self {
         self.kinds.read = n;
         self
     }
 
-    /// How many of them are for polled requests alone; by default none. They are the last ones.
-    /// [`AllocOptions::polled`](crate::AllocOptions::polled) asks for their tags. What is submitted
-    /// under one of these completes where it is seen, as by
+    /// Sets how many of them are for polled requests alone; by default none. They have the last
+    /// numbers. [`AllocOptions::polled`](crate::AllocOptions::polled) asks for their tags. A
+    /// request with such a tag completes where it is seen, as with
     /// [`Tag::into_polled_token`](crate::Tag::into_polled_token).
     pub const fn poll(mut self, n: usize) -> Self {
         self.kinds.poll = n;
         self
     }
 
-    /// All take their tags from one table of the set's depth; by default each has a table of its
-    /// own. For devices whose queues share one limit.
+    /// Sets whether all take their tags from one table of the set's depth; by default each has a
+    /// table of its own. For devices whose queues share one limit.
     ///
-    /// A tag's number is then unique in the whole set, its hardware queue is that of the CPU (or
-    /// the options) it was asked for on, and a tag that is freed on one hardware queue goes to a
-    /// waiter on any. The build closure gets 0 for the hardware queue.
+    /// A tag's number is then unique in the whole set. Its hardware queue is that of the CPU (or
+    /// the options) of the allocation. A tag that is freed on one hardware queue goes to a waiter
+    /// on any. The build closure gets 0 for the hardware queue.
     ///
     /// The idea is the host-wide tags of blk-mq.
     ///

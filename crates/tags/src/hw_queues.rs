@@ -1,4 +1,4 @@
-//! A set's hardware queues: which serves whom.
+//! A set's hardware queues, and their CPUs.
 
 use crate::queue_kind::QueueKind;
 use crate::set::TagSet;
@@ -19,7 +19,7 @@ pub struct HwQueues<'a, T: Send + 'static> {
 }
 
 impl<T: Send + 'static> TagSet<T> {
-    /// The set's hardware queues.
+    /// Returns the set's hardware queues.
     #[must_use]
     pub const fn hw_queues(&self) -> HwQueues<'_, T> {
         HwQueues { set: self }
@@ -29,22 +29,22 @@ impl<T: Send + 'static> TagSet<T> {
 // Why: a set has at least one.
 #[allow(clippy::len_without_is_empty)]
 impl<T: Send + 'static> HwQueues<'_, T> {
-    /// How many there are.
+    /// Returns the number of hardware queues.
     #[must_use]
     pub fn len(&self) -> usize {
         self.set.shared().bitmaps.size.hw_queues()
     }
 
-    /// The one that serves a CPU, for any number: that of requests that are no
-    /// [reads](crate::AllocOptions::read) and not [polled](crate::AllocOptions::polled). The one
-    /// that stands in for it while it is [inactive](crate::Cpus::offline).
+    /// Returns the hardware queue that serves a CPU, for any number: that of requests that are no
+    /// [reads](crate::AllocOptions::read) and not [polled](crate::AllocOptions::polled). While it
+    /// is [inactive](crate::Cpus::offline), its stand-in.
     #[must_use]
     pub fn of_cpu(&self, cpu: usize) -> usize {
         self.for_kind(QueueKind::Default, cpu)
     }
 
-    /// The one that serves a CPU's requests of a kind: a default one, if the set has none of that
-    /// kind; the one that stands in for it while it is [inactive](crate::Cpus::offline).
+    /// Returns the hardware queue that serves a CPU's requests of a kind: a default one, if the set
+    /// has none of that kind; its stand-in while it is [inactive](crate::Cpus::offline).
     ///
     /// ```
     /// use inflight_tags::{HwQueueOptions, QueueKind, TagSet};
@@ -61,20 +61,20 @@ impl<T: Send + 'static> HwQueues<'_, T> {
         self.set.shared().bitmaps.stand_in(mapped)
     }
 
-    /// What one is for; `None` if the set does not have it.
+    /// Returns the kind of a hardware queue; `None` if the set does not have it.
     #[must_use]
     pub fn kind(&self, hw_queue: usize) -> Option<QueueKind> {
         (hw_queue < self.len()).then(|| self.set.shared().bitmaps.kind_of(hw_queue))
     }
 
-    /// Whether one gives out tags; not if all its CPUs are [offline](crate::Cpus::offline), or if
-    /// there is none of that number.
+    /// Returns whether a hardware queue gives out tags: `false` if all its CPUs are
+    /// [offline](crate::Cpus::offline), or if there is none of that number.
     #[must_use]
     pub fn is_active(&self, hw_queue: usize) -> bool {
         hw_queue < self.len() && self.set.shared().bitmaps.stand_in(hw_queue) == hw_queue
     }
 
-    /// The hardware queue and index behind a [unique tag](crate::Tag::unique); `None` if the set
+    /// Returns hardware queue and index of a [unique tag](crate::Tag::unique); `None` if the set
     /// has no such tag now.
     ///
     /// ```

@@ -1,8 +1,8 @@
-//! Looking at tags in flight while they complete.
+//! Visiting tags in flight while they complete.
 //!
-//! A visitor never reaches a payload and never owns a slot. It sees one state of one slot's word,
-//! and what it does about it ([`InFlight::mark_timed_out`]) is a compare-exchange on exactly that
-//! state: if the tag has completed meanwhile, or the slot is in its next use, nothing happens.
+//! A visitor never reaches a payload and never owns a slot. It sees one state of one slot's word.
+//! [`InFlight::mark_timed_out`] is a compare-exchange on exactly that state: if the tag has
+//! completed meanwhile, or the slot is in its next use, nothing happens.
 
 use crate::shared::Shared;
 use crate::slot::{Phase, Record};
@@ -10,10 +10,10 @@ use crate::token::Generation;
 use inflight_sync::time::Instant;
 use std::time::Duration;
 
-/// One tag in flight, as [`TagSet::for_each_in_flight`](crate::TagSet::for_each_in_flight) shows
-/// it.
+/// One tag in flight, in a call of
+/// [`TagSet::for_each_in_flight`](crate::TagSet::for_each_in_flight).
 ///
-/// A snapshot: the tag may have completed by the time it is looked at.
+/// A snapshot: the tag may complete at any moment.
 ///
 /// ```
 /// use inflight_tags::{AllocOptions, TagSet};
@@ -40,29 +40,29 @@ pub struct InFlight<'a> {
 }
 
 impl InFlight<'_> {
-    /// What [`Tag::into_token`](crate::Tag::into_token) returned for it.
+    /// Returns the token that [`Tag::into_token`](crate::Tag::into_token) returned.
     #[must_use]
     pub const fn token(&self) -> u64 {
         self.token
     }
 
-    /// The hardware queue it belongs to.
+    /// Returns the tag's hardware queue.
     #[must_use]
     pub const fn hw_queue(&self) -> usize {
         self.hw_queue
     }
 
-    /// Its number within its hardware queue.
+    /// Returns the tag's number within its hardware queue.
     #[must_use]
     pub const fn index(&self) -> usize {
         self.index
     }
 
-    /// How long it had been in flight when the visit began. Never too long, so nothing is timed
-    /// out too early: if the slot went on to its next use meanwhile, it is the age of that. With
-    /// the system's clock it may be too short by the rest of the tick in which the request was
-    /// submitted: 1 to 10 ms on Linux, [by how often the kernel's timer
-    /// ticks](inflight_sync::time::Ticks), nothing elsewhere. Zero in a set built with
+    /// Returns how long it had been in flight when the visit began. The value is never too large,
+    /// so no request is timed out too early: if the slot is in its next use meanwhile, it is the
+    /// age of that use. With the system's clock it may be too small by the rest of the tick in
+    /// which the request was submitted: 1 to 10 ms on Linux, [by the kernel's timer
+    /// frequency](inflight_sync::time::Ticks), nothing elsewhere. Zero in a set built with
     /// [`ages(false)`](crate::TagSetBuilder::ages).
     #[must_use]
     pub fn age(&self) -> Duration {
@@ -71,7 +71,7 @@ impl InFlight<'_> {
         })
     }
 
-    /// Whether it had been marked as timed out before the visit came by.
+    /// Returns whether it had been marked as timed out before the visit.
     #[must_use]
     pub const fn is_timed_out(&self) -> bool {
         self.timed_out
@@ -79,12 +79,12 @@ impl InFlight<'_> {
 
     /// Marks it as timed out: its completion will get
     /// [`RedeemError::TimedOut`](crate::RedeemError::TimedOut), and
-    /// [`TagSet::redeem_timed_out`](crate::TagSet::redeem_timed_out) will give the tag to one
-    /// caller. Returns whether this call marked it; false if it has completed, or was marked
+    /// [`TagSet::redeem_timed_out`](crate::TagSet::redeem_timed_out) will return the tag to one
+    /// caller. Returns whether this call marked it; `false` if it has completed, or was marked
     /// before.
     ///
-    /// The request's buffers may still be in use by the device. Whoever takes the tag makes sure
-    /// that they are not (by cancelling the request there) before it frees the tag.
+    /// The device may still use the request's buffers. The caller that takes the tag must make sure
+    /// that it does not (by cancelling the request at the device) before the tag is freed.
     // Why: it acts, and who only wants that may ignore who was first.
     #[allow(clippy::must_use_candidate)]
     pub fn mark_timed_out(&self) -> bool {
@@ -93,7 +93,7 @@ impl InFlight<'_> {
 }
 
 impl<T> Shared<T> {
-    /// Shows each tag in flight to `f`.
+    /// Calls `f` with each tag in flight.
     pub(crate) fn for_each_in_flight(&self, mut f: impl FnMut(&InFlight<'_>)) {
         let now = self.bitmaps.age_time();
         for slot in self.slots() {

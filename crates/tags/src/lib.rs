@@ -1,11 +1,11 @@
 //! Tag sets: a limit on the requests in flight, and the data of each.
 //!
 //! A storage engine that submits requests to a ring needs three things for each of them:
-//! permission, so that no more are in flight than the device takes; memory, which must stay put
+//! permission, so that no more are in flight than the device takes; memory, which must not move
 //! while the device works; and a number that identifies its completion. A *tag* is all three. A
-//! [`TagSet`] has a fixed number of them, divided among *hardware queues* (one per ring, as a
-//! rule), each with a slot of the user's type `T` that is made once. Taking a tag that
-//! is free allocates no memory, and takes no lock while tags are plenty.
+//! [`TagSet`] has a fixed number of them, divided among *hardware queues* (usually one per ring),
+//! each with a slot of the user's type `T` that is made once. Taking a free tag allocates no
+//! memory, and takes no lock while many tags are free.
 //!
 //! ```
 //! use inflight_tags::TagSet;
@@ -37,15 +37,15 @@
 //! A token is refused ([`RedeemError`]) if it is of an earlier use of the slot, of another set,
 //! redeemed twice or damaged. A slot in flight is never moved or freed: if the program drops the
 //! last handle of the set, such slots are leaked. [`freeze`](TagSet::freeze) waits until no tag is
-//! in use, and [`close`](TagSet::close) ends all waits for good. [`TagSet::for_each_in_flight`]
-//! visits requests while they complete.
+//! in use. [`close`](TagSet::close) ends all waits for good. [`TagSet::for_each_in_flight`] visits
+//! requests while others complete.
 //!
-//! A request that needs several tags asks for them by [`Tenant::split`]. When tags are short, the
-//! set's [`Admission`] says who is next, and each [`Tenant`] has a [share](SharePolicy).
-//! [`TagSet::expired`] gives late requests, and [`steering`] runs completions on the CPU that
+//! [`Tenant::split`] takes several tags for one request. When tags are short, the set's
+//! [`Admission`] decides the order, and each [`Tenant`] has a [share](SharePolicy).
+//! [`TagSet::expired`] returns late requests. [`steering`] runs completions on the CPU that
 //! submitted.
 //!
-//! Not for a count without an index or memory: a semaphore does that.
+//! For a count without an index or memory take a semaphore instead.
 //!
 //! The ideas are those of the block layer's multi-queue tag sets (blk-mq). The protocols and their
 //! proofs are in `PROTOCOL.md` beside the sources; the loom models in `tests/` use its names.

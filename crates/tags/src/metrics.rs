@@ -1,4 +1,4 @@
-//! The counters for whoever collects figures: through the `metrics` facade, when asked.
+//! The counters, for the `metrics` facade.
 
 use crate::set::TagSet;
 use crate::stats::{SetStats, TenantStats};
@@ -79,11 +79,11 @@ fn level(number: u64) -> f64 {
 }
 
 impl<T: Send + 'static> TagSet<T> {
-    /// Hands the set's counters to the recorder of the `metrics` crate, as they are now, under the
-    /// label `set`. To be called before figures are collected: by the handler of a scrape, or every
-    /// few seconds. Walks all slots, as [`stats`](TagSet::stats) does.
+    /// Passes the set's present counters to the recorder of the `metrics` crate, under the label
+    /// `set`. Call it before figures are collected: in the handler of a scrape, or every few
+    /// seconds. Reads all slots, as [`stats`](TagSet::stats) does.
     ///
-    /// The names stand in `docs/metrics.md`; [`describe_metrics`] tells them to the recorder.
+    /// The names are in `docs/metrics.md`; [`describe_metrics`] passes them to the recorder.
     ///
     /// ```
     /// # use inflight_tags::TagSet;
@@ -103,8 +103,8 @@ impl<T: Send + 'static> TagSet<T> {
 }
 
 impl<T: Send + 'static> Tenant<T> {
-    /// Hands the tenant's counters to the recorder of the `metrics` crate, as they are now, under
-    /// the labels `set` and `tenant`, its [name](Tenant::name).
+    /// Passes the tenant's present counters to the recorder of the `metrics` crate, under the
+    /// labels `set` and `tenant`, its [name](Tenant::name).
     pub fn record_metrics(&self, set: &str) {
         let stats = self.stats();
         let labels = [("set", set.to_owned()), ("tenant", self.name().to_owned())];
@@ -116,9 +116,9 @@ impl<T: Send + 'static> Tenant<T> {
 }
 
 impl<T: Send + 'static> Completions<T> {
-    /// Hands what was counted of where completions ran to the recorder of the `metrics` crate, as
-    /// it is now, under the label `set`. Each done list has its own line for how many wait in it,
-    /// by the label `cpus`.
+    /// Passes the present counters of where completions ran to the recorder of the `metrics` crate,
+    /// under the label `set`. Each done list has its own line for the number of its completions, by
+    /// the label `cpus`.
     ///
     /// ```
     /// # use inflight_tags::{Tag, TagSet, Topology};
@@ -144,9 +144,8 @@ impl<T: Send + 'static> Completions<T> {
     }
 }
 
-/// Tells the recorder of the `metrics` crate what the figures of tag sets and their
-/// completions are and their units.
-/// Once, after the recorder has been installed.
+/// Describes the figures of tag sets and their completions, with their units, to the recorder of
+/// the `metrics` crate. Call it once, after the recorder has been installed.
 pub fn describe_metrics() {
     let set = SET.map(|(name, what, _)| (name, what));
     let tenant = TENANT.map(|(name, what, _)| (name, what));

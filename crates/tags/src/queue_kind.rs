@@ -2,13 +2,12 @@
 
 use std::fmt;
 
-/// What a hardware queue is for.
+/// The kind of requests for which a hardware queue is.
 ///
 /// A set may keep some of its hardware queues for reads and for polled requests
-/// ([`read`](crate::HwQueueOptions::read),
-/// [`poll`](crate::HwQueueOptions::poll)), so that reads do not stand behind writes,
-/// and a poller sees its own completions only. Each kind has a map of its own from CPUs to hardware
-/// queues. A kind the set does not have is served by the default ones.
+/// ([`read`](crate::HwQueueOptions::read), [`poll`](crate::HwQueueOptions::poll)), so that reads do
+/// not wait behind writes, and a poller sees its own completions only. Each kind has a map of its
+/// own from CPUs to hardware queues. The default queues serve a kind that the set does not have.
 ///
 /// The idea is the queue types of blk-mq.
 ///
@@ -26,17 +25,17 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum QueueKind {
-    /// Everything that no other hardware queue is for.
+    /// All requests for which there is no other kind.
     #[default]
     Default,
     /// Reads.
     Read,
-    /// Requests whose submitter looks for the completion itself.
+    /// Requests whose submitter polls for the completion.
     Poll,
 }
 
 impl QueueKind {
-    /// All of them, in the order of their hardware queues.
+    /// All kinds, in the order of their hardware queues.
     ///
     /// ```
     /// use inflight_tags::QueueKind;

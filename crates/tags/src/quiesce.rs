@@ -1,4 +1,4 @@
-//! Quiescing: no tag is given out, while those that are out live on.
+//! Quiescing: no tag is given out, while the tags in use stay valid.
 //!
 //! F1 and F2 of a freeze, without F3; the end is T1 and T2. PROTOCOL-freeze.md has the proof.
 
@@ -10,16 +10,16 @@ use crate::tag_maps::TagMaps;
 use inflight_sync::Arc;
 use std::time::Duration;
 
-/// Keeps a set quiesced until it is dropped: no tag is given out, tags that are out live on.
+/// Keeps a set quiesced until it is dropped: no tag is given out, and tags in use stay valid.
 ///
-/// Guards nest, also with [`FrozenGuard`](crate::FrozenGuard): tags are given out again when the
-/// last of both kinds is dropped, and waiters go on.
+/// Guards nest, also with [`FrozenGuard`](crate::FrozenGuard): tags are given out again, also to
+/// waiters, when the last of both kinds is dropped.
 ///
 /// The idea is the quiesced request queue of blk-mq.
 ///
 /// # Panics
 ///
-/// Its drop, with the panic of a waiting submitter's waker, after all waiters are told.
+/// The drop panics with the panic of a waiting submitter's waker, after all waiters are woken.
 ///
 /// ```
 /// use inflight_tags::{AllocError, AllocOptions, TagSet};
@@ -47,29 +47,30 @@ impl QuiesceGuard {
         })
     }
 
-    /// Whether no tag is held or in flight now. The set is then as if frozen.
+    /// Checks that no tag is held or in flight now. The set is then as if frozen.
     ///
     /// # Errors
     ///
-    /// [`FreezeError::InUse`] if there is one.
+    /// [`FreezeError::InUse`] if a tag is in use.
     pub fn try_drain(&self) -> Result<(), FreezeError> {
         is_unused(&self.bitmaps)
     }
 
-    /// Waits until no tag is held or in flight, as a task. May be dropped at any time. It is
-    /// `'static`; if the guard is dropped before it is ready, new tags count too.
+    /// Waits until no tag is held or in flight, as a task. The future may be dropped at any time.
+    /// It is `'static`; if the guard is dropped before the future is ready, new tags count too.
     pub fn drain(&self) -> Drain {
         Drain::new(self.bitmaps.clone())
     }
 
-    /// As [`drain`](Self::drain), sleeping.
+    /// Waits as [`drain`](Self::drain); the thread sleeps.
     ///
     /// A thread that holds a tag itself waits for itself here, for ever.
     pub fn drain_blocking(&self) {
         let _always = wait_until_unused(&self.bitmaps, None);
     }
 
-    /// As [`drain`](Self::drain), sleeping at most for `timeout`. The set stays quiesced.
+    /// Waits as [`drain`](Self::drain); the thread sleeps at most `timeout`. The set stays
+    /// quiesced.
     ///
     /// # Errors
     ///
@@ -88,22 +89,22 @@ impl Drop for QuiesceGuard {
 
 impl<T: Send + 'static> TagSet<T> {
     /// Quiesces the set: no tag is given out, on any hardware queue to any tenant, until the guard
-    /// is dropped. Waits for nobody.
+    /// is dropped. Does not wait.
     ///
     /// The try forms of a [`Tenant`](crate::Tenant) return
     /// [`Quiesced`](crate::AllocError::Quiesced) and the waiting forms wait for the end. Tags that
-    /// are held can be put in flight, and what is in flight completes; an allocation that was let
-    /// in before may return its tag after this call has. [`QuiesceGuard::drain`] waits until none
-    /// is left; a [freeze](TagSet::freeze) does both at once.
+    /// are held can be put in flight, and tags in flight complete. An allocation that was admitted
+    /// before may return its tag after this call has returned. [`QuiesceGuard::drain`] waits until
+    /// no tag is in use; a [freeze](TagSet::freeze) does both at once.
     ///
     /// # Panics
     ///
-    /// If the system refuses its part of the fence; the set is then as it was.
+    /// Panics if the system refuses its part of the fence; the set is then as it was.
     pub fn quiesce(&self) -> QuiesceGuard {
         QuiesceGuard::close(&self.shared().bitmaps)
     }
 
-    /// Whether somebody quiesces the set. A frozen set is not quiesced by that.
+    /// Returns whether the set is quiesced. A frozen set does not count as quiesced.
     #[must_use]
     pub fn is_quiesced(&self) -> bool {
         self.shared().bitmaps.gate.state().is_quiesced()

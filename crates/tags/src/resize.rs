@@ -1,11 +1,11 @@
-//! A change of the depth, while the set is in use.
+//! Changing the depth while the set is in use.
 //!
 //! ```text
 //! growth: R1 make the slots    R2 heavy fence    R3 the bitmaps' depth
 //! ```
 //!
-//! Tags above a lower depth stay valid, and vanish when they are freed. R3 gives new tags to those
-//! who wait, in their order, and to tenants whose share has grown by them. PROTOCOL-freeze.md has
+//! Tags above a lower depth stay valid, and vanish when they are freed. R3 gives new tags to
+//! waiters, in their order, and to tenants whose share the new tags enlarge. PROTOCOL-freeze.md has
 //! the proof.
 
 use crate::error::ResizeError;
@@ -65,18 +65,20 @@ impl<T: Send + 'static> TagSet<T> {
     /// Changes the depth of every hardware queue, while the set is in use: between
     /// `reserved + 1` and the builder's [`max_depth`](crate::TagSetBuilder::max_depth).
     ///
-    /// Down succeeds with tags out: those above the new depth stay valid, and vanish when they are
-    /// freed. Up makes the new slots by the build closure, and gives the new tags to waiters. A
-    /// slot is made once: a second growth finds it as its last owner left it.
+    /// Shrinking succeeds while tags are in use: those above the new depth stay valid, and vanish
+    /// when they are freed. Growing makes the new slots by the build closure, and gives the new
+    /// tags to waiters. A slot is made once: a second growth finds its data as the last owner left
+    /// it.
     ///
     /// # Errors
     ///
-    /// [`ResizeError::Depth`] if it is outside these limits; nothing is changed.
+    /// [`ResizeError::Depth`] if the depth is outside these limits; the set is unchanged.
     ///
     /// # Panics
     ///
-    /// With the build closure, and in it, for it must not change its own set; the depth is then
-    /// unchanged. With a waiter's waker, when all hardware queues have the new depth.
+    /// Panics with the build closure, and in a build closure of the same set, which must not change
+    /// it; the depth is then unchanged. Panics with a waiter's waker, when all hardware queues have
+    /// the new depth.
     ///
     /// The idea is `nr_requests` of blk-mq, which may grow to what was allocated at first.
     ///

@@ -13,16 +13,16 @@ use inflight_sync::time::Clock;
 use std::collections::btree_map::Entry;
 use std::fmt;
 
-/// A set of tags, shared by its tenants: how many requests may be in flight, and the data of each.
+/// A set of tags, shared by its tenants: a limit on the requests in flight, and the data of each.
 ///
-/// A cheap clone of one shared thing. A set of `n` hardware queues of depth `d` has `n * d` slots,
-/// each with a `T` that is made once. A [`Tenant`] allocates; the set redeems, looks at what is in
-/// flight, and freezes.
+/// A clone is cheap and refers to the same set. A set of `n` hardware queues of depth `d` has `n *
+/// d` slots, each with a `T` that is made once. A [`Tenant`] allocates; the set redeems, visits the
+/// tags in flight, and freezes.
 ///
-/// When the last handle (set or tenant) is dropped, tags that are held stay valid. Tags that are in
-/// flight then have nobody to redeem them, and their slots are leaked on purpose: a device may
-/// still work on their buffers. So an engine redeems, or [freezes](TagSet::freeze_blocking), before
-/// it lets go of the last handle.
+/// When the last handle (set or tenant) is dropped, tags that are held stay valid. Tags in flight
+/// can then no longer be redeemed, and their slots are leaked on purpose: a device may still work
+/// on their buffers. So an engine redeems, or [freezes](TagSet::freeze_blocking), before it drops
+/// the last handle.
 ///
 /// The idea is the tag set of blk-mq.
 ///
@@ -59,8 +59,8 @@ impl<T: Send + 'static> TagSet<T> {
         &self.shared
     }
 
-    /// Adds a tenant: a device, say. The name is for people and metrics, and a tenant's own as long
-    /// as it has a handle.
+    /// Adds a tenant, for example a device. The name is for people and metrics, and belongs to the
+    /// tenant while the tenant has a handle.
     ///
     /// # Errors
     ///
@@ -80,19 +80,19 @@ impl<T: Send + 'static> TagSet<T> {
         Ok(tenant)
     }
 
-    /// Gives the tag of a completed request back to its owner.
+    /// Returns the tag of a completed request.
     ///
-    /// Of any number of threads that redeem one token, exactly one gets the tag. What was written
-    /// to the slot before [`into_token`](Tag::into_token) is visible to it.
+    /// If several threads redeem one token, exactly one gets the tag. What was written to the slot
+    /// before [`into_token`](Tag::into_token) is visible to that thread.
     ///
     /// # Errors
     ///
-    /// Nothing is changed by a token that is refused:
-    /// [`NotInFlight`](RedeemError::NotInFlight) if it has been redeemed,
-    /// [`Stale`](RedeemError::Stale) if its slot has been freed since or its generation is damaged,
-    /// [`TimedOut`](RedeemError::TimedOut) if it was marked, [`Foreign`](RedeemError::Foreign)
-    /// if another set made it (sure unless more than 64 sets lived in the process at once),
-    /// [`OutOfRange`](RedeemError::OutOfRange) if it names no slot.
+    /// A refused token changes nothing: [`NotInFlight`](RedeemError::NotInFlight) if it has been
+    /// redeemed, [`Stale`](RedeemError::Stale) if its slot has been freed since or its generation
+    /// is damaged, [`TimedOut`](RedeemError::TimedOut) if it was marked,
+    /// [`Foreign`](RedeemError::Foreign) if another set made it (certain unless more than 64 sets
+    /// existed in the process at once), [`OutOfRange`](RedeemError::OutOfRange) if it names no
+    /// slot.
     ///
     /// ```
     /// # use inflight_tags::{AllocOptions, RedeemError, TagSet};
@@ -111,13 +111,14 @@ impl<T: Send + 'static> TagSet<T> {
         self.shared.redeem(token)
     }
 
-    /// Gives the tag of a request that was [marked as timed out](InFlight::mark_timed_out) to
-    /// whoever handles the timeout: exactly once.
+    /// Returns the tag of a request that was [marked as timed out](InFlight::mark_timed_out), to
+    /// the handler of the timeout: exactly once.
     ///
     /// # Errors
     ///
-    /// As [`redeem`](TagSet::redeem); [`NotTimedOut`](RedeemError::NotTimedOut) if the tag is in
-    /// flight and not marked, [`NotInFlight`](RedeemError::NotInFlight) if it has been taken.
+    /// The errors of [`redeem`](TagSet::redeem); [`NotTimedOut`](RedeemError::NotTimedOut) if the
+    /// tag is in flight and not marked, [`NotInFlight`](RedeemError::NotInFlight) if it has been
+    /// taken.
     ///
     /// ```
     /// # use inflight_tags::{AllocOptions, RedeemError, TagSet};
@@ -135,13 +136,13 @@ impl<T: Send + 'static> TagSet<T> {
         self.shared.redeem_timed_out(token)
     }
 
-    /// Shows `f` each tag in flight, also while tags complete and others are put in flight: every
-    /// tag that is in flight all the while is shown once, others may be or not. `f` may call
-    /// anything of the set.
+    /// Calls `f` with each tag in flight, also while tags complete and others are put in flight. A
+    /// tag that is in flight all the while is visited once; others may be visited or not. `f` may
+    /// call any method of the set.
     ///
-    /// Looks at each slot there may be ([`max_depth`](crate::TagSetBuilder::max_depth) of each of
-    /// [`HwQueueOptions::max`](crate::HwQueueOptions::max) queues) and stops nobody. Tags that are
-    /// held are passed over.
+    /// Reads each slot there may be ([`max_depth`](crate::TagSetBuilder::max_depth) of each of
+    /// [`HwQueueOptions::max`](crate::HwQueueOptions::max) queues) and delays no caller. Tags that
+    /// are held are skipped.
     ///
     /// ```
     /// # use inflight_tags::{AllocOptions, TagSet};
@@ -160,16 +161,16 @@ impl<T: Send + 'static> TagSet<T> {
         self.shared.for_each_in_flight(f);
     }
 
-    /// How many tags are held or in flight. Exact only while nobody allocates or frees. Walks all
-    /// slots: a counter would burden every allocation.
+    /// Returns the number of tags that are held or in flight. Exact only while there are no
+    /// allocations and frees. Reads all slots, because a counter would slow down each allocation.
     #[must_use]
     pub fn in_use(&self) -> usize {
         self.shared.in_use()
     }
 
-    /// How many tags are in flight, those marked as timed out included. Exact only while nobody
-    /// submits or completes. Walks all slots; [`any_in_flight`](TagSet::any_in_flight) stops at the
-    /// first.
+    /// Returns the number of tags in flight, those marked as timed out included. Exact only while
+    /// there are no submissions and completions. Reads all slots;
+    /// [`any_in_flight`](TagSet::any_in_flight) stops at the first.
     ///
     /// ```
     /// # use inflight_tags::{AllocOptions, TagSet};
@@ -186,7 +187,7 @@ impl<T: Send + 'static> TagSet<T> {
         self.slots_in_flight().count()
     }
 
-    /// Whether a tag is in flight, marked ones included. Looks no further than the first.
+    /// Returns whether a tag is in flight, marked ones included. Stops at the first.
     ///
     /// The idea is the in-flight test of blk-mq.
     #[must_use]
@@ -199,8 +200,8 @@ impl<T: Send + 'static> TagSet<T> {
         slots.filter(|slot| slot.record.observe().phase.is_in_flight())
     }
 
-    /// How many tags are held: in use, but not in flight. Exact only while nobody allocates,
-    /// submits or frees. Walks all slots.
+    /// Returns the number of tags that are held: in use, but not in flight. Exact only while there
+    /// are no allocations, submissions and frees. Reads all slots.
     #[must_use]
     pub fn held(&self) -> usize {
         let is_in_flight = |slot: &Slot<T>| slot.record.observe().phase.is_in_flight();
@@ -208,7 +209,7 @@ impl<T: Send + 'static> TagSet<T> {
         tags.filter(|slot| !is_in_flight(slot)).count()
     }
 
-    /// The counters. Walks all slots; for tools, not for the fast path.
+    /// Returns the counters. Reads all slots; for tools, not for the fast path.
     #[must_use]
     pub fn stats(&self) -> SetStats {
         let (allocs, frees) = self.shared.allocs_and_frees();
@@ -230,7 +231,7 @@ impl<T: Send + 'static> TagSet<T> {
         }
     }
 
-    /// The clock that ages, timeouts and waits go by: the builder's, or the system's.
+    /// Returns the clock of ages, timeouts and waits: the builder's, or the system's.
     ///
     /// ```
     /// # use inflight_tags::{AllocOptions, TagSet};
@@ -248,20 +249,20 @@ impl<T: Send + 'static> TagSet<T> {
         &self.shared.bitmaps.clock
     }
 
-    /// The number of tags of each hardware queue, reserved ones included; of all hardware queues
-    /// together, if they [share](crate::HwQueueOptions::shared_tags) them.
+    /// Returns the number of tags of each hardware queue, reserved ones included; of all hardware
+    /// queues together, if they [share](crate::HwQueueOptions::shared_tags) them.
     #[must_use]
     pub fn depth(&self) -> usize {
         self.shared.bitmaps.size.depth()
     }
 
-    /// The number of reserved tags of each hardware queue.
+    /// Returns the number of reserved tags of each hardware queue.
     #[must_use]
     pub fn reserved(&self) -> usize {
         self.shared.bitmaps.layout.reserved
     }
 
-    /// The number of tags of all hardware queues.
+    /// Returns the number of tags of all hardware queues.
     #[must_use]
     pub fn capacity(&self) -> usize {
         let (layout, size) = (self.shared.bitmaps.layout, &self.shared.bitmaps.size);
@@ -270,7 +271,7 @@ impl<T: Send + 'static> TagSet<T> {
 }
 
 impl<T: Send + 'static> Tenant<T> {
-    /// The set it is a tenant of.
+    /// Returns the set of this tenant.
     #[must_use]
     pub fn set(&self) -> TagSet<T> {
         TagSet::from_shared(self.shared.clone())

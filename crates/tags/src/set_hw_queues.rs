@@ -1,10 +1,10 @@
-//! A change of the number of hardware queues, under a freeze.
+//! Changing the number of hardware queues, under a freeze.
 //!
 //! ```text
 //! Q1 freeze    Q2 make slots    Q3 CPU map, number of hardware queues    Q4 thaw
 //! ```
 //!
-//! Who waits in the bitmap of a queue that goes away gets a bit while the set is drained, puts it
+//! A waiter in the bitmap of a queue that is removed gets a bit while the set is drained, puts it
 //! back, waits for the thaw and begins anew. PROTOCOL-freeze.md has the proof.
 
 use crate::error::{FreezeError, ResizeError};
@@ -19,7 +19,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 impl<T> Shared<T> {
-    /// Whether a change to so many is to be made.
+    /// Returns whether a change to this number is to be made.
     fn check_hw_queues(&self, n: usize) -> Result<bool, ResizeError> {
         let most = self.bitmaps.layout.hw_queues;
         if !(1..=most).contains(&n) {
@@ -34,8 +34,8 @@ impl<T> Shared<T> {
         Ok(true)
     }
 
-    /// Under a freeze, which comes before the lock, so that nobody who changes something else
-    /// waits for requests.
+    /// Under a freeze, which begins before the lock is taken, so that no caller that changes
+    /// something else waits for requests.
     fn set_hw_queues(&self, n: usize, frozen: FrozenGuard) {
         let bitmaps = &self.bitmaps;
         let (layout, size) = (bitmaps.layout, &bitmaps.size);
@@ -56,7 +56,7 @@ impl<T> Shared<T> {
 pub struct SetHwQueues<T: Send + 'static> {
     set: TagSet<T>,
     n: usize,
-    /// Once it has begun.
+    /// `Some` once the freeze has begun.
     freeze: Option<Freeze>,
 }
 
@@ -91,20 +91,20 @@ impl<T: Send + 'static> TagSet<T> {
     /// Changes the number of hardware queues: from 1 to the builder's
     /// [`max`](crate::HwQueueOptions::max).
     ///
-    /// [Freezes](TagSet::freeze) the set for the change: waits until no tag is held or in
-    /// flight, so a caller that holds one waits for itself, for ever, and requests that never
-    /// complete need [`expired`](TagSet::expired);
-    /// [`set_hw_queues_timeout`](TagSet::set_hw_queues_timeout) gives up. If there are `n` already
-    /// it waits for nobody, and changes nothing. CPUs are spread over the new number as by the
-    /// builder. Of each [kind](crate::QueueKind) there are as many as the builder was told;
-    /// if they are too few, one default one comes first, then those for polling, then those for
-    /// reads. Submitters that wait go to the hardware queue that serves them then; those that named
-    /// one that is gone get [`NoSuchHwQueue`](crate::AllocError::NoSuchHwQueue). Tokens of hardware
-    /// queues that are gone are [`Stale`](crate::RedeemError::Stale).
+    /// [Freezes](TagSet::freeze) the set for the change: waits until no tag is held or in flight.
+    /// So a caller that holds a tag waits for itself, for ever, and requests that never complete
+    /// need [`expired`](TagSet::expired); [`set_hw_queues_timeout`](TagSet::set_hw_queues_timeout)
+    /// has a limit. If there are `n` already, the call does not wait, and changes nothing. CPUs are
+    /// spread over the new number by the rule of the builder. Of each [kind](crate::QueueKind)
+    /// there are as many as in the builder; if `n` is too small, the order is one default queue,
+    /// then those for polling, then those for reads. Waiting submitters go to the hardware queue
+    /// that serves them after the change; those that named a removed one get
+    /// [`NoSuchHwQueue`](crate::AllocError::NoSuchHwQueue). Tokens of removed hardware queues are
+    /// [`Stale`](crate::RedeemError::Stale).
     ///
     /// # Errors
     ///
-    /// [`ResizeError::HwQueues`] if there cannot be so many; nothing is changed.
+    /// [`ResizeError::HwQueues`] if `n` is outside these limits; the set is unchanged.
     ///
     /// # Cancel safety
     ///
@@ -112,8 +112,8 @@ impl<T: Send + 'static> TagSet<T> {
     ///
     /// # Panics
     ///
-    /// With the build closure, and in it, for it must not change its own set; the set is then as it
-    /// was.
+    /// Panics with the build closure, and in a build closure of the same set, which must not change
+    /// it. The set is then as it was.
     ///
     /// The idea is blk-mq's update of the number of hardware queues.
     ///
@@ -133,7 +133,8 @@ impl<T: Send + 'static> TagSet<T> {
         }
     }
 
-    /// As [`set_hw_queues`](TagSet::set_hw_queues), if no tag is held or in flight now.
+    /// Changes the number as [`set_hw_queues`](TagSet::set_hw_queues), if no tag is held or in
+    /// flight now.
     ///
     /// # Errors
     ///
@@ -156,7 +157,7 @@ impl<T: Send + 'static> TagSet<T> {
         self.set_hw_queues_under(n, || self.try_freeze())
     }
 
-    /// As [`set_hw_queues`](TagSet::set_hw_queues), sleeping.
+    /// Changes the number as [`set_hw_queues`](TagSet::set_hw_queues); the thread sleeps.
     ///
     /// # Errors
     ///
@@ -182,8 +183,8 @@ impl<T: Send + 'static> TagSet<T> {
         self.set_hw_queues_under(n, || Ok(self.freeze_blocking()))
     }
 
-    /// As [`set_hw_queues`](TagSet::set_hw_queues), sleeping at most for `timeout`; after that the
-    /// set is as it was.
+    /// Changes the number as [`set_hw_queues`](TagSet::set_hw_queues); the thread sleeps at most
+    /// `timeout`. After a timeout the set is as it was.
     ///
     /// # Errors
     ///

@@ -10,7 +10,7 @@ use inflight_sync::percpu::{Backend, PerCpuCounter};
 use inflight_sync::{CachePadded, cpu};
 use std::time::Duration;
 
-/// What a set counted since it was built. See [`TagSet::stats`](crate::TagSet::stats).
+/// The counters of a set since it was built. See [`TagSet::stats`](crate::TagSet::stats).
 ///
 /// ```
 /// use inflight_tags::{AllocOptions, TagSet};
@@ -31,8 +31,8 @@ pub struct SetStats {
     pub frees: u64,
     /// Tags held or in flight now: `allocs - frees`.
     pub in_use: usize,
-    /// Tags in flight, by a later look at the slots than `in_use`: while others allocate and free
-    /// it may be the larger one.
+    /// Tags in flight, read after `in_use`: while others allocate and free it may be the larger
+    /// one.
     pub in_flight: usize,
     /// Waits for a free bit, over all bitmaps.
     pub waits: u64,
@@ -45,7 +45,7 @@ pub struct SetStats {
     pub late_completions: u64,
 }
 
-/// What a tenant counted since it was added. See [`Tenant::stats`](crate::Tenant::stats).
+/// The counters of a tenant since it was added. See [`Tenant::stats`](crate::Tenant::stats).
 ///
 /// ```
 /// use inflight_tags::{AllocOptions, TagSet};

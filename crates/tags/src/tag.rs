@@ -12,18 +12,18 @@ use std::time::Duration;
 
 /// A tag: the permission to have one request in flight, with the slot that holds its data.
 ///
-/// Dereferences to the slot's `T`; nobody else can reach it. Dropping the tag frees it and wakes
-/// whoever is next. [`into_token`](Tag::into_token) puts it in flight instead: from then on nobody
-/// can reach the `T` until [`TagSet::redeem`](crate::TagSet::redeem) gives the tag back.
+/// Dereferences to the slot's `T`, which no other code can reach. Dropping the tag frees it and
+/// wakes the next waiter. [`into_token`](Tag::into_token) puts it in flight instead: from then on
+/// no code can reach the `T` until [`TagSet::redeem`](crate::TagSet::redeem) returns the tag.
 ///
-/// A tag keeps its set's memory, so it may outlive all handles of its set. A tag
-/// that is leaked (`std::mem::forget`) is never free again, and a freeze waits for it for ever.
+/// A tag keeps its set's memory, so it may outlive all handles of its set. A tag that is leaked
+/// (`std::mem::forget`) is never free again, and a freeze waits for it for ever.
 ///
 /// # Panics
 ///
-/// Dropping a tag runs the wakers of waiting tasks. If one panics, the panic comes out of the drop,
-/// after the tag is free and everybody who was to be woken is told. While the thread is unwinding
-/// already, such a panic is swallowed.
+/// Dropping a tag runs the wakers of waiting tasks. If one panics, the drop panics, after the tag
+/// is free and all chosen waiters are woken. While the thread is unwinding already, such a panic is
+/// swallowed.
 ///
 /// The idea is the request of blk-mq, whose number in the tag map and whose memory are one.
 ///
@@ -81,12 +81,12 @@ impl<T> Tag<T> {
         unsafe { self.slot.as_ref() }
     }
 
-    /// Its bitmap, to be compared.
+    /// The tag's bitmap, for comparisons.
     pub(crate) const fn bitmap(&self) -> NonNull<SbitmapQueue> {
         self.bitmap
     }
 
-    /// The tag as a pointer. It does not end: it goes on in `from_raw`.
+    /// Returns the tag as a pointer, without freeing it; `from_raw` makes it a tag again.
     pub(crate) fn into_raw(self) -> NonNull<Slot<T>> {
         ManuallyDrop::new(self).slot
     }
@@ -112,7 +112,7 @@ impl<T> Tag<T> {
         &self.slot().info
     }
 
-    /// What its set says about completions now.
+    /// Returns the set's present policies for completions.
     pub(crate) const fn policies(&self) -> &Policies {
         &self.slot().bitmaps().policies
     }
@@ -120,29 +120,28 @@ impl<T> Tag<T> {
     /// Puts the tag in flight and returns the number that names it: a ring's user data.
     ///
     /// The number is never 0 and never `u64::MAX`. Each call returns another number, also for the
-    /// same slot, until the slot has been used more than 2^33 times. The tag comes back by
-    /// [`TagSet::redeem`](crate::TagSet::redeem).
+    /// same slot, until the slot has been used more than 2^33 times.
+    /// [`TagSet::redeem`](crate::TagSet::redeem) returns the tag.
     ///
-    /// The slot stays where it is, and alive, until the tag comes back: a device may work on its
-    /// buffers, whatever becomes of the program's handles. If all handles of the set are dropped
-    /// before, nobody can bring the tag back, and the slot is leaked rather than freed under the
-    /// device.
+    /// The slot stays alive and does not move until the tag is redeemed, because a device may work
+    /// on its buffers. If all handles of the set are dropped before that, the tag can no longer be
+    /// redeemed, and the slot is leaked rather than freed while the device may use it.
     ///
-    /// Whoever redeems must have got the token from here in a way that orders memory: a channel,
-    /// a lock, an atomic stored with Release and loaded with Acquire, or a device's ring, whose
-    /// doorbell or system call orders memory too. A token handed over by a Relaxed store alone may
-    /// arrive before the slot is seen in flight, and be refused.
+    /// The redeeming thread must get the token in a way that orders memory: a channel, a lock, an
+    /// atomic stored with Release and loaded with Acquire, or a device's ring, whose doorbell or
+    /// system call orders memory too. A token passed by a Relaxed store alone may arrive before the
+    /// slot is seen in flight, and be refused.
     ///
-    /// The set notes the time here for [`InFlight::age`](crate::InFlight::age), unless it was built
-    /// without [`ages`](crate::TagSetBuilder::ages).
+    /// The call notes the time for [`InFlight::age`](crate::InFlight::age), unless the set was
+    /// built without [`ages`](crate::TagSetBuilder::ages).
     #[must_use = "only the token brings the tag back"]
     #[inline]
     pub fn into_token(self) -> u64 {
         self.issue(false)
     }
 
-    /// As [`into_token`](Tag::into_token), once `f` has made of the request's data and the token
-    /// what is to be submitted.
+    /// Does [`into_token`](Tag::into_token) after `f` has made the submission from the request's
+    /// data and the token. Returns the result of `f`.
     ///
     /// ```
     /// # use inflight_tags::TagSet;
@@ -160,7 +159,7 @@ impl<T> Tag<T> {
     ///
     /// # Panics
     ///
-    /// With `f`; the tag is then freed.
+    /// Panics with `f`; the tag is then freed.
     #[must_use = "only the token brings the tag back"]
     #[inline]
     pub fn into_token_with<R>(mut self, f: impl FnOnce(&mut T, u64) -> R) -> R {
@@ -172,13 +171,13 @@ impl<T> Tag<T> {
         entry
     }
 
-    /// The hardware queue it belongs to.
+    /// Returns the tag's hardware queue.
     #[must_use]
     pub fn hw_queue(&self) -> usize {
         self.slot().hw_queue()
     }
 
-    /// Its number within its hardware queue, reserved tags first.
+    /// Returns the tag's number within its hardware queue, reserved tags first.
     ///
     /// ```
     /// # use inflight_tags::{AllocOptions, TagSet};
@@ -193,11 +192,12 @@ impl<T> Tag<T> {
         self.slot().tag
     }
 
-    /// One number for hardware queue and index: `hw_queue << 16 | index`, as blk-mq's unique tag.
+    /// Returns hardware queue and index as one number: `hw_queue << 16 | index`, as blk-mq's unique
+    /// tag.
     ///
-    /// It names the slot, not this use of it; what a device may echo is
+    /// It names the slot, not this use of it. For a device to echo, take the number of
     /// [`into_token`](Tag::into_token).
-    /// [`HwQueues::place_of_unique`](crate::HwQueues::place_of_unique) takes it apart.
+    /// [`HwQueues::place_of_unique`](crate::HwQueues::place_of_unique) splits the number again.
     ///
     /// ```
     /// # use inflight_tags::{AllocOptions, TagSet};
@@ -212,8 +212,8 @@ impl<T> Tag<T> {
         ((self.slot().hw_queue() as u32) << 16) | self.slot().tag as u32
     }
 
-    /// The time after which the request [expires](crate::TagSet::expire), from
-    /// [`into_token`](Tag::into_token) on; until the tag is freed, instead of the set's.
+    /// Sets the time after which the request [expires](crate::TagSet::expire), counted from
+    /// [`into_token`](Tag::into_token). It replaces the set's timeout until the tag is freed.
     ///
     /// ```
     /// # use inflight_tags::{AllocOptions, TagSet};
@@ -230,11 +230,11 @@ impl<T> Tag<T> {
         self.slot().record.set_timeout(timeout);
     }
 
-    /// Where the request's data lies: for who hands its address to a device.
+    /// Returns the address of the request's data, to be given to a device.
     ///
-    /// The address is the same for the life of the slot. What it points to is this tag's, and from
-    /// [`into_token`](Tag::into_token) on the device's, until the tag comes back. To follow the
-    /// pointer is `unsafe`, and right while nobody else does.
+    /// The address is the same for the life of the slot. The data belongs to this tag, and from
+    /// [`into_token`](Tag::into_token) on to the device, until the tag is redeemed. Following the
+    /// pointer is `unsafe`, and correct while no other code does.
     ///
     /// ```
     /// # use inflight_tags::TagSet;
@@ -252,12 +252,12 @@ impl<T> Tag<T> {
         unsafe { NonNull::new_unchecked(self.slot().payload_mut()) }
     }
 
-    /// Begins the request's time while its tag travels: to a worker, say, that does the work
-    /// itself, with no token in between. When the time is up, the set's own or that of
-    /// [`set_timeout`](Tag::set_timeout), [`TagSet::expired`](crate::TagSet::expired) and the like
-    /// say so, once. The tag stays its owner's, who finds out by
-    /// [`is_overdue`](Tag::is_overdue). Ends when the tag is freed or put in flight, whose time
-    /// then begins anew.
+    /// Begins the request's time while its tag is held, for example by a worker that does the work
+    /// itself, without a token. When the time is up (the set's, or that of
+    /// [`set_timeout`](Tag::set_timeout)), [`TagSet::expired`](crate::TagSet::expired) and the like
+    /// return the request, once. The tag stays with its owner, to whom
+    /// [`is_overdue`](Tag::is_overdue) then says `true`. Tracking ends when the tag is freed or put
+    /// in flight, which begins the time anew.
     ///
     /// ```
     /// # use inflight_tags::TagSet;
@@ -276,7 +276,7 @@ impl<T> Tag<T> {
         slot.record.track(slot.bitmaps().stamp());
     }
 
-    /// Whether somebody was told that the time of a [tracked](Tag::track) request is up.
+    /// Returns whether the time of a [tracked](Tag::track) request was reported to be up.
     #[must_use]
     pub fn is_overdue(&self) -> bool {
         self.slot().record.is_reported()

@@ -140,8 +140,8 @@ impl Token {
 /// A token in an error, as its lower 56 bits: the slot, the set, and all but the highest eight bits
 /// of the generation. So a `Result` with a tag or an error is as small as a tag.
 ///
-/// Its text are the last 14 hexadecimal digits of the token, `0x..` before them: those by which a
-/// log of the ring's user data is searched.
+/// Its text is `0x..` and the last 14 hexadecimal digits of the token: search a log of the ring's
+/// user data for them.
 ///
 /// ```
 /// use inflight_tags::TokenTail;

@@ -1,15 +1,15 @@
-//! What a topology had to assume.
+//! The assumptions of a topology.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use crate::{CpuSet, Scope};
 
-/// Something the description of a machine did not say, or said in contradictory ways, and what was
-/// taken instead.
+/// A fact that the description of a machine left out, or contradicted, and the assumption in its
+/// place.
 ///
 /// A topology is never refused because a part of it is unknown; the simplest reading is taken and
-/// recorded here. `Display` gives one sentence for a log.
+/// recorded here. `Display` writes one sentence for a log.
 ///
 /// ```
 /// use inflight_topology::{Assumption, Topology};
@@ -47,7 +47,8 @@ pub enum Assumption {
         /// The system's error number.
         errno: i32,
     },
-    /// CPUs came or went while they were looked at, in the last attempt too; these are left out.
+    /// CPUs were added or removed while they were read, in the last attempt too; these are left
+    /// out.
     Unsteady {
         /// The CPUs left out.
         cpus: CpuSet,
@@ -82,30 +83,31 @@ pub enum Assumption {
         /// The lowest node that has CPUs, or 0.
         node: usize,
     },
-    /// How fast these CPUs are, compared with others, is not described, or described in two ways;
+    /// The speed of these CPUs, compared with others, is not described, or described in two ways;
     /// all CPUs count as equally fast.
     SpeedUnknown {
         /// The CPUs concerned.
         cpus: CpuSet,
     },
-    /// CPUs contradict each other about who is in their group. Two CPUs are in one if both say so,
-    /// and then so is whoever shares with either; a CPU listed by two nodes belongs to the first.
+    /// The lists of CPUs in a group contradict each other. Two CPUs are in one group if each is in
+    /// the other's list, and so are all CPUs that share with either; a CPU listed by two nodes
+    /// belongs to the first.
     ListsDisagree {
         /// [`Scope::Smt`], [`Scope::Cache`] or [`Scope::Numa`].
         scope: Scope,
-        /// The CPUs whose list is not the group they ended up in.
+        /// The CPUs whose list differs from their group.
         cpus: CpuSet,
     },
-    /// Files exist but cannot be read or make no sense; they count as absent.
+    /// Files exist but cannot be read or are malformed; they count as absent.
     Unreadable {
-        /// The first of them.
+        /// The first of these files.
         first: PathBuf,
-        /// What is wrong with it.
+        /// The fault of that file.
         reason: String,
-        /// How many there are.
+        /// The number of such files.
         files: usize,
     },
-    /// This operating system is not asked for anything but its CPUs.
+    /// On this operating system only the CPUs are read.
     SystemNotRead,
 }
 

@@ -1,10 +1,10 @@
-//! Where the calling thread runs.
+//! The CPU of the calling thread.
 
-/// The number of the CPU the calling thread runs on.
+/// Returns the number of the calling thread's CPU.
 ///
-/// A hint: the thread may be elsewhere before the number is looked at, and it may name a CPU no
-/// [`Topology`](crate::Topology) knows. Never fails. About a nanosecond on Linux; on other systems
-/// each thread keeps a number of its own.
+/// A hint: the thread may run elsewhere before the number is used, and the number may name a CPU
+/// that no [`Topology`](crate::Topology) has. Never fails. It takes about a nanosecond on Linux; on
+/// other systems each thread keeps a number of its own.
 ///
 /// ```
 /// use inflight_topology::{Scope, Topology, current_cpu};
@@ -20,9 +20,9 @@ pub fn current_cpu() -> usize {
     inflight_sync::cpu::current()
 }
 
-/// Makes [`current_cpu`] answer `cpu` on the calling thread; `None` asks the system again.
+/// Makes [`current_cpu`] return `cpu` on the calling thread; `None` asks the system again.
 ///
-/// For tests and simulators that play a machine they do not run on: it moves no thread.
+/// For tests and simulators of a machine on which they do not run: it moves no thread.
 ///
 /// ```
 /// use inflight_topology::steering::{Steering, decide};

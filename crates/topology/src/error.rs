@@ -1,10 +1,10 @@
-//! Why there is no topology.
+//! The errors of making a topology.
 
 use std::error::Error;
 use std::fmt;
 use std::path::PathBuf;
 
-/// Why this machine was not discovered.
+/// The error of discovering this machine.
 ///
 /// ```
 /// use inflight_topology::DiscoverError;
@@ -28,7 +28,7 @@ impl fmt::Display for DiscoverError {
 
 impl Error for DiscoverError {}
 
-/// Why a recorded tree is no machine.
+/// The error of reading a recorded tree.
 ///
 /// ```
 /// use inflight_topology::{SysfsError, Topology};

@@ -6,10 +6,10 @@
 //! [a recorded one](Topology::from_sysfs) and on [a described one](Topology::synthetic), of up to
 //! 1,024 CPUs, in a test.
 //!
-//! A [`Scope`] says how widely CPUs are grouped, a [`Pod`] is one such group, a [`CpuSet`] names
-//! CPUs. The scopes and the rules by which CPUs join pods are those of the affinity scopes of
-//! Linux's concurrency-managed workqueues. As in its block layer, [`Topology::shares_cache`]
-//! decides where a completion runs.
+//! A [`Scope`] is a size of groups of CPUs, a [`Pod`] is one such group, a [`CpuSet`] names CPUs.
+//! The scopes and the rules by which CPUs join pods are those of the affinity scopes of Linux's
+//! concurrency-managed workqueues. As in its block layer, [`Topology::shares_cache`] decides where
+//! a completion runs.
 //!
 //! ```
 //! use inflight_topology::{CpuSet, Scope, Topology};
@@ -30,12 +30,12 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Two modules hold rules as pure functions of such values: [`steering`] says where a completion
-//! runs, [`wake`] where a woken thread does.
+//! Two modules hold rules as pure functions of such values: [`steering`] for the CPU on which a
+//! completion runs, [`wake`] for the CPU on which a woken thread runs.
 //!
-//! What a machine does not say is assumed in the simplest way. [`Topology::assumptions`] lists
-//! these assumptions. An unknown CPU number is not an error in a query, because a CPU number is
-//! only a hint.
+//! Facts that a machine does not describe are assumed in the simplest way.
+//! [`Topology::assumptions`] lists these assumptions. An unknown CPU number is not an error in a
+//! query, because a CPU number is only a hint.
 //!
 //! On systems other than Linux all CPUs are taken to be alike, and pinning is reduced.
 //!

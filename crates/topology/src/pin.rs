@@ -1,4 +1,4 @@
-//! Keeping the calling thread on some CPUs.
+//! Pinning the calling thread to CPUs.
 
 use std::cell::RefCell;
 use std::error::Error;
@@ -23,14 +23,14 @@ struct Layer {
     previous: RefCell<CpuSet>,
 }
 
-/// The calling thread is pinned until this is dropped; then it may run where it might before.
+/// Keeps the calling thread pinned until it is dropped; then the old mask is restored.
 ///
-/// Made by [`Topology::pin_current_thread`](crate::Topology::pin_current_thread). The guard
-/// belongs to its thread and cannot be sent to another one.
+/// Made by [`Topology::pin_current_thread`](crate::Topology::pin_current_thread). The guard belongs
+/// to its thread and cannot be sent to another one.
 ///
 /// Of several guards of a thread the latest is in force. They may be dropped in any order: an
-/// earlier one then changes nothing, but leaves its old mask to the guard made after it, so that
-/// the thread is free again once all are gone.
+/// earlier one then changes nothing, but passes its old mask to the guard made after it, so that
+/// the first mask is restored once all are gone.
 ///
 /// ```
 /// use inflight_topology::{CpuSet, Topology};
@@ -55,7 +55,7 @@ struct Layer {
 #[must_use = "the thread is unpinned again when the guard is dropped"]
 #[derive(Debug)]
 pub struct PinGuard {
-    /// Where the thread was told to run.
+    /// The set of the pinning.
     cpus: CpuSet,
     /// Its own among those of the thread; `None` once there is nothing left to restore. Being no
     /// thing to send, it also keeps the guard in its thread, whose mask is the one to restore.
@@ -108,7 +108,7 @@ impl PinGuard {
             .is_some_and(|(latest, own)| !Rc::ptr_eq(latest, own))
     }
 
-    /// The set that was asked for.
+    /// Returns the set of the pinning.
     ///
     /// ```
     /// use inflight_topology::Topology;
@@ -123,19 +123,19 @@ impl PinGuard {
         &self.cpus
     }
 
-    /// Looks whether the thread still runs where it was told to, and tells it again if not.
+    /// Checks that the thread is still pinned to its set, and pins it again if not.
     ///
-    /// A change of the process's CPU set, or a CPU that went offline, rewrites the masks of
-    /// threads without telling them; when the CPUs come back, the mask may stay as it is. So ask
-    /// from time to time; a [refresh](crate::Topology::refresh) that finds a change is a good
-    /// moment. Costs a microsecond or two.
+    /// A change of the process's CPU set, or a CPU that went offline, rewrites the masks of threads
+    /// without a notice to them; when the CPUs come back, the mask may stay as it is. So call this
+    /// from time to time, for example after a [refresh](crate::Topology::refresh) that finds a
+    /// change. It takes a microsecond or two.
     ///
-    /// It never moves a thread that a later guard keeps elsewhere.
+    /// It never moves a thread that a later guard pins elsewhere.
     ///
     /// # Errors
     ///
-    /// [`PinError::Os`] if the system does not tell the mask, or refuses for another reason than
-    /// that none of the CPUs is left; that is [`PinCheck::Lost`].
+    /// [`PinError::Os`] if the system does not return the mask, or refuses for another reason than
+    /// that none of the CPUs is left; that case is [`PinCheck::Lost`].
     ///
     /// ```
     /// use inflight_topology::{PinCheck, Topology};
@@ -177,15 +177,15 @@ impl PinGuard {
         }
     }
 
-    /// Restores the old mask now, and says whether that worked. Dropping the guard does the same
-    /// and ignores a failure.
+    /// Restores the old mask now, and returns whether that succeeded. Dropping the guard does the
+    /// same and ignores a failure.
     ///
     /// # Errors
     ///
-    /// [`PinError::NoUsableCpu`] if none of the old CPUs is left (they went offline, or the
-    /// process was moved to other CPUs meanwhile), [`PinError::Os`] for any other refusal. The
-    /// thread then stays where it is. While a later guard is alive, its set stays in force and
-    /// nothing can fail.
+    /// [`PinError::NoUsableCpu`] if none of the old CPUs is left (they went offline, or the process
+    /// was moved to other CPUs meanwhile), [`PinError::Os`] for any other refusal. The thread's
+    /// mask is then unchanged. While a later guard is alive, its set stays in force and nothing can
+    /// fail.
     ///
     /// ```
     /// use inflight_topology::Topology;
@@ -199,8 +199,8 @@ impl PinGuard {
         self.leave().map_or(Ok(()), |previous| os::set(&previous))
     }
 
-    /// Leaves the thread pinned for good, as far as this guard goes: an earlier guard still
-    /// restores what was before it.
+    /// Leaves the thread pinned for good, as far as this guard is concerned: an earlier guard still
+    /// restores its old mask.
     ///
     /// ```
     /// use inflight_topology::Topology;
@@ -227,7 +227,7 @@ impl Drop for PinGuard {
     }
 }
 
-/// What [`PinGuard::revalidate`] found.
+/// The result of [`PinGuard::revalidate`].
 ///
 /// ```
 /// use inflight_topology::{PinCheck, Topology};
@@ -242,27 +242,26 @@ impl Drop for PinGuard {
 pub enum PinCheck {
     /// The thread runs on the set asked for, and all of it.
     Held,
-    /// Somebody had rewritten the mask; now the thread runs on the set asked for again, and all of
-    /// it.
+    /// The mask had been rewritten; now the thread runs on the set asked for again, and all of it.
     Reapplied {
         /// The mask that was found.
         found: CpuSet,
     },
-    /// A later guard of this thread is alive and in force. Nothing was looked at or changed.
+    /// A later guard of this thread is alive and in force. Nothing was checked or changed.
     Covered,
     /// The thread runs on a part of the set.
     Narrowed {
-        /// CPUs of the set that are offline or closed to this process.
+        /// CPUs of the set that are offline or not allowed to this process.
         vanished: CpuSet,
     },
-    /// No CPU of the set is online and open to this process any more.
+    /// No CPU of the set is online and allowed to this process any more.
     Lost {
-        /// Where the thread runs instead.
+        /// The CPUs on which the thread runs instead.
         now: CpuSet,
     },
 }
 
-/// Why a thread was not pinned. It runs where it ran before.
+/// The error of pinning a thread. Its mask is unchanged.
 ///
 /// ```
 /// use inflight_topology::{CpuSet, PinError, Topology};
@@ -283,14 +282,14 @@ pub enum PinError {
         /// The set asked for.
         cpus: CpuSet,
     },
-    /// No CPU of the set is online and open to this process.
+    /// No CPU of the set is online and allowed to this process.
     NoUsableCpu {
         /// The set asked for.
         cpus: CpuSet,
         /// The system's error number.
         errno: i32,
     },
-    /// This operating system has no way to do it, or none that this crate knows.
+    /// This operating system has no call for it, or none that this crate uses.
     Unsupported {
         /// The set asked for.
         cpus: CpuSet,

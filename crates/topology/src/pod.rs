@@ -6,7 +6,7 @@ use crate::CpuSet;
 
 /// A group of CPUs of one [`Scope`](crate::Scope).
 ///
-/// The pods of a scope split the CPUs of a topology among them: each CPU is in exactly one.
+/// Each CPU of a topology is in exactly one pod of a scope.
 ///
 /// ```
 /// use inflight_topology::{Scope, Topology};
@@ -24,8 +24,8 @@ pub struct Pod {
 }
 
 impl Pod {
-    /// The position of this pod among the pods of its scope, from 0. Pods are numbered by their
-    /// lowest CPU.
+    /// Returns the position of this pod among the pods of its scope, from 0. Pods are numbered by
+    /// their lowest CPU.
     ///
     /// ```
     /// use inflight_topology::{Scope, Topology};
@@ -40,7 +40,7 @@ impl Pod {
         self.id
     }
 
-    /// The CPUs of this pod; never empty.
+    /// Returns the CPUs of this pod; never empty.
     ///
     /// ```
     /// use inflight_topology::{CpuSet, Scope, Topology};
@@ -54,7 +54,7 @@ impl Pod {
         &self.cpus
     }
 
-    /// The memory node of this pod: that of its highest CPU. The pod of
+    /// Returns the memory node of this pod: that of its highest CPU. The pod of
     /// [`Scope::System`](crate::Scope::System) belongs to no node.
     ///
     /// ```

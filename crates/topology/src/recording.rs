@@ -1,7 +1,8 @@
 //! The one-file form of a recorded machine: a line per line of a file, its path below the root, a
 //! tab, its text.
 //!
-//! Recordings come from strangers. Nothing is unpacked, so no path in one can lead anywhere.
+//! Recordings come from strangers. Nothing is unpacked, so no path in one can write a file
+//! elsewhere.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;

@@ -6,7 +6,7 @@ use std::fmt;
 use crate::topology::Origin;
 use crate::{DiscoverError, SysfsError, Topology};
 
-/// What a [refresh](Topology::refresh) found.
+/// The result of a [refresh](Topology::refresh).
 ///
 /// ```
 /// use inflight_topology::{Refresh, Topology};
@@ -18,19 +18,20 @@ use crate::{DiscoverError, SysfsError, Topology};
 #[derive(Clone, Debug)]
 #[must_use = "a changed machine is in the new snapshot, never in the old one"]
 pub enum Refresh {
-    /// The machine is as it was; the old snapshot is still true.
+    /// The machine is unchanged; the old snapshot still holds.
     Unchanged,
     /// The machine has changed; this is a new snapshot, of the next version.
     Changed(Topology),
 }
 
 impl Topology {
-    /// Which snapshot this is of those that [refreshes](Topology::refresh) made from one first: 1
-    /// for that, and one more for each that changed, whichever of them was refreshed.
+    /// Returns the number of this snapshot in the sequence of [refreshes](Topology::refresh) of one
+    /// first snapshot: 1 for the first, and one more for each change, whichever snapshot was
+    /// refreshed.
     ///
-    /// A table derived from a topology keeps the version it was made from; if the versions differ,
-    /// it is old. Clones have the same version. Versions say nothing about topologies that were
-    /// made separately.
+    /// A table derived from a topology keeps the topology's version; if the versions differ, the
+    /// table is old. Clones have the same version. Versions of topologies that were made separately
+    /// do not compare.
     ///
     /// ```
     /// use inflight_topology::Topology;
@@ -44,19 +45,20 @@ impl Topology {
         self.inner().version
     }
 
-    /// Looks again: at this machine, or at the recorded tree. A synthetic machine never changes.
+    /// Reads this machine, or the recorded tree, again. A synthetic machine never changes.
     ///
-    /// CPUs come and go with hotplug, and an administrator may change the CPU set of a process at
-    /// any time, which also rewrites the masks of its threads. So anything that pins should look
-    /// again from time to time (every ten seconds is plenty, since a look costs milliseconds on a
-    /// large machine) and whenever a thread cannot be pinned any more.
+    /// Hotplug adds and removes CPUs, and an administrator may change the CPU set of a process at
+    /// any time, which also rewrites the masks of its threads. So a program that pins should
+    /// refresh from time to time (every ten seconds is enough, because a refresh takes milliseconds
+    /// on a large machine) and whenever a thread cannot be pinned any more.
     ///
-    /// Like [`discover`](Topology::discover), it sees what the calling thread may use. A thread
-    /// pinned to one CPU finds a machine of one CPU: call it from a thread that is not pinned.
+    /// Like [`discover`](Topology::discover), it sees only the CPUs that the calling thread may
+    /// use. A thread pinned to one CPU finds a machine of one CPU: call it from a thread that is
+    /// not pinned.
     ///
     /// # Errors
     ///
-    /// [`RefreshError`] if there is no machine any more. The old snapshot can still be used.
+    /// [`RefreshError`] if no machine is found any more. The old snapshot can still be used.
     ///
     /// ```
     /// use std::fs::{create_dir_all, write};
@@ -89,7 +91,7 @@ impl Topology {
     }
 }
 
-/// Why a second look found no machine.
+/// The error of a refresh.
 ///
 /// ```
 /// use inflight_topology::{DiscoverError, RefreshError};

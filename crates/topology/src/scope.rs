@@ -1,13 +1,13 @@
-//! How widely CPUs are grouped.
+//! The sizes of groups of CPUs.
 
 use std::error::Error;
 use std::fmt;
 use std::str::FromStr;
 
-/// How widely CPUs are grouped into [pods](crate::Pod): the affinity scopes of concurrency-managed
+/// The size of groups of CPUs, the [pods](crate::Pod): the affinity scopes of concurrency-managed
 /// workqueues, from the narrowest to the widest.
 ///
-/// The names are exact: `cache` is never read as the beginning of `cache_shard`, and case counts.
+/// The names are exact: `cache` is never read as the beginning of `cache_shard`, and case matters.
 ///
 /// ```
 /// use inflight_topology::Scope;
@@ -18,12 +18,12 @@ use std::str::FromStr;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
-    /// `cpu`: every CPU for itself.
+    /// `cpu`: each CPU alone.
     Cpu,
     /// `smt`: the hardware threads of one core.
     Smt,
     /// `cache_shard`: about eight cores of one last-level cache, so that a very large cache does
-    /// not mean one very busy lock. Threads of one core are never split.
+    /// not mean one lock with many users. Threads of one core are never split.
     CacheShard,
     /// `cache`: CPUs that share their last-level cache.
     Cache,
@@ -51,7 +51,7 @@ impl Scope {
         Self::System,
     ];
 
-    /// The name, as it is parsed and shown.
+    /// Returns the name, as it is parsed and shown.
     ///
     /// ```
     /// use inflight_topology::Scope;

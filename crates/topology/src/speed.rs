@@ -1,4 +1,4 @@
-//! How fast CPUs are, relative to each other.
+//! The speed of CPUs, relative to each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,12 +6,12 @@ use crate::{CpuSet, Topology};
 
 /// A class of equally fast CPUs: the greater, the faster.
 ///
-/// Machines with unequal cores (big and little, performance and efficiency) say how the cores
-/// compare; a class is the rank of what they say. Ordinary machines have one class. Classes of
-/// different topologies do not compare.
+/// Machines with unequal cores (big and little, performance and efficiency) describe how the cores
+/// compare; a class is a rank in that order. Ordinary machines have one class. Classes of different
+/// topologies do not compare.
 ///
-/// "Shares a cache" and "is as fast" are separate questions: on a small machine all cores may share
-/// one cache and still differ.
+/// Sharing a cache and being as fast are separate: on a small machine all cores may share one cache
+/// and still differ.
 ///
 /// ```
 /// use inflight_topology::Topology;
@@ -26,7 +26,7 @@ use crate::{CpuSet, Topology};
 pub struct SpeedClass(u32);
 
 impl SpeedClass {
-    /// The position of the class among those of its topology, from 0 for the slowest.
+    /// Returns the position of the class among those of its topology, from 0 for the slowest.
     ///
     /// ```
     /// use inflight_topology::Topology;
@@ -42,7 +42,7 @@ impl SpeedClass {
 }
 
 impl Topology {
-    /// The speed class of a CPU; known of the same CPUs as [`node_of`](Topology::node_of).
+    /// Returns the speed class of a CPU; known of the same CPUs as [`node_of`](Topology::node_of).
     ///
     /// ```
     /// use inflight_topology::Topology;
@@ -58,8 +58,8 @@ impl Topology {
         self.model().speeds.of(cpu)
     }
 
-    /// The CPUs of each speed class, from the slowest class to the fastest: all whose speed is
-    /// [known](Topology::speed_of), usable or not.
+    /// Returns the CPUs of each speed class, from the slowest class to the fastest: all whose speed
+    /// is [known](Topology::speed_of), usable or not.
     ///
     /// ```
     /// use inflight_topology::Topology;

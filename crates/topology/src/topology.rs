@@ -1,4 +1,4 @@
-//! The topology value: made from this machine, a recorded tree or a description; asked by everyone.
+//! The topology value: made from this machine, a recorded tree or a description.
 
 use std::path::{Path, PathBuf};
 use std::string::FromUtf8Error;
@@ -15,14 +15,13 @@ use crate::{
 
 /// The CPUs of a machine and what they share: cores, last-level caches, memory nodes.
 ///
-/// A topology is a snapshot: it never changes, and a clone is another handle on the same one. Make
-/// it where the pool or the tag set is built, from the thread that builds it, because a thread sees
-/// only the CPUs it may run on. To follow a change of the machine,
-/// [refresh](Topology::refresh) it, which makes a new one of the next
-/// [version](Topology::version).
+/// A topology is a snapshot: it never changes, and a clone is another handle to the same one. Make
+/// it in the thread that builds the pool or the tag set, because a thread sees only the CPUs on
+/// which it may run. To follow a change of the machine, [refresh](Topology::refresh) it, which
+/// makes a new one of the next [version](Topology::version).
 ///
-/// CPUs it does not know (of a machine that grew, from a stale hint) are not an error anywhere:
-/// they have no pod and count as sharing a cache with everyone.
+/// CPUs that it does not know (of a machine that grew, or from an old hint) are not an error: they
+/// have no pod and count as sharing a cache with every CPU.
 ///
 /// `Display` shows the caches, the CPUs that are not in use and every
 /// [assumption](Topology::assumptions), for a log.
@@ -59,12 +58,12 @@ pub(crate) enum Origin {
 
 /// Making one.
 impl Topology {
-    /// This machine, as far as the calling thread may use it.
+    /// Discovers this machine, as far as the calling thread may use it.
     ///
-    /// On Linux the CPUs are those that are online and in the thread's affinity mask; what they
-    /// share is read from `/sys`, at a cost of some tens of microseconds per CPU. What is not
-    /// described there is assumed, and [recorded](Topology::assumptions). On other systems the
-    /// machine is taken to be flat.
+    /// On Linux the CPUs are those that are online and in the thread's affinity mask. The caches
+    /// and cores that they share are read from `/sys`, which takes some tens of microseconds per
+    /// CPU. Facts that are not described there are assumed, and [recorded](Topology::assumptions).
+    /// On other systems all CPUs are taken to be alike.
     ///
     /// # Errors
     ///
@@ -82,12 +81,13 @@ impl Topology {
         Ok(Self::new(Origin::ThisMachine, description))
     }
 
-    /// A machine described in one line: `numa:2 cache:2 core:6 smt:2` has 2 memory nodes, in each
-    /// 2 last-level caches, around each 6 cores, in each 2 hardware threads.
+    /// Makes the machine of a description in one line: `numa:2 cache:2 core:6 smt:2` has 2 memory
+    /// nodes, in each 2 last-level caches, around each 6 cores, in each 2 hardware threads.
     ///
-    /// Items stand in any order, with white space between; a count left out is 1. First come the
-    /// first threads of all cores, then all second threads in the same order: the machine above
-    /// has the first threads of its 24 cores as CPUs 0 to 23 and their siblings as 24 to 47.
+    /// Items may be in any order, with white space between; a count left out is 1. The first
+    /// threads of all cores have the first numbers, then all second threads in the same order: the
+    /// machine above has the first threads of its 24 cores as CPUs 0 to 23 and their siblings as 24
+    /// to 47.
     ///
     /// - Uneven machines have a list with one count for each of what it is counted in: `numa:2
     ///   cache:1,2 core:8,4,4` has one cache of 8 cores on node 0 and two of 4 on node 1.
@@ -115,13 +115,13 @@ impl Topology {
         ))
     }
 
-    /// A machine recorded as a copy of its `/sys/devices/system/cpu` and `…/node` directories, or
-    /// as one file.
+    /// Reads a machine that was recorded as a copy of its `/sys/devices/system/cpu` and `…/node`
+    /// directories, or as one file.
     ///
     /// A directory `root` holds either `sys/devices/system/cpu` (the root of a copied file tree) or
     /// `devices/system/cpu` (a copied `/sys` itself). Usable are the online CPUs that the recorded
     /// `proc/self/status` allows; without that file, those that are not isolated. The affinity of
-    /// the calling thread plays no part. Works on every operating system.
+    /// the calling thread has no effect. Works on every operating system.
     ///
     /// A file `root` is a recording as `ci/record-topology` of the repository makes it: for each
     /// line of a file of such a tree one line with its path (`sys/devices/…`), a tab and its text.
@@ -213,8 +213,8 @@ fn recorded(file: &Path) -> Result<Recording, String> {
 
 /// Asking it.
 impl Topology {
-    /// The CPUs that can be used: online, and open to the thread that made the topology. The pods
-    /// of every scope are made of these.
+    /// Returns the CPUs that can be used: online, and allowed to the thread that made the topology.
+    /// The pods of every scope are made of these.
     ///
     /// ```
     /// use inflight_topology::Topology;
@@ -228,7 +228,7 @@ impl Topology {
         &self.model().cpus
     }
 
-    /// The CPUs that were online, whether or not they can be used.
+    /// Returns the CPUs that were online, whether or not they can be used.
     ///
     /// ```
     /// use inflight_topology::Topology;
@@ -242,7 +242,7 @@ impl Topology {
         &self.model().online
     }
 
-    /// The CPUs that may ever be online on this machine. A number outside names no CPU.
+    /// Returns the CPUs that may ever be online on this machine. Other numbers name no CPU.
     ///
     /// ```
     /// use inflight_topology::Topology;
@@ -256,9 +256,9 @@ impl Topology {
         &self.model().possible
     }
 
-    /// The CPUs the system keeps out of ordinary scheduling (`isolcpus`). They are outside the
-    /// usual affinity mask and so not among [`cpus`](Topology::cpus), but a thread can be pinned
-    /// to them.
+    /// Returns the CPUs that the system keeps out of ordinary scheduling (`isolcpus`). They are
+    /// outside the usual affinity mask and so not among [`cpus`](Topology::cpus), but a thread can
+    /// be pinned to them.
     ///
     /// ```
     /// use inflight_topology::Topology;
@@ -271,7 +271,7 @@ impl Topology {
         &self.model().isolated
     }
 
-    /// The memory nodes that have usable CPUs, in ascending order.
+    /// Returns the memory nodes that have usable CPUs, in ascending order.
     ///
     /// ```
     /// use inflight_topology::Topology;
@@ -284,9 +284,9 @@ impl Topology {
         &self.model().nodes
     }
 
-    /// The memory node of a CPU. Known of every usable CPU, and of other online ones (isolated, or
-    /// closed to the thread that made the topology) if the machine describes them; `None` for any
-    /// other number.
+    /// Returns the memory node of a CPU. Known of every usable CPU, and of other online ones
+    /// (isolated, or not allowed to the thread that made the topology) if the machine describes
+    /// them; `None` for any other number.
     ///
     /// ```
     /// use inflight_topology::Topology;
@@ -302,8 +302,8 @@ impl Topology {
         self.model().places.of(cpu).map(|place| place.node)
     }
 
-    /// The pods of a scope. They split [`cpus`](Topology::cpus) among them and are numbered by
-    /// their lowest CPU.
+    /// Returns the pods of a scope. Each of [`cpus`](Topology::cpus) is in one of them. Pods are
+    /// numbered by their lowest CPU.
     ///
     /// ```
     /// use inflight_topology::{Scope, Topology};
@@ -319,7 +319,7 @@ impl Topology {
         self.model().pods(scope).all()
     }
 
-    /// The pod of a usable CPU; `None` for any other number. Two loads from tables.
+    /// Returns the pod of a usable CPU; `None` for any other number. Costs two loads from tables.
     ///
     /// ```
     /// use inflight_topology::{Scope, Topology};
@@ -334,9 +334,9 @@ impl Topology {
         self.model().pods(scope).of(cpu)
     }
 
-    /// Whether two CPUs share their last-level cache. Known of the same CPUs as
-    /// [`node_of`](Topology::node_of). True if either is unknown: sharing is what lets a completion
-    /// run where it was seen, and that is always a correct place.
+    /// Returns whether two CPUs share their last-level cache. Known of the same CPUs as
+    /// [`node_of`](Topology::node_of). `true` if either is unknown: then a completion may run where
+    /// it was seen, and that is always a correct place.
     ///
     /// ```
     /// use inflight_topology::Topology;
@@ -356,7 +356,7 @@ impl Topology {
         }
     }
 
-    /// What the description of the machine left open, and how it was read instead. Empty for a
+    /// Returns the gaps in the machine's description, and the assumption for each. Empty for a
     /// machine that is fully described.
     ///
     /// ```
@@ -370,7 +370,7 @@ impl Topology {
         &self.model().assumptions
     }
 
-    /// Whether the CPUs are those of this machine, so that threads can be pinned to them.
+    /// Returns whether the CPUs are those of this machine, so that threads can be pinned to them.
     ///
     /// ```
     /// use inflight_topology::Topology;
@@ -384,7 +384,7 @@ impl Topology {
         matches!(self.inner.origin, Origin::ThisMachine)
     }
 
-    /// Whether the machine describes this CPU.
+    /// Returns whether the machine describes this CPU.
     pub(crate) fn knows(&self, cpu: usize) -> bool {
         self.model().places.of(cpu).is_some()
     }
@@ -400,18 +400,19 @@ impl Topology {
 
 /// Using it.
 impl Topology {
-    /// Lets the calling thread run only on `cpus`, until the guard is dropped.
+    /// Pins the calling thread to `cpus`, until the guard is dropped.
     ///
-    /// CPUs of the set that are offline or closed to this process are left out silently, as long as
-    /// one remains. The set need not be part of [`cpus`](Topology::cpus): a thread may be pinned to
-    /// [isolated](Topology::isolated) CPUs, or out of a mask it inherited. Threads it starts
-    /// meanwhile inherit the pinning. A change of the process's CPU set by the system overrides it.
+    /// CPUs of the set that are offline or not allowed to this process are ignored, as long as one
+    /// remains. The set need not be part of [`cpus`](Topology::cpus): a thread may be pinned to
+    /// [isolated](Topology::isolated) CPUs, or out of a mask that it inherited. Threads that it
+    /// starts meanwhile inherit the pinning. A change of the process's CPU set by the system
+    /// overrides it.
     ///
     /// # Errors
     ///
     /// [`PinError::EmptySet`], [`PinError::NotThisMachine`] for a synthetic or recorded topology,
     /// [`PinError::NoUsableCpu`], [`PinError::Unsupported`] on systems other than Linux, and
-    /// [`PinError::Os`] for any other refusal. The thread then stays where it is.
+    /// [`PinError::Os`] for any other refusal. The thread's mask is then unchanged.
     ///
     /// ```
     /// use inflight_topology::{CpuSet, Topology};
@@ -431,21 +432,19 @@ impl Topology {
         PinGuard::new(cpus)
     }
 
-    /// Lets the calling thread run only on `cpus` for the rest of its life; for worker threads.
+    /// Pins the calling thread to `cpus` for the rest of its life; for worker threads.
     ///
-    /// Nobody is left who could notice that an administrator moved the thread, or that a CPU went
-    /// away. A worker that is to notice keeps the guard of
-    /// [`pin_current_thread`](Topology::pin_current_thread) for its life, and
-    /// [asks it](PinGuard::revalidate) now and then.
+    /// It is [`pin_current_thread`](Topology::pin_current_thread) without the old mask. So it also
+    /// works on Windows and FreeBSD, for a set of one CPU.
     ///
-    /// As [`pin_current_thread`](Topology::pin_current_thread), but without the old mask. That is
-    /// why it also works on Windows and FreeBSD, for a set of one CPU. A worker that lives long and
-    /// wants to [know](PinGuard::revalidate) when the system overrides its pinning should hold a
-    /// guard instead, for as long as it lives.
+    /// Without a guard the thread cannot find out that an administrator moved it, or that a CPU
+    /// went offline. A worker that needs to know keeps the guard of
+    /// [`pin_current_thread`](Topology::pin_current_thread) for its life, and calls
+    /// [`revalidate`](PinGuard::revalidate) now and then.
     ///
     /// # Errors
     ///
-    /// As [`pin_current_thread`](Topology::pin_current_thread).
+    /// The errors of [`pin_current_thread`](Topology::pin_current_thread).
     ///
     /// ```
     /// use inflight_topology::{PinError, Topology};
@@ -475,8 +474,8 @@ impl Topology {
     }
 }
 
-/// Two topologies are equal if they describe equal machines in every particular, assumptions
-/// included, wherever they come from. Versions do not count.
+/// Two topologies are equal if they describe equal machines in every detail, assumptions included,
+/// from any source. Versions do not count.
 ///
 /// ```
 /// use inflight_topology::Topology;

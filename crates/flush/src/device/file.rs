@@ -5,7 +5,7 @@ use crate::machine::Caps;
 use std::fs::File;
 use std::io;
 
-/// A file is flushed by `fdatasync`: its data, and what is needed to find it.
+/// A file is flushed by `fdatasync`: its data, and the metadata needed to find the data.
 ///
 /// A file that was just created also needs a flush of its folder before its name is durable.
 impl Flusher for File {
@@ -14,10 +14,10 @@ impl Flusher for File {
     }
 }
 
-/// A file whose durable writes are single calls where the system has them (`RWF_DSYNC`).
+/// A file whose durable writes are single calls, if the system has them (`RWF_DSYNC`).
 ///
-/// Such a write is a write and a flush in one call for the system, and not shared with anybody's
-/// flush. It pays for one writer, not for many.
+/// For the system such a write is a write and a flush in one call, and it shares no other caller's
+/// flush. It is faster for one writer, not for many.
 ///
 /// ```
 /// use inflight_flush::{Device, FileDevice, FlushDomain};
@@ -33,13 +33,13 @@ pub struct FileDevice {
 }
 
 impl FileDevice {
-    /// The device of a file that is open for reading and writing.
+    /// Makes the device of a file that is open for reading and writing.
     #[must_use]
     pub const fn new(file: File) -> Self {
         Self { file }
     }
 
-    /// The file.
+    /// Returns the file.
     #[must_use]
     pub const fn file(&self) -> &File {
         &self.file

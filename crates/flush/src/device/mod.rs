@@ -1,4 +1,4 @@
-//! What can be flushed and written.
+//! Devices that can be flushed and written.
 
 mod file;
 mod memory;
@@ -14,7 +14,7 @@ use crate::machine::Caps;
 use inflight_sync::Arc;
 use std::io;
 
-/// Anything that can make durable what was written to it.
+/// A device that can make durable what was written to it.
 ///
 /// ```
 /// use inflight_flush::{FlushDomain, Flusher};
@@ -29,7 +29,7 @@ use std::io;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub trait Flusher: Send + Sync + 'static {
-    /// What the device can do. Default: a volatile cache, and no durable writes.
+    /// Returns what the device can do. Default: a volatile cache, and no durable writes.
     fn caps(&self) -> Caps {
         Caps::volatile()
     }
@@ -38,11 +38,11 @@ pub trait Flusher: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// What the system says; then what was written may be lost.
+    /// The system's error; earlier writes may be lost then.
     fn flush(&self) -> io::Result<()>;
 }
 
-/// A device with bytes, for what writes by itself: the [log](crate::log).
+/// A device with bytes, for users that write by themselves: the [log](crate::log).
 ///
 /// ```
 /// use inflight_flush::{Device, MemoryDevice};
@@ -54,18 +54,18 @@ pub trait Flusher: Send + Sync + 'static {
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub trait Device: Flusher {
-    /// How many bytes it has.
+    /// Returns its length in bytes.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     fn len(&self) -> io::Result<u64>;
 
-    /// Whether it has no bytes.
+    /// Returns whether it has no bytes.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     fn is_empty(&self) -> io::Result<bool> {
         Ok(self.len()? == 0)
     }
@@ -74,21 +74,21 @@ pub trait Device: Flusher {
     ///
     /// # Errors
     ///
-    /// What the system says, or `UnexpectedEof` beyond the end.
+    /// The system's error, or `UnexpectedEof` beyond the end.
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()>;
 
     /// Writes all of `bytes` at `offset`. Durable after the next flush.
     ///
     /// # Errors
     ///
-    /// What the system says; some of the bytes may be written.
+    /// The system's error; some of the bytes may be written.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
 
-    /// The same, durable when it returns.
+    /// Writes all of `bytes` at `offset`. Durable when the call returns.
     ///
     /// # Errors
     ///
-    /// As [`write_at`](Device::write_at).
+    /// The errors of [`write_at`](Device::write_at).
     fn write_fua_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         self.write_at(bytes, offset)?;
         self.flush()

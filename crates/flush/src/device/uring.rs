@@ -1,7 +1,7 @@
-//! A file through a ring of io_uring. A write and the flush behind it are one submission.
+//! A file through io_uring. A write and the flush after it are one submission.
 //!
-//! Requests of one submission are not ordered by themselves, so they are linked; and a link that
-//! breaks cancels what comes behind: a flush that was cancelled has not flushed.
+//! Requests of one submission are not ordered by themselves, so they are linked. A link that breaks
+//! cancels the later requests: a flush that was cancelled has not flushed.
 
 use super::{Device, Flusher};
 use crate::machine::Caps;
@@ -16,8 +16,8 @@ use std::os::fd::AsRawFd as _;
 /// The longest write of one request; the kernel shortens longer ones.
 const LONGEST: usize = 1 << 30;
 
-/// A file whose writes and flushes go through two rings: reads and writes through one, and what
-/// flushes through the other. So a flush stops no write. In each it is one caller at a time.
+/// A file whose writes and flushes use two rings: one for reads and writes, one for flushes and
+/// writes with a flush. So a flush delays no write. Each ring serves one caller at a time.
 ///
 /// ```
 /// use inflight_flush::{Device, UringDevice};
@@ -32,17 +32,17 @@ pub struct UringDevice {
     file: File,
     /// Reads and writes.
     ring: Mutex<IoUring>,
-    /// Flushes, and writes with a flush behind them.
+    /// Flushes, and writes with a flush after them.
     flushes: Mutex<IoUring>,
     longest: usize,
 }
 
 impl UringDevice {
-    /// The device of a file that is open for reading and writing.
+    /// Makes the device of a file that is open for reading and writing.
     ///
     /// # Errors
     ///
-    /// If the kernel gives no rings.
+    /// If the kernel refuses the rings.
     pub fn new(file: File) -> io::Result<Self> {
         Ok(Self {
             file,
@@ -74,7 +74,7 @@ impl UringDevice {
             .build()
     }
 
-    /// Carries out the entries, and gives back their results in order.
+    /// Carries out the entries, and returns their results in order.
     fn run<const N: usize>(
         ring: &Mutex<IoUring>,
         entries: [squeue::Entry; N],
@@ -106,15 +106,15 @@ impl UringDevice {
     }
 }
 
-/// Whether a call is to be made again: it was interrupted, or the ring was busy.
+/// Returns whether a call is to be made again: it was interrupted, or the ring was busy.
 fn again(error: &io::Error) -> bool {
     use rustix::io::Errno;
     let errno = error.raw_os_error().map(Errno::from_raw_os_error);
     matches!(errno, Some(Errno::INTR | Errno::AGAIN | Errno::BUSY))
 }
 
-/// Whether a linked flush was carried out. One that was cancelled has done nothing, and another one
-/// serves. One that has failed may have lost something, and another one would say nothing of it.
+/// Returns whether a linked flush was carried out. A cancelled one has done nothing, and another
+/// one serves. A failed one may have lost data, and another one would not report the loss.
 fn has_flushed(result: i32) -> io::Result<bool> {
     if result == -rustix::io::Errno::CANCELED.raw_os_error() {
         return Ok(false);
@@ -122,11 +122,11 @@ fn has_flushed(result: i32) -> io::Result<bool> {
     outcome(result).map(|_| true)
 }
 
-/// What a write of `len` bytes with a linked flush has come to: all is durable, or else the rest
-/// has to be written, and flushed behind it.
+/// The result of a write of `len` bytes with a linked flush: all is durable, or else the rest has
+/// to be written, and flushed after it.
 enum Linked {
     Durable,
-    /// So many are written.
+    /// This many bytes are written.
     Flush(usize),
 }
 
@@ -141,7 +141,7 @@ fn linked(written: i32, flushed: i32, len: usize) -> io::Result<Linked> {
     })
 }
 
-/// How many bytes, or the error.
+/// Returns the number of bytes, or the error.
 fn outcome(result: i32) -> io::Result<usize> {
     usize::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result))
 }

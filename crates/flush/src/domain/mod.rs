@@ -1,8 +1,8 @@
-//! [`FlushDomain`]: those who share the flushes of one device.
+//! [`FlushDomain`]: the users that share the flushes of one device.
 //!
-//! One lock, around the machine. Whoever waits moves things on: the first of a generation carries
-//! out its flush, each its own data. So it needs no thread, and a flush that blocks is carried out
-//! by somebody who waits for it.
+//! One lock, around the machine. The waiters carry out all steps: the first of a generation its
+//! flush, each its own data. So no thread is needed, and a flush that blocks is carried out by one
+//! of its waiters.
 
 mod request;
 mod sequence;
@@ -25,40 +25,42 @@ use std::time::Duration;
 pub use sequence::Sequence;
 pub(crate) use wait::wait_until;
 
-/// A device or file whose flushes are shared: at most one is in flight, and all that ask while it
-/// is share the next one. A flush in flight never serves a request that came after it was issued.
+/// A device or file whose flushes are shared: at most one is in flight, and all requests that come
+/// meanwhile share the next one. A flush in flight never serves a request that came after it was
+/// issued.
 ///
 /// A clone is a handle to the same domain; give one to each queue that writes to the device.
 ///
-/// # Who carries out a flush
+/// # Which caller carries out a flush
 ///
-/// One of those who wait for it. With the device that the domain was made with, that one blocks: in
-/// `flush_blocking` its thread, in `flush` its poll. An engine with asynchronous flushes of its own
-/// uses the `_with` forms and says how; then nobody blocks.
+/// One of the waiters. With the device that the domain was made with, the flush blocks it: its
+/// thread in `flush_blocking`, its poll in `flush`. An engine with asynchronous flushes of its own
+/// uses the `_with` forms and passes the flush; then no thread blocks.
 ///
 /// # What is promised
 ///
-/// - A flush that succeeds makes durable what was completed when it was asked for.
+/// - A flush that succeeds makes durable the writes that were completed when it was asked for.
 /// - With `preflush` that holds before the request's data starts.
 /// - With `fua` the request's own data is durable when it ends.
-/// - About writes that were not completed at the call, and about the order of requests that wait
-///   for different flushes, nothing is promised.
+/// - There is no promise about writes that were not completed at the call, or about the order of
+///   requests that wait for different flushes.
 ///
 /// # Fairness
 ///
-/// Whoever asks waits for the end of the flush in flight and for the next one, no longer, however
-/// many others ask; but see [`Deferral`] for data that is under way. A flush that has ended is
-/// reported when the durable writes beside it have ended, too ([`Sequence`](crate::Sequence)).
+/// A caller waits for the end of the flush in flight and for the next one, no longer, however many
+/// others ask; but see [`Deferral`] for data that is under way. A flush that has ended is reported
+/// when the durable writes of the same time have ended, too ([`Sequence`](crate::Sequence)).
 ///
 /// # Cancel safety
 ///
-/// A dropped future has not asked. If it was chosen to carry out a flush, another one that waits
-/// for it does. One that is kept and not polled keeps what it was chosen for.
+/// Dropping a future withdraws its request. If it was chosen to carry out a flush, another waiter
+/// for the flush does so. A future that is kept and not polled keeps the flush that it was chosen
+/// for.
 ///
-/// One that is dropped while its own flush is under way, which only the `_with` forms can be, does
-/// not hear whether that fails, and nobody else is told by the system. So the flush counts as
-/// failed. So does a durable write whose [`Sequence`] is dropped, or whose owner panics, before its
-/// end is told.
+/// In the `_with` forms a future can be dropped while its own flush is under way. It then does not
+/// get the flush's error, and the system reports the error to no other caller. So the flush counts
+/// as failed. So does a durable write whose [`Sequence`] is dropped, or whose owner panics, before
+/// its end is reported.
 ///
 /// ```
 /// use inflight_flush::FlushDomain;
@@ -84,7 +86,7 @@ struct Inner {
     clock: Clock,
 }
 
-/// Makes a [`FlushDomain`].
+/// The builder of a [`FlushDomain`].
 ///
 /// ```
 /// use inflight_flush::{Caps, Deferral, FlushDomain};
@@ -107,19 +109,19 @@ pub struct FlushDomainBuilder {
 }
 
 impl FlushDomainBuilder {
-    /// What the device can do. Default: what it says itself, or a volatile cache.
+    /// Sets what the device can do. Default: [`Flusher::caps`], or a volatile cache.
     pub fn caps(mut self, caps: Caps) -> Self {
         self.caps = Some(caps);
         self
     }
 
-    /// When a flush waits for data under way. Default: [`Deferral::for_caps`].
+    /// Sets when a flush waits for data under way. Default: [`Deferral::for_caps`].
     pub fn deferral(mut self, deferral: Deferral) -> Self {
         self.deferral = Some(deferral);
         self
     }
 
-    /// Every write of the device goes through this domain ([`begin`](FlushDomain::begin)), so a
+    /// States that every write of the device uses this domain ([`begin`](FlushDomain::begin)), so a
     /// flush ends at once if no write has ended, well or not, since the last successful one was
     /// issued. Default: no.
     pub fn exclusive(mut self, exclusive: bool) -> Self {
@@ -127,20 +129,20 @@ impl FlushDomainBuilder {
         self
     }
 
-    /// Where the time comes from.
+    /// Sets the clock.
     pub fn clock(mut self, clock: &Clock) -> Self {
         self.clock = clock.clone();
         self
     }
 
-    /// A domain for the device.
+    /// Makes a domain for the device.
     #[must_use]
     pub fn device(self, flusher: impl Flusher) -> FlushDomain {
         let caps = self.caps.unwrap_or_else(|| flusher.caps());
         self.make(caps, Some(Box::new(flusher)))
     }
 
-    /// A domain whose users say how to flush, in the `_with` forms. The other forms fail where a
+    /// Makes a domain whose users pass the flush, in the `_with` forms. The other forms fail if a
     /// flush is needed.
     #[must_use]
     pub fn build(self) -> FlushDomain {
@@ -164,7 +166,7 @@ impl FlushDomainBuilder {
 }
 
 impl FlushDomain {
-    /// A domain for anything that can flush, with the defaults.
+    /// Makes a domain for a device that can flush, with the defaults.
     ///
     /// ```
     /// use inflight_flush::{FlushDomain, MemoryDevice};
@@ -176,7 +178,7 @@ impl FlushDomain {
         Self::builder().device(flusher)
     }
 
-    /// Options first.
+    /// Returns the builder of a domain.
     pub fn builder() -> FlushDomainBuilder {
         FlushDomainBuilder::default()
     }
@@ -185,7 +187,7 @@ impl FlushDomain {
     ///
     /// # Errors
     ///
-    /// If the device fails. Everybody who shared the flush gets the error.
+    /// If the device fails. All callers that shared the flush get the error.
     ///
     /// ```
     /// # use inflight_flush::{FlushDomain, MemoryDevice};
@@ -197,11 +199,12 @@ impl FlushDomain {
         self.flush_with(move || ready(device.flush_device()))
     }
 
-    /// The same, with a way to flush: `lead` is called if this call is chosen to carry a flush out.
+    /// Flushes as [`flush`](FlushDomain::flush), with `lead`, which is called if this call is
+    /// chosen to carry a flush out.
     ///
     /// # Errors
     ///
-    /// What `lead` says, here or in another call that shared its flush.
+    /// The error of `lead`, here or in another call that shared its flush.
     ///
     /// ```
     /// # use inflight_flush::FlushDomain;
@@ -226,11 +229,11 @@ impl FlushDomain {
         }
     }
 
-    /// [`flush`](FlushDomain::flush) as a thread.
+    /// Flushes as [`flush`](FlushDomain::flush); the thread sleeps.
     ///
     /// # Errors
     ///
-    /// As `flush`.
+    /// The errors of `flush`.
     ///
     /// ```
     /// # use inflight_flush::{FlushDomain, MemoryDevice};
@@ -241,12 +244,12 @@ impl FlushDomain {
         ended.expect("a wait without deadline ends with its future")
     }
 
-    /// [`flush`](FlushDomain::flush) as a thread, at most for `limit`, unless this call carries out
-    /// the flush itself: a device is not interrupted.
+    /// Flushes as [`flush`](FlushDomain::flush); the thread sleeps at most `limit`, unless this
+    /// call carries out the flush itself: a device is not interrupted.
     ///
     /// # Errors
     ///
-    /// As `flush`, and [`FlushError::TimedOut`].
+    /// The errors of `flush`, and [`FlushError::TimedOut`].
     ///
     /// ```
     /// # use inflight_flush::{FlushDomain, MemoryDevice};
@@ -259,8 +262,8 @@ impl FlushDomain {
         ended.unwrap_or(Err(FlushError::TimedOut))
     }
 
-    /// `Ok` if there is nothing to flush: the device has no volatile cache, or no write of an
-    /// exclusive domain has ended, well or not, since the last successful flush was issued.
+    /// Returns `Ok` if there is nothing to flush: the device has no volatile cache, or no write of
+    /// an exclusive domain has ended, well or not, since the last successful flush was issued.
     ///
     /// # Errors
     ///
@@ -279,7 +282,7 @@ impl FlushDomain {
         ended.map_err(FlushError::Device)
     }
 
-    /// What was done so far.
+    /// Returns the counters.
     ///
     /// ```
     /// # use inflight_flush::{FlushDomain, MemoryDevice};
@@ -291,15 +294,15 @@ impl FlushDomain {
         *self.inner.core.lock().machine.counters()
     }
 
-    /// What the device can do.
+    /// Returns what the device can do.
     #[must_use]
     pub fn caps(&self) -> Caps {
         self.inner.core.lock().machine.caps()
     }
 
-    /// Whether a flush, or a durable write, has failed since the domain was made or
-    /// [cleared](FlushDomain::clear_poison). Later flushes are carried out all the same, and may
-    /// succeed without what the failed one has lost.
+    /// Returns whether a flush, or a durable write, has failed since the domain was made or
+    /// [cleared](FlushDomain::clear_poison). Later flushes are still carried out, and may succeed
+    /// although the failed one has lost data.
     ///
     /// ```
     /// # use inflight_flush::{FlushDomain, MemoryDevice};
@@ -310,17 +313,17 @@ impl FlushDomain {
         self.poison().is_some()
     }
 
-    /// The first failure of a flush or of a durable write.
+    /// Returns the error of the first failed flush or durable write.
     #[must_use]
     pub fn poison(&self) -> Option<DeviceError> {
         self.inner.core.lock().poisoned
     }
 
-    /// How many flushes and durable writes have failed. It only rises.
+    /// Returns how many flushes and durable writes have failed. The number only rises.
     ///
-    /// A system tells of a loss once. If several write to the device, each remembers this number
-    /// before it writes: if it has risen when its own flush has ended, what it wrote may be lost,
-    /// though that flush has succeeded.
+    /// A system reports a loss once. If several users write to the device, each remembers this
+    /// number before it writes: if the number has risen when its own flush has ended, its writes
+    /// may be lost, although that flush has succeeded.
     ///
     /// ```
     /// # use inflight_flush::{FlushDomain, MemoryDevice};
@@ -337,7 +340,7 @@ impl FlushDomain {
         self.inner.core.lock().machine.counters().errors
     }
 
-    /// For an owner who has written again what may be lost.
+    /// Clears the failure. For an owner that has written again what may be lost.
     ///
     /// ```
     /// # use inflight_flush::{FlushDomain, MemoryDevice};
@@ -352,9 +355,9 @@ impl FlushDomain {
         self.inner.core.lock().poisoned = None;
     }
 
-    /// When [`tick`](FlushDomain::tick) is to be called at the latest, if nothing else is called
-    /// until then. Threads that wait call it themselves. For tasks an event loop calls it by its
-    /// timer, or the thread does that [`tick_in_background`] starts.
+    /// Returns the latest time for the next call of [`tick`](FlushDomain::tick), if no other call
+    /// is made until then. Threads that wait call it themselves. For tasks an event loop calls it
+    /// by its timer, or the thread does that [`tick_in_background`] starts.
     ///
     /// [`tick_in_background`]: FlushDomain::tick_in_background
     #[must_use]
@@ -362,12 +365,13 @@ impl FlushDomain {
         self.inner.core.lock().machine.next_deadline()
     }
 
-    /// Issues a flush that was put off too long because data was under way.
+    /// Issues a flush that was delayed too long because data was under way.
     pub fn tick(&self) {
         self.change(|core, now, actions| core.machine.tick(now, actions));
     }
 
-    /// Does something under the lock, and tells whom it concerns after it is let go.
+    /// Changes the machine under the lock, and wakes the requests concerned after the lock is
+    /// released.
     fn change<R>(
         &self,
         change: impl FnOnce(&mut Core, Instant, &mut Vec<Action<DeviceError>>) -> R,

@@ -1,8 +1,7 @@
-//! One request on its way through the machine, as a future.
+//! One request in the machine, as a future.
 //!
-//! The owner of a request moves it: it carries out the flush that it is chosen for and its own
-//! data. The lock is held for the machine's steps only; whoever has to be told is told after it is
-//! let go.
+//! The owner of a request carries out its steps: the flush that it is chosen for and its own data.
+//! The lock is held for the machine's steps only; waiters are woken after it is released.
 
 use super::FlushDomain;
 use super::tick::Ticker;
@@ -14,7 +13,7 @@ use std::future::{Future, poll_fn};
 use std::io;
 use std::task::{Context, Poll};
 
-/// What the owner of a request has to do next.
+/// The next step of the owner of a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Next {
     /// Carry out the flush of this generation.
@@ -29,19 +28,19 @@ pub(super) enum Next {
 #[derive(Debug, Default)]
 struct Waiter {
     next: Option<Next>,
-    /// It has begun to carry out the flush that `next` says.
+    /// It has begun to carry out the flush in `next`.
     leads: bool,
-    /// Who is told when `next` is set.
+    /// The waiter to wake when `next` is set.
     notify: Option<Notify>,
 }
 
-/// What lies under the domain's lock.
+/// The data under the domain's lock.
 #[derive(Debug)]
 pub(super) struct Core {
     pub(super) machine: Machine<DeviceError>,
     waiters: Vec<Waiter>,
     pub(super) poisoned: Option<DeviceError>,
-    /// When the next `tick` was due after the last event.
+    /// The time when the next `tick` was due after the last event.
     deadline: Option<Instant>,
     /// The thread that calls `tick`, if there is one.
     pub(super) ticker: Option<Ticker>,
@@ -58,7 +57,7 @@ impl Core {
         }
     }
 
-    /// Notes for each request what it has to do; gives back who is to be told of it.
+    /// Notes the next step of each request; returns the waiters to wake.
     pub(super) fn apply(&mut self, actions: Vec<Action<DeviceError>>) -> Vec<Notify> {
         let mut told = Vec::new();
         for action in actions {
@@ -73,8 +72,8 @@ impl Core {
         told
     }
 
-    /// Who sleeps without an end though a flush was put off for it: a thread that joined while
-    /// another flush was in flight.
+    /// Returns the waiters that sleep without a deadline although a flush was delayed for them:
+    /// threads that joined while another flush was in flight.
     fn late_waiters(&mut self) -> Vec<Notify> {
         let deadline = self.machine.next_deadline();
         if std::mem::replace(&mut self.deadline, deadline) == deadline || deadline.is_none() {
@@ -125,7 +124,7 @@ impl Core {
         self.machine.data_done(now, id, result, actions);
     }
 
-    /// Takes the request out, whatever it does.
+    /// Removes the request, whatever its state.
     fn leave(&mut self, now: Instant, id: Id) -> (Vec<Notify>, Option<Notify>) {
         let mut actions = Vec::new();
         let mut chosen = None;
@@ -164,8 +163,8 @@ impl Core {
     }
 }
 
-/// A submitted request. Dropping it takes it out: a flush that it was chosen to carry out goes to
-/// another one that waits for it; one that it has begun counts as failed, and so does its data.
+/// A submitted request. Dropping it removes it: a flush that it was chosen to carry out passes to
+/// another waiter for it; one that it has begun counts as failed, and so does its data.
 #[derive(Debug)]
 pub(super) struct Request {
     domain: FlushDomain,
@@ -173,7 +172,7 @@ pub(super) struct Request {
 }
 
 impl Request {
-    /// Enters the domain.
+    /// Submits a request to the domain.
     pub(super) fn submit(domain: &FlushDomain, flags: Flags) -> Result<Self, FlagsError> {
         let id = domain.change(|core, now, actions| {
             let id = core.machine.submit(now, flags, actions)?;
@@ -191,7 +190,7 @@ impl Request {
         &self.domain
     }
 
-    /// What to do next.
+    /// Waits for the next step.
     async fn next(&self) -> Next {
         poll_fn(|cx| self.poll_next(cx)).await
     }
@@ -210,7 +209,7 @@ impl Request {
         Poll::Pending
     }
 
-    /// What the request has come to, without waiting.
+    /// Returns the result of the request, without waiting.
     pub(super) fn ended(&self) -> Option<Result<(), DeviceError>> {
         match self.domain.inner.core.lock().waiter(self.id).next {
             Some(Next::Ended(result)) => Some(result),
@@ -218,14 +217,14 @@ impl Request {
         }
     }
 
-    /// Whether its data is to be started now.
+    /// Returns whether its data is to be started now.
     pub(super) fn may_start(&self) -> bool {
         let next = self.domain.inner.core.lock().waiter(self.id).next;
         matches!(next, Some(Next::Data))
     }
 
     /// Waits for the flushes that are due, carrying out those that it is chosen for, up to its data
-    /// or its end, which it gives back.
+    /// or its end. Returns which of the two.
     pub(super) async fn proceed<F>(
         &self,
         lead: &mut impl FnMut() -> F,
@@ -253,12 +252,12 @@ impl Request {
         });
     }
 
-    /// Its data is handed to its owner, who writes it durably.
+    /// Records that its owner begins to write its data durably.
     pub(super) fn begin_durable_write(&self) {
         self.domain.inner.core.lock().machine.data_begun(self.id);
     }
 
-    /// Tells how its data went.
+    /// Reports the result of its data.
     pub(super) fn data_done(&self, result: Result<(), DeviceError>) {
         self.domain
             .change(|core, now, actions| core.data_done(now, self.id, result, actions));

@@ -8,14 +8,15 @@ use std::future::{Future, ready};
 use std::io;
 use std::time::Duration;
 
-/// A request whose data may start now: what [`begin`](FlushDomain::begin) gives.
+/// A request whose data may start now: the result of [`begin`](FlushDomain::begin).
 ///
-/// Write the data, then say how it went by [`finish`](Sequence::finish). Dropped without, the data
-/// counts as failed; if it was to be written durably ([`writes_fua`](Sequence::writes_fua)), as a
-/// failed flush, too, which poisons the domain: nobody has heard what the system told the write.
+/// Write the data, then report the result by [`finish`](Sequence::finish). If the sequence is
+/// dropped without that, the data counts as failed; if it was to be written durably
+/// ([`writes_fua`](Sequence::writes_fua)), also as a failed flush, which poisons the domain,
+/// because the system's answer to the write is lost.
 ///
 /// A durable write is under way from here on. Flushes and other durable writes of the domain are
-/// reported when it has ended, so write at once, and ask nothing of the domain meanwhile.
+/// reported when it has ended, so write at once, and make no other call of the domain meanwhile.
 ///
 /// ```
 /// use inflight_flush::{Device, Flags, FlushDomain, MemoryDevice};
@@ -45,8 +46,8 @@ impl Sequence {
         }
     }
 
-    /// Whether the data itself is to be written durably (force unit access): `fua` was asked for,
-    /// and the device has such writes, so no flush follows.
+    /// Returns whether the data itself is to be written durably (force unit access): `fua` was
+    /// asked for, and the device has such writes, so no flush follows.
     ///
     /// ```
     /// # use inflight_flush::{Caps, Flags, FlushDomain};
@@ -60,19 +61,20 @@ impl Sequence {
         self.writes_fua
     }
 
-    /// Tells how the data went, and waits for the flush behind it if there is one.
+    /// Reports the result of the data, and waits for the flush after it if there is one.
     ///
     /// A durable write ([`writes_fua`](Sequence::writes_fua)) is a flush of its own: a system that
-    /// tells of a loss once may tell either. So if it has failed that counts as a failed flush, and
-    /// the domain is poisoned. If it has succeeded, this waits for the flushes and durable writes
-    /// that were under way when it ended: they may have been told of its loss. A thread that has
-    /// several sequences, and finishes one with [`finish_blocking`](Sequence::finish_blocking)
-    /// while another one of them has not said how its data went, waits for itself. So does one that
-    /// flushes between `begin` and the end of its own durable write.
+    /// reports a loss once may report it to either. So a failed durable write counts as a failed
+    /// flush, and poisons the domain. After a successful one, this waits for the flushes and
+    /// durable writes that were under way when it ended, because the system may have reported its
+    /// loss to them. A thread that has several sequences, and finishes one with
+    /// [`finish_blocking`](Sequence::finish_blocking) while another has not reported the result of
+    /// its data, waits for itself. So does a thread that flushes between `begin` and the end of its
+    /// own durable write.
     ///
     /// # Errors
     ///
-    /// `result`'s own error, or what the flush said. With `fua` also that a flush, or a durable
+    /// `result`'s own error, or that of the flush. With `fua` also that a flush, or a durable
     /// write, has failed since the data could start.
     pub fn finish<T>(
         self,
@@ -82,11 +84,12 @@ impl Sequence {
         self.finish_with(result, move || ready(device.flush_device()))
     }
 
-    /// The same, with a way to flush: see [`FlushDomain::flush_with`].
+    /// Does [`finish`](Sequence::finish) with a flush of the caller's: see
+    /// [`FlushDomain::flush_with`].
     ///
     /// # Errors
     ///
-    /// As [`finish`](Sequence::finish).
+    /// The errors of [`finish`](Sequence::finish).
     pub fn finish_with<T, L, F>(
         self,
         result: io::Result<T>,
@@ -109,23 +112,23 @@ impl Sequence {
         }
     }
 
-    /// [`finish`](Sequence::finish) as a thread. For a thread that has one sequence at a time: see
-    /// there.
+    /// Does [`finish`](Sequence::finish); the thread sleeps. For a thread that has one sequence at
+    /// a time: see there.
     ///
     /// # Errors
     ///
-    /// As `finish`.
+    /// The errors of `finish`.
     pub fn finish_blocking<T>(self, result: io::Result<T>) -> Result<T, WriteError> {
         let domain = self.request.domain().clone();
         let ended = domain.wait(None, self.finish(result));
         ended.expect("a wait without deadline ends with its future")
     }
 
-    /// [`finish`](Sequence::finish) as a thread, at most for `limit`.
+    /// Does [`finish`](Sequence::finish); the thread sleeps at most `limit`.
     ///
     /// # Errors
     ///
-    /// As `finish`, and [`WriteError::TimedOut`].
+    /// The errors of `finish`, and [`WriteError::TimedOut`].
     pub fn finish_timeout<T>(
         self,
         result: io::Result<T>,
@@ -138,8 +141,8 @@ impl Sequence {
 }
 
 impl FlushDomain {
-    /// Waits until the data of a request may start: at once, or after a flush if `preflush` asks
-    /// for it. The request has data, whatever the flags say.
+    /// Waits until the data of a request may start: at once, or after a flush if the flags have
+    /// `preflush`. The request has data, whatever the flags say.
     ///
     /// # Errors
     ///
@@ -154,11 +157,12 @@ impl FlushDomain {
         self.begin_with(flags, move || ready(device.flush_device()))
     }
 
-    /// The same, with a way to flush: see [`flush_with`](FlushDomain::flush_with).
+    /// Does [`begin`](FlushDomain::begin) with a flush of the caller's: see
+    /// [`flush_with`](FlushDomain::flush_with).
     ///
     /// # Errors
     ///
-    /// As [`begin`](FlushDomain::begin).
+    /// The errors of [`begin`](FlushDomain::begin).
     pub fn begin_with<L, F>(
         &self,
         mut flags: Flags,
@@ -183,28 +187,28 @@ impl FlushDomain {
         }
     }
 
-    /// [`begin`](FlushDomain::begin) as a thread.
+    /// Does [`begin`](FlushDomain::begin); the thread sleeps.
     ///
     /// # Errors
     ///
-    /// As `begin`.
+    /// The errors of `begin`.
     pub fn begin_blocking(&self, flags: Flags) -> Result<Sequence, FlushError> {
         let ended = self.wait(None, self.begin(flags));
         ended.expect("a wait without deadline ends with its future")
     }
 
-    /// [`begin`](FlushDomain::begin) as a thread, at most for `limit`.
+    /// Does [`begin`](FlushDomain::begin); the thread sleeps at most `limit`.
     ///
     /// # Errors
     ///
-    /// As `begin`, and [`FlushError::TimedOut`].
+    /// The errors of `begin`, and [`FlushError::TimedOut`].
     pub fn begin_timeout(&self, flags: Flags, limit: Duration) -> Result<Sequence, FlushError> {
         let ended = self.wait(Some(limit), self.begin(flags));
         ended.unwrap_or(Err(FlushError::TimedOut))
     }
 
-    /// [`begin`](FlushDomain::begin) if the data may start now: no `preflush` is asked for, or
-    /// there is nothing to flush.
+    /// Does [`begin`](FlushDomain::begin) if the data may start now: the flags have no `preflush`,
+    /// or there is nothing to flush.
     ///
     /// # Errors
     ///
@@ -230,14 +234,15 @@ impl FlushDomain {
         Ok(Sequence::new(request, writes_fua))
     }
 
-    /// [`write_fua`](FlushDomain::write_fua) on a device that needs no flush for it: it has durable
-    /// writes, and `write` is one, or it has no volatile cache. Nobody else's flush or durable
-    /// write is under way; those that other threads begin while `write` runs are waited for.
+    /// Does [`write_fua`](FlushDomain::write_fua) on a device that needs no flush for it: the
+    /// device has durable writes, and `write` is one, or it has no volatile cache. No other flush
+    /// or durable write may be under way; the call waits for those that other threads begin while
+    /// `write` runs.
     ///
     /// # Errors
     ///
-    /// As `write_fua`; [`WriteError::WouldBlock`] if a flush is needed, or one under way: then
-    /// `write` has not run.
+    /// The errors of `write_fua`; [`WriteError::WouldBlock`] if a flush is needed, or one is under
+    /// way: then `write` has not run.
     ///
     /// ```
     /// # use inflight_flush::{Caps, Device, FlushDomain, MemoryDevice, WriteError};
@@ -260,13 +265,13 @@ impl FlushDomain {
         self.write_fua_blocking(write)
     }
 
-    /// Runs `write`, and makes what it has written durable: by a flush behind it, or by nothing, if
-    /// the device has durable writes; then `write` has to be one. It must ask nothing of this
-    /// domain: what it asks for would wait for its own end.
+    /// Runs `write`, and makes its data durable: by a flush after it, or, if the device has durable
+    /// writes, by nothing; then `write` has to be a durable one. `write` must call nothing of this
+    /// domain: that call would wait for its own end.
     ///
     /// # Errors
     ///
-    /// What `write` says, or the flush.
+    /// The error of `write`, or of the flush.
     ///
     /// ```
     /// # use inflight_flush::{Device, FlushDomain, MemoryDevice};
@@ -289,11 +294,11 @@ impl FlushDomain {
         }
     }
 
-    /// [`write_fua`](FlushDomain::write_fua) as a thread.
+    /// Does [`write_fua`](FlushDomain::write_fua); the thread sleeps.
     ///
     /// # Errors
     ///
-    /// As `write_fua`.
+    /// The errors of `write_fua`.
     pub fn write_fua_blocking<T>(
         &self,
         write: impl FnOnce() -> io::Result<T>,
@@ -302,12 +307,12 @@ impl FlushDomain {
         ended.expect("a wait without deadline ends with its future")
     }
 
-    /// [`write_fua`](FlushDomain::write_fua) as a thread, at most for `limit`; neither `write` nor
-    /// a flush that this call carries out is interrupted.
+    /// Does [`write_fua`](FlushDomain::write_fua); the thread sleeps at most `limit`. Neither
+    /// `write` nor a flush that this call carries out is interrupted.
     ///
     /// # Errors
     ///
-    /// As `write_fua`, and [`WriteError::TimedOut`].
+    /// The errors of `write_fua`, and [`WriteError::TimedOut`].
     pub fn write_fua_timeout<T>(
         &self,
         write: impl FnOnce() -> io::Result<T>,

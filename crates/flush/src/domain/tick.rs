@@ -1,6 +1,6 @@
-//! The thread that calls [`FlushDomain::tick`] for tasks that no event loop does it for.
+//! The thread that calls [`FlushDomain::tick`] for tasks whose event loop does not.
 //!
-//! It holds the domain only while it looks, so the last handle ends it.
+//! It holds the domain only during its checks, so the last handle ends it.
 
 use super::request::Core;
 use super::{FlushDomain, Inner};
@@ -79,12 +79,12 @@ fn run(domain: &Weak<Inner>) {
 }
 
 impl FlushDomain {
-    /// Starts a thread that calls [`tick`](FlushDomain::tick) when it is due, so somebody who waits
-    /// for a flush that was put off is chosen in time to carry it out. For domains that tasks wait
-    /// for, and no event loop with a timer of its own. Once it runs, another call does nothing.
+    /// Starts a thread that calls [`tick`](FlushDomain::tick) when it is due, so that a waiter for
+    /// a delayed flush is chosen in time to carry it out. For domains with waiting tasks and
+    /// without an event loop that has a timer. While the thread runs, another call does nothing.
     ///
-    /// It ends after the last handle to the domain is gone. It may be the one that drops the
-    /// device, a moment after that.
+    /// The thread ends after the last handle to the domain is gone. It may drop the device, a
+    /// moment after that.
     ///
     /// # Errors
     ///

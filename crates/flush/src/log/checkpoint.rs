@@ -5,10 +5,10 @@ use super::{Durability, Log, LogError, Lsn};
 use std::ops::Range;
 use std::time::Duration;
 
-/// Records that are found again all together or not at all: what [`Log::checkpoint`] begins.
+/// Records that are found again all together or not at all: the result of [`Log::checkpoint`].
 ///
-/// Its first buffer is written after a flush, and its commit is followed by one: two flushes,
-/// however many buffers lie between, and one for each segment that they fill. Dropped without a
+/// Its first buffer is written after a flush, and a flush follows its commit: two flushes, for any
+/// number of buffers between, and one for each segment that they fill. If it is dropped without a
 /// commit, its records do not count.
 ///
 /// ```
@@ -35,7 +35,7 @@ pub struct Checkpoint {
 }
 
 impl Log {
-    /// Begins a checkpoint. Others append meanwhile, and begin checkpoints of their own.
+    /// Begins a checkpoint. Other callers may append meanwhile, and begin checkpoints of their own.
     pub fn checkpoint(&self) -> Checkpoint {
         let number = {
             let mut state = self.inner.state.lock();
@@ -62,7 +62,7 @@ impl Checkpoint {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// The errors of [`Log::append`].
     pub async fn append(&mut self, record: &[u8]) -> Result<Lsn, LogError> {
         let (log, number) = (self.log.clone(), self.number);
         let first = self.begin.is_none();
@@ -76,7 +76,7 @@ impl Checkpoint {
     ///
     /// # Errors
     ///
-    /// As [`Log::try_append`].
+    /// The errors of [`Log::try_append`].
     ///
     /// ```
     /// # use inflight_flush::{Power, log::{LogOptions, MemoryStorage}};
@@ -95,33 +95,33 @@ impl Checkpoint {
         Ok(lsn)
     }
 
-    /// [`append`](Checkpoint::append) as a thread.
+    /// Appends as [`append`](Checkpoint::append); the thread sleeps.
     ///
     /// # Errors
     ///
-    /// As `append`.
+    /// The errors of `append`.
     pub fn append_blocking(&mut self, record: &[u8]) -> Result<Lsn, LogError> {
         let log = self.log.clone();
         let ended = log.wait(None, self.append(record));
         ended.expect("a wait without deadline ends with its future")
     }
 
-    /// [`append`](Checkpoint::append) as a thread, at most for `limit`.
+    /// Appends as [`append`](Checkpoint::append); the thread sleeps at most `limit`.
     ///
     /// # Errors
     ///
-    /// As `append`, and [`LogError::TimedOut`].
+    /// The errors of `append`, and [`LogError::TimedOut`].
     pub fn append_timeout(&mut self, record: &[u8], limit: Duration) -> Result<Lsn, LogError> {
         let log = self.log.clone();
         let ended = log.wait(Some(limit), self.append(record));
         ended.unwrap_or(Err(LogError::TimedOut))
     }
 
-    /// Makes the checkpoint durable. Gives the positions of its first record and of its end.
+    /// Makes the checkpoint durable. Returns the positions of its first record and of its end.
     ///
     /// # Errors
     ///
-    /// As [`Log::commit`]; then the checkpoint may count or not.
+    /// The errors of [`Log::commit`]; then the checkpoint may count or not.
     pub async fn commit(self) -> Result<Range<Lsn>, LogError> {
         let (log, number) = (&self.log, self.number);
         let first = self.begin.is_none();
@@ -131,22 +131,22 @@ impl Checkpoint {
         Ok(self.begin.unwrap_or(end)..end)
     }
 
-    /// [`commit`](Checkpoint::commit) as a thread.
+    /// Commits as [`commit`](Checkpoint::commit); the thread sleeps.
     ///
     /// # Errors
     ///
-    /// As `commit`.
+    /// The errors of `commit`.
     pub fn commit_blocking(self) -> Result<Range<Lsn>, LogError> {
         let log = self.log.clone();
         let ended = log.wait(None, self.commit());
         ended.expect("a wait without deadline ends with its future")
     }
 
-    /// [`commit`](Checkpoint::commit) as a thread, at most for `limit`.
+    /// Commits as [`commit`](Checkpoint::commit); the thread sleeps at most `limit`.
     ///
     /// # Errors
     ///
-    /// As `commit`, and [`LogError::TimedOut`].
+    /// The errors of `commit`, and [`LogError::TimedOut`].
     pub fn commit_timeout(self, limit: Duration) -> Result<Range<Lsn>, LogError> {
         let log = self.log.clone();
         let ended = log.wait(Some(limit), self.commit());

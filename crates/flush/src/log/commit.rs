@@ -1,4 +1,4 @@
-//! Writing, flushing, and who does it for whom.
+//! Writing and flushing, alone or for others.
 
 use super::group::{Durability, Key, Next};
 use super::writer::{Batch, Writer};
@@ -115,10 +115,10 @@ impl Drop for Settling<'_> {
 }
 
 impl Log {
-    /// Waits until everything up to `lsn` is written, or durable. Whatever else was appended before
-    /// is written with it.
+    /// Waits until all records up to `lsn` are written, or durable. Other records appended before
+    /// are written with them.
     ///
-    /// A commit that leads carries out writes and a flush for all that wait; its poll blocks
+    /// A leading commit carries out writes and a flush for all waiting commits; its poll blocks
     /// meanwhile.
     ///
     /// # Errors
@@ -127,12 +127,12 @@ impl Log {
     ///
     /// # Fairness
     ///
-    /// All whose records are in one flush are released together. Of the others the one that has
-    /// waited longest leads the next.
+    /// All commits whose records are in one flush are released together. Of the others the one that
+    /// has waited longest leads the next.
     ///
     /// # Cancel safety
     ///
-    /// A dropped future stops waiting; its record may be written all the same.
+    /// A dropped future stops waiting; its record may still be written.
     ///
     /// ```
     /// # use inflight_flush::{Power, log::{Durability, LogOptions, MemoryStorage}};
@@ -208,22 +208,22 @@ impl Log {
         ended.map_err(LogError::Poisoned)
     }
 
-    /// [`commit`](Log::commit) as a thread.
+    /// Commits as [`commit`](Log::commit); the thread sleeps.
     ///
     /// # Errors
     ///
-    /// As `commit`.
+    /// The errors of `commit`.
     pub fn commit_blocking(&self, lsn: Lsn, durability: Durability) -> Result<(), LogError> {
         let ended = self.wait(None, self.commit(lsn, durability));
         ended.expect("a wait without deadline ends with its future")
     }
 
-    /// `Ok` if everything up to `lsn` is written, or durable, already.
+    /// Returns `Ok` if all records up to `lsn` are written, or durable, already.
     ///
     /// # Errors
     ///
-    /// [`LogError::WouldBlock`] if it is not. Nothing is written or flushed for this call. Else as
-    /// [`commit`](Log::commit).
+    /// [`LogError::WouldBlock`] if they are not. Nothing is written or flushed for this call.
+    /// Otherwise the errors of [`commit`](Log::commit).
     ///
     /// ```
     /// # use inflight_flush::{Power, log::{Durability, LogError, LogOptions, MemoryStorage}};
@@ -249,12 +249,12 @@ impl Log {
         }
     }
 
-    /// [`commit`](Log::commit) as a thread, at most for `limit`, unless this commit leads: a device
-    /// is not interrupted.
+    /// Commits as [`commit`](Log::commit); the thread sleeps at most `limit`, unless this commit
+    /// leads: a device is not interrupted.
     ///
     /// # Errors
     ///
-    /// As `commit`, and [`LogError::TimedOut`].
+    /// The errors of `commit`, and [`LogError::TimedOut`].
     pub fn commit_timeout(
         &self,
         lsn: Lsn,

@@ -1,11 +1,11 @@
-//! What can go wrong with a log.
+//! The errors of a log.
 
 use super::Lsn;
 use crate::error::DeviceError;
 use std::fmt;
 use std::io;
 
-/// A record was not appended, or a commit not made.
+/// The error of an append or a commit.
 ///
 /// ```
 /// use inflight_flush::Power;
@@ -18,16 +18,16 @@ use std::io;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LogError {
-    /// A write or a flush has failed, now or before. Nothing is appended or committed any more:
-    /// open the log again.
+    /// A write or a flush has failed, now or before. The log appends and commits nothing any more:
+    /// open it again.
     Poisoned(DeviceError),
-    /// As much was appended as may wait to be written.
+    /// The records that wait to be written are as many as may wait.
     Full,
-    /// The record is longer than what may wait to be written.
+    /// The record is longer than the limit for records that wait to be written.
     TooLong {
         /// Its length.
         len: usize,
-        /// The longest there may be.
+        /// The longest possible.
         max: usize,
     },
     /// Nothing was appended at this position.
@@ -39,7 +39,7 @@ pub enum LogError {
     },
     /// The time was up.
     TimedOut,
-    /// A write or a flush is needed, and it was asked for without waiting.
+    /// A write or a flush is needed, and the call was one that does not wait.
     WouldBlock,
 }
 
@@ -69,13 +69,13 @@ impl std::error::Error for LogError {
     }
 }
 
-/// A log was not opened.
+/// The error of opening a log.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// What the system says.
+    /// The system's error.
     Io(io::Error),
-    /// A record behind this position was durable, and cannot be read. What is before it can.
+    /// A record after this position was durable, and cannot be read. Those before it can.
     Corrupt(Lsn),
     /// An option makes no sense.
     Options(OptionsError),
@@ -123,11 +123,11 @@ impl From<OptionsError> for OpenError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OptionsError {
-    /// A buffer of so few bytes.
+    /// The size of a buffer, which is too small.
     BufferTooSmall(usize),
-    /// A segment of so few bytes, which has no room for one buffer: it takes so many.
+    /// The size of a segment, which has no room for one buffer, and the size that has.
     SegmentTooSmall(u64, u64),
-    /// A limit of so many bytes, which is less than a buffer of so many.
+    /// A limit, and the size of a buffer, which is larger.
     LimitBelowBuffer(usize, usize),
     /// More than a gibibyte that is not written yet.
     LimitTooLarge(usize),

@@ -14,11 +14,11 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Which flush goes with which buffer is decided when the buffer is written, never before. The
-//! first buffer of a [checkpoint](Log::checkpoint), and the first one after the
-//! [tail](Log::set_tail) has moved, is written after a flush: what it is about to make obsolete is
-//! durable then. A commit that is to be durable is followed by one flush, or is one durable write.
-//! Buffers in between are not flushed.
+//! The flush for a buffer is decided when the buffer is written, never before. The first buffer of
+//! a [checkpoint](Log::checkpoint), and the first one after a move of the [tail](Log::set_tail), is
+//! written after a flush: the data that makes older records obsolete is durable then. After a
+//! commit that is to be durable comes one flush, unless it is one durable write. Buffers in between
+//! are not flushed.
 
 mod checkpoint;
 mod commit;
@@ -92,16 +92,16 @@ impl fmt::Display for Lsn {
     }
 }
 
-/// What a log has done since it was opened.
+/// The counters of a log since it was opened.
 ///
-/// Each flush of a leader, and each durable write of one, counts as a group with those that it
-/// serves; a flush behind a durable write is a group of its own.
+/// Each flush and each durable write of a leader counts as a group with the commits that it serves;
+/// a flush after a durable write is a group of its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LogCounters {
     /// Records appended.
     pub records: u64,
-    /// Bytes appended, without what the log adds.
+    /// Bytes appended, without the log's own.
     pub bytes: u64,
     /// Commits that did not find their record durable already.
     pub commits: u64,
@@ -117,9 +117,9 @@ pub struct LogCounters {
     pub flushes_before: u64,
     /// Flushes of segments that were full.
     pub flushes_of_full_segments: u64,
-    /// How many commits were served by groups, whose leaders flushed or took a durable write.
+    /// The number of commits that groups served, whose leaders flushed or made a durable write.
     pub grouped: u64,
-    /// The most in one group.
+    /// The largest number of commits in one group.
     pub max_group: u64,
     /// Groups of 1, 2 to 3, 4 to 7 and so on.
     pub group_sizes: [u64; 12],
@@ -127,10 +127,10 @@ pub struct LogCounters {
     pub leaders: u64,
     /// How often a leader waited for others.
     pub delays: u64,
-    /// How long flushes of the log's device and durable writes took, whatever they were for; with
-    /// a domain that others share, how long the log waited for them.
+    /// The durations of flushes of the log's device and of durable writes, for any purpose; with a
+    /// domain that others share, the times that the log waited for them.
     pub flush_time: Histogram,
-    /// How long commits took.
+    /// The durations of commits.
     pub wait_time: Histogram,
 }
 
@@ -143,10 +143,10 @@ impl LogCounters {
     }
 }
 
-/// A log that is open. A clone is a handle to the same.
+/// An open log. A clone is a handle to the same log.
 ///
-/// Any number of threads and tasks append and commit. See [`LogOptions`] for how it is made, and
-/// the [module](self) for an example.
+/// Any number of threads and tasks append and commit. [`LogOptions`] makes a log; the
+/// [module](self) has an example.
 #[derive(Clone)]
 pub struct Log {
     inner: Arc<Inner>,
@@ -309,11 +309,11 @@ impl Log {
         }
     }
 
-    /// Appends a record, which may be empty. It is in memory only until a commit.
+    /// Appends a record, which may be empty. It is only in memory until a commit.
     ///
     /// # Errors
     ///
-    /// [`LogError::Full`] if too much waits to be written.
+    /// [`LogError::Full`] if too many records wait to be written.
     ///
     /// ```
     /// # use inflight_flush::{Power, log::{LogOptions, MemoryStorage}};
@@ -326,7 +326,7 @@ impl Log {
         self.append_kind(Kind::Data, 0, record, false)
     }
 
-    /// The same, and waits for room: writes what there is, without a flush.
+    /// Appends a record, and waits for room: writes the waiting records, without a flush.
     ///
     /// # Errors
     ///
@@ -335,21 +335,21 @@ impl Log {
         self.append_when_there_is_room(Kind::Data, 0, record, false)
     }
 
-    /// [`append`](Log::append) as a thread.
+    /// Appends as [`append`](Log::append); the thread sleeps.
     ///
     /// # Errors
     ///
-    /// As `append`.
+    /// The errors of `append`.
     pub fn append_blocking(&self, record: &[u8]) -> Result<Lsn, LogError> {
         let ended = self.wait(None, self.append(record));
         ended.expect("a wait without deadline ends with its future")
     }
 
-    /// [`append`](Log::append) as a thread, at most for `limit`.
+    /// Appends as [`append`](Log::append); the thread sleeps at most `limit`.
     ///
     /// # Errors
     ///
-    /// As `append`, and [`LogError::TimedOut`].
+    /// The errors of `append`, and [`LogError::TimedOut`].
     pub fn append_timeout(&self, record: &[u8], limit: Duration) -> Result<Lsn, LogError> {
         let ended = self.wait(Some(limit), self.append(record));
         ended.unwrap_or(Err(LogError::TimedOut))
@@ -402,12 +402,12 @@ impl Log {
         Ok(Lsn(state.end()))
     }
 
-    /// Says that records up to `tail` are not needed any more, because what they describe was
-    /// written in place. The next buffer is written after a flush, of the data's device if it is
-    /// another one; when that buffer is durable, segments that end before the tail are removed.
+    /// Sets the tail: records up to `tail` are no longer needed, because their content was written
+    /// in place. The next buffer is written after a flush, of the data's device if that is another
+    /// one; when that buffer is durable, segments that end before the tail are removed.
     ///
-    /// A tail before the last one, or beyond the end, is taken for that; one within a checkpoint
-    /// that has not ended for where that begins.
+    /// A tail before the last one counts as the last one, and one beyond the end as the end. One
+    /// after the begin of a checkpoint that has not ended counts as that begin.
     ///
     /// ```
     /// # use inflight_flush::{Power, log::{Durability, LogOptions, MemoryStorage}};
@@ -431,31 +431,31 @@ impl Log {
         }
     }
 
-    /// The end of the log: the position of the last record that was appended.
+    /// Returns the end of the log: the position of the last record that was appended.
     #[must_use]
     pub fn end(&self) -> Lsn {
         Lsn(self.inner.state.lock().end())
     }
 
-    /// Up to where the log is durable.
+    /// Returns the position up to which the log is durable.
     #[must_use]
     pub fn durable(&self) -> Lsn {
         Lsn(self.inner.state.lock().group.durable)
     }
 
-    /// Whether a write or a flush has failed. The log is then to be opened again.
+    /// Returns whether a write or a flush has failed. The log is then to be opened again.
     #[must_use]
     pub fn is_poisoned(&self) -> bool {
         self.inner.state.lock().group.failed().is_some()
     }
 
-    /// What was done so far.
+    /// Returns the counters.
     #[must_use]
     pub fn counters(&self) -> LogCounters {
         self.inner.state.lock().counters
     }
 
-    /// How many segments hold records.
+    /// Returns how many segments hold records.
     #[must_use]
     pub fn segments(&self) -> usize {
         self.inner.state.lock().segments.len()

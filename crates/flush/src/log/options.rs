@@ -1,4 +1,4 @@
-//! How a log is made.
+//! The options of a log.
 
 use super::frame::{FRAME_HEADER, SEGMENT_HEADER, SegmentHeader};
 use super::recovery::{self, RecoveredRecord, Recovery};
@@ -21,10 +21,10 @@ pub enum GroupMode {
     /// Each commit writes and flushes, one after the other, unless another one has made its record
     /// durable meanwhile.
     Off,
-    /// One commit writes and flushes for all that wait.
+    /// One commit writes and flushes for all waiting commits.
     Leader,
-    /// `Leader` while it pays, else `Off`. It pays if a flush serves 1.2 commits or more, and takes
-    /// at least twice as long as the wake of the next leader.
+    /// `Leader` while it is faster, else `Off`. It is faster if a flush serves 1.2 commits or more,
+    /// and takes at least twice as long as the wake of the next leader.
     #[default]
     Auto,
 }
@@ -65,8 +65,8 @@ impl Default for LogOptions {
 }
 
 impl LogOptions {
-    /// The defaults: segments of 16 MiB, buffers of 32 KiB, groups of up to 1 MiB and any number of
-    /// members, up to 4 MiB that are not written yet, [`GroupMode::Auto`], and no delay.
+    /// Returns the defaults: segments of 16 MiB, buffers of 32 KiB, groups of up to 1 MiB and any
+    /// number of members, up to 4 MiB that are not written yet, [`GroupMode::Auto`], and no delay.
     pub fn new() -> Self {
         Self {
             segment_size: 16 << 20,
@@ -83,92 +83,93 @@ impl LogOptions {
         }
     }
 
-    /// How long a segment is, in bytes.
+    /// Sets the length of a segment, in bytes.
     pub fn segment_size(mut self, bytes: u64) -> Self {
         self.segment_size = bytes;
         self
     }
 
-    /// How many bytes of records are written as one buffer; a longer record is one alone.
+    /// Sets how many bytes of records are written as one buffer; a longer record is a buffer alone.
     pub fn buffer_size(mut self, bytes: usize) -> Self {
         self.buffer_size = bytes;
         self
     }
 
-    /// How many bytes of records may be appended and not written yet.
+    /// Sets how many bytes of records may be appended and not written yet.
     pub fn max_buffered(mut self, bytes: usize) -> Self {
         self.max_buffered = bytes;
         self
     }
 
-    /// How many bytes one commit writes for others, about.
+    /// Sets about how many bytes one commit writes for others.
     pub fn max_group(mut self, bytes: usize) -> Self {
         self.max_group = bytes;
         self
     }
 
-    /// How many commits that wait one leader writes and flushes for: those with the first
-    /// positions. A leader with a later one leads until its own is reached. Who commits a position
-    /// before theirs meanwhile is served, too. Default: no limit, as a flush takes no longer for
-    /// many; [`max_group`](LogOptions::max_group) bounds what is written.
+    /// Sets the number of waiting commits for which one leader writes and flushes: those with the
+    /// first positions. A leader with a later position leads until its own is reached. A commit of
+    /// an earlier position that comes meanwhile is served, too. Default: no limit, because a flush
+    /// takes no longer for many; [`max_group`](LogOptions::max_group) bounds the bytes written.
     pub fn max_members(mut self, count: usize) -> Self {
         self.max_members = count;
         self
     }
 
-    /// Whether commits share flushes.
+    /// Sets whether commits share flushes.
     pub fn group_mode(mut self, mode: GroupMode) -> Self {
         self.mode = mode;
         self
     }
 
-    /// How long a commit that leads waits, at most, for those that the last flush has released; it
-    /// goes on when all are back, and after half of a flush in any case. It waits only if at least
-    /// [`min_siblings`](LogOptions::min_siblings) others are at it, and if they come back sooner
-    /// than a flush takes. It helps where the flush is long and the pause short, and costs
-    /// elsewhere. Default: zero.
+    /// Sets how long a leading commit waits at most for the commits that the last flush has
+    /// released. It continues when all are back, and after half of a flush in any case. It waits
+    /// only if at least [`min_siblings`](LogOptions::min_siblings) other commits are under way, and
+    /// if they come back sooner than a flush takes. The delay helps if the flush is long and the
+    /// pause short, and costs otherwise. Default: zero.
     pub fn max_delay(mut self, delay: Duration) -> Self {
         self.max_delay = delay;
         self
     }
 
-    /// See [`max_delay`](LogOptions::max_delay). Default: 5.
+    /// Sets how many other commits must be under way; see [`max_delay`](LogOptions::max_delay).
+    /// Default: 5.
     pub fn min_siblings(mut self, count: usize) -> Self {
         self.min_siblings = count;
         self
     }
 
-    /// The domain of the log's device, if others share it: its flushes are then shared with theirs,
-    /// and it makes no durable writes. A flush of theirs that fails fails the log.
+    /// Sets the domain of the log's device, if others share it: its flushes are then shared with
+    /// theirs, and it makes no durable writes. A failed flush of theirs fails the log.
     ///
-    /// Each flush of each user has to cover all segments, and what the others write: they are on
-    /// one block device, say, and all flush that. It is not for the files of
-    /// [`DirStorage`](super::DirStorage), as a flush of one file covers no other: a commit that
-    /// shares a flush of another file is told that its record is durable, and it is not.
+    /// Each flush of each user has to cover all segments, and the writes of the others: for
+    /// example, all are on one block device, and all flush that. The domain is not for the files of
+    /// [`DirStorage`](super::DirStorage), because a flush of one file covers no other: a commit
+    /// that shares a flush of another file would succeed, and its record would not be durable.
     pub fn log_domain(mut self, domain: &FlushDomain) -> Self {
         self.log_domain = Some(domain.clone());
         self
     }
 
-    /// The domain of the device that the log's records are about, if it is another one than the
+    /// Sets the domain of the device that the log's records describe, if it is another one than the
     /// log's. A buffer that is to be written after a flush waits for a flush of that one.
     pub fn data_domain(mut self, domain: &FlushDomain) -> Self {
         self.data_domain = Some(domain.clone());
         self
     }
 
-    /// Where the time comes from.
+    /// Sets the clock.
     pub fn clock(mut self, clock: &Clock) -> Self {
         self.clock = clock.clone();
         self
     }
 
-    /// Opens the log of a storage, or makes one. The records that are found are in the answer.
+    /// Opens the log of a storage, or makes one. Returns the log and the records that were found.
     ///
     /// # Errors
     ///
-    /// If an option makes no sense, if a record that was durable cannot be read, or what the system
-    /// says.
+    /// If an option makes no sense, if a record that was durable cannot be read, or the system's
+    /// error.
     pub fn open(self, storage: impl Storage) -> Result<(Log, Recovery), OpenError> {
         let mut records = Vec::new();
         let (log, mut recovery) = self.open_with(storage, |record| records.push(record))?;
@@ -177,12 +178,12 @@ impl LogOptions {
         Ok((log, recovery))
     }
 
-    /// The same for a log that is larger than memory: each record is given to `visit`, in order.
-    /// Records before [`Recovery::tail`] may be among them, as the tail is known at the end.
+    /// Opens a log that is larger than memory: calls `visit` with each record, in order. Records
+    /// before [`Recovery::tail`] may be among them, because the tail is known only at the end.
     ///
     /// # Errors
     ///
-    /// As [`open`](LogOptions::open).
+    /// The errors of [`open`](LogOptions::open).
     pub fn open_with(
         self,
         storage: impl Storage,

@@ -21,27 +21,27 @@ use crate::device::Device;
 use inflight_sync::Arc;
 use std::collections::{BTreeMap, VecDeque};
 
-/// A record as it is found again.
+/// A record that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecoveredRecord {
-    /// Where it ends in the log.
+    /// Its end in the log.
     pub lsn: Lsn,
-    /// What was appended.
+    /// The bytes that were appended.
     pub payload: Vec<u8>,
 }
 
-/// What was found when a log was opened.
+/// The result of opening a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Recovery {
-    /// The records behind the tail, in order; those of a checkpoint count from its commit on, and
-    /// come with it. Empty if they were given to a function instead.
+    /// The records after the tail, in order; those of a checkpoint count from its commit on, and
+    /// are listed with it. Empty if they were passed to a function instead.
     pub records: Vec<RecoveredRecord>,
-    /// The end of the last whole record: where the log goes on.
+    /// The end of the last whole record, at which the log continues.
     pub end: Lsn,
-    /// What is before it was not needed any more.
+    /// Records before it are no longer needed.
     pub tail: Lsn,
-    /// Something was being written when the log was stopped. It was never durable, and is gone.
+    /// A record was being written when the log was stopped. It was never durable, and is gone.
     pub torn: bool,
     /// Checkpoints without their end. Their records are left out.
     pub unfinished_checkpoints: usize,

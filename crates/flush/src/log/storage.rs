@@ -1,4 +1,4 @@
-//! Where the segments of a log are.
+//! The storage of a log's segments.
 
 use super::frame::{Head, SEGMENT_HEADER, SegmentHeader};
 use crate::device::{Device, FileDevice, MemoryDevice, Power};
@@ -12,7 +12,7 @@ use std::io::{self, Read as _, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Segments, each a device known by its number.
+/// The segments of a log, each a device with a number.
 ///
 /// ```
 /// use inflight_flush::log::{DirStorage, Storage};
@@ -24,11 +24,11 @@ use std::time::Duration;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub trait Storage: fmt::Debug + Send + Sync + 'static {
-    /// The numbers of the segments there are, in rising order. Their names are durable when this
-    /// returns, also that of one whose maker was killed.
+    /// Returns the numbers of the segments there are, in rising order. Their names are durable when
+    /// this returns, also that of a segment whose maker was killed.
     ///
     /// # Errors
-    ///
+    /// The system's error.
     /// What the system says.
     fn segments(&self) -> io::Result<Vec<u64>>;
 
@@ -36,23 +36,23 @@ pub trait Storage: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// What the system says; `AlreadyExists` if there is one of this number that holds a segment.
-    /// One that was never begun may be replaced.
+    /// The system's error; `AlreadyExists` if a segment of this number has been begun. One that was
+    /// never begun may be replaced.
     fn create(&self, number: u64, len: u64) -> io::Result<Arc<dyn Device>>;
 
-    /// A segment that is there.
+    /// Opens a segment that exists.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     fn open(&self, number: u64) -> io::Result<Arc<dyn Device>>;
 
-    /// Removes a segment. It does not come back once this has returned. One that is gone already
-    /// is no error.
+    /// Removes a segment. It does not come back once this has returned. Removing one that is gone
+    /// already is no error.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     fn remove(&self, number: u64) -> io::Result<()>;
 }
 
@@ -66,11 +66,12 @@ pub struct DirStorage {
 }
 
 impl DirStorage {
-    /// The storage of a folder, which is made if it is not there; its name is durable then, too.
+    /// Makes the storage of a folder, and the folder if there is none; its name is durable then,
+    /// too.
     ///
     /// # Errors
     ///
-    /// What the system says, and `WouldBlock` if another process has the log open.
+    /// The system's error, and `WouldBlock` if another process has the log open.
     pub fn new(path: impl AsRef<Path>) -> io::Result<Self> {
         let path = path.as_ref().to_owned();
         make_folder(&path)?;
@@ -240,7 +241,7 @@ struct Segment {
 }
 
 impl MemoryStorage {
-    /// No segments yet.
+    /// Makes a storage without segments.
     #[must_use]
     pub fn new(power: &Power) -> Self {
         Self {
@@ -252,21 +253,21 @@ impl MemoryStorage {
         }
     }
 
-    /// Segments on devices that can do this.
+    /// Gives the segments' devices these capabilities.
     #[must_use]
     pub const fn with_caps(mut self, caps: Caps) -> Self {
         self.caps = caps;
         self
     }
 
-    /// Segments on devices whose flushes take this long.
+    /// Gives the segments' devices flushes of this duration.
     #[must_use]
     pub const fn with_flush_time(mut self, time: Duration) -> Self {
         self.flush_time = time;
         self
     }
 
-    /// Segments on devices that keep what a failed flush did not write:
+    /// Gives the segments devices that keep the data that a failed flush did not write:
     /// [`MemoryDevice::with_lost_writes_readable`].
     #[must_use]
     pub const fn with_lost_writes_readable(mut self) -> Self {
@@ -274,14 +275,14 @@ impl MemoryStorage {
         self
     }
 
-    /// The devices of the segments there are.
+    /// Returns the devices of the segments there are.
     #[must_use]
     pub fn devices(&self) -> Vec<MemoryDevice> {
         let folder = self.folder.lock();
         folder.segments.values().map(|s| s.device.clone()).collect()
     }
 
-    /// How many flushes the segments have seen, those of removed ones included.
+    /// Returns the number of flushes of the segments, those of removed ones included.
     #[must_use]
     pub fn flushes(&self) -> u64 {
         let folder = self.folder.lock();
@@ -289,7 +290,7 @@ impl MemoryStorage {
         folder.flushes + segments.map(|s| s.device.flushes()).sum::<u64>()
     }
 
-    /// How many durable writes the segments have seen, those of removed ones included.
+    /// Returns the number of durable writes of the segments, those of removed ones included.
     #[must_use]
     pub fn fua_writes(&self) -> u64 {
         let folder = self.folder.lock();
@@ -297,8 +298,8 @@ impl MemoryStorage {
         folder.fua_writes + segments.map(|s| s.device.fua_writes()).sum::<u64>()
     }
 
-    /// The storage as it is after the power was lost and came back. `seed` decides what was kept of
-    /// what was not durable.
+    /// Returns the storage as it is after a loss of power. `seed` decides which data that was not
+    /// durable was kept.
     #[must_use]
     pub fn restart(&self, power: &Power, seed: u64) -> Self {
         let mut rng = fastrand::Rng::with_seed(seed);

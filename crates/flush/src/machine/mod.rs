@@ -1,5 +1,5 @@
-//! The sequence machine: who waits for which flush, and what comes next. Events go in, actions come
-//! out; it does no IO, waits for nothing and reads no clock.
+//! The sequence machine: which requests wait for which flush, and the next step of each. Events go
+//! in, actions come out; it does no IO, waits for nothing and reads no clock.
 //!
 //! Requests that need a flush join the *open* generation. Issuing its flush makes it the *running*
 //! one and opens the next. So a flush in flight never serves a request that came after it was
@@ -47,14 +47,14 @@ use mutation::{Mutant, Mutation};
 pub use list::Id;
 pub use request::{Caps, Deferral, Flags, FlagsError, Step, Steps, steps};
 
-/// What is to be done, in this order, after the lock around the machine is let go.
+/// An action of the caller's, in this order, after the lock around the machine is released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action<E> {
     /// Start the request's data, before other data that waits to be started.
     Dispatch(Id),
-    /// The request has ended: tell its owner, who [releases](Machine::release) it.
+    /// The request has ended: tell its owner, which [releases](Machine::release) it.
     Complete(Id, Result<(), E>),
-    /// Flush the device, and say so by [`flush_done`](Machine::flush_done).
+    /// Flush the device, and report the end by [`flush_done`](Machine::flush_done).
     IssueFlush {
         /// The generation it serves.
         generation: u64,
@@ -64,7 +64,7 @@ pub enum Action<E> {
     },
 }
 
-/// What leaving did.
+/// The state of a request that left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "the flush of a running generation may be nobody's business now"]
 pub enum Left {
@@ -76,7 +76,7 @@ pub enum Left {
     NotWaiting,
 }
 
-/// The state machine of the module's page. `E` is what a failed step says.
+/// The state machine of the module's page. `E` is the error of a failed step.
 ///
 /// All methods take the time, from any clock that does not run backwards.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -112,7 +112,7 @@ pub struct Machine<E> {
 }
 
 impl<E: Copy> Machine<E> {
-    /// A machine for a device.
+    /// Makes a machine for a device.
     #[must_use]
     pub fn new(caps: Caps, deferral: Deferral) -> Self {
         Self {
@@ -138,7 +138,7 @@ impl<E: Copy> Machine<E> {
         }
     }
 
-    /// Whether every write of the device goes through this machine. Then a flush that is asked for
+    /// Sets whether every write of the device uses this machine. Then a flush that is asked for
     /// alone ends at once if no write has ended, well or not, since the last successful flush was
     /// issued.
     #[must_use]
@@ -147,22 +147,22 @@ impl<E: Copy> Machine<E> {
         self
     }
 
-    /// Whether the device is a file behind a system's cache. The system tells of a loss once: to a
-    /// flush or to a durable write, whichever asks first. Then a success is reported when the calls
-    /// beside it have ended, and a durable write that fails counts as a flush that has failed.
+    /// Sets whether the device is a file behind a system's cache. The system reports a loss once:
+    /// to a flush or to a durable write, whichever is first. Then a success is reported when the
+    /// calls of the same time have ended, and a failed durable write counts as a failed flush.
     #[must_use]
     pub const fn tells_once(mut self, tells_once: bool) -> Self {
         self.tells_once = tells_once;
         self
     }
 
-    /// What the device can do.
+    /// Returns what the device can do.
     #[must_use]
     pub const fn caps(&self) -> Caps {
         self.caps
     }
 
-    /// What was done so far.
+    /// Returns the counters.
     #[must_use]
     pub const fn counters(&self) -> &Counters {
         &self.counters
@@ -203,8 +203,8 @@ impl<E: Copy> Machine<E> {
         Ok(id)
     }
 
-    /// Tells that the data of a dispatched request begins now. Needed if it is a durable write of a
-    /// device that [tells once](Machine::tells_once).
+    /// Records that the data of a dispatched request begins now. Needed if it is a durable write of
+    /// a device that [reports a loss once](Machine::tells_once).
     pub fn data_begun(&mut self, id: Id) {
         let failed = self.counters.errors;
         let durable = self.caps.native_fua && self.caps.volatile_cache && self.tells_once;
@@ -217,7 +217,7 @@ impl<E: Copy> Machine<E> {
         }
     }
 
-    /// Whether a durable write of the request has begun that a loss may be told to.
+    /// Returns whether a durable write of the request has begun to which a loss may be reported.
     #[must_use]
     pub fn may_be_told(&self, id: Id) -> bool {
         matches!(
@@ -226,12 +226,12 @@ impl<E: Copy> Machine<E> {
         )
     }
 
-    /// Tells that the data of a dispatched request has ended, or was given up.
+    /// Records that the data of a dispatched request has ended, or was given up.
     ///
-    /// If a loss [is told once](Machine::tells_once), a durable write that has begun and failed
-    /// counts as a flush that has failed: it may have been told of the loss of others' data. One
-    /// that has succeeded ends when all calls that were under way beside it have ended, and fails
-    /// if a call has failed since it began.
+    /// If a loss [is reported once](Machine::tells_once), a durable write that has begun and failed
+    /// counts as a failed flush, because it may have got the report of the loss of other data. A
+    /// successful one ends when all calls that were under way at the same time have ended, and
+    /// fails if a call has failed since it began.
     pub fn data_done(
         &mut self,
         now: Instant,
@@ -272,12 +272,12 @@ impl<E: Copy> Machine<E> {
         }
     }
 
-    /// Tells that the flush of a generation has ended. Nothing happens if that generation's flush
-    /// is not in flight.
+    /// Records that the flush of a generation has ended. Does nothing if that generation's flush is
+    /// not in flight.
     ///
-    /// If a loss [is told once](Machine::tells_once), one that has succeeded is reported when all
-    /// durable writes that were under way beside it have ended, and fails if one has failed since
-    /// it was issued.
+    /// If a loss [is reported once](Machine::tells_once), a successful flush is reported when all
+    /// durable writes that were under way at the same time have ended, and fails if one has failed
+    /// since it was issued.
     pub fn flush_done(
         &mut self,
         now: Instant,
@@ -304,13 +304,13 @@ impl<E: Copy> Machine<E> {
         }
     }
 
-    /// Issues a flush that somebody has waited for too long. Call it when
-    /// [`next_deadline`](Machine::next_deadline) has come; more often does no harm.
+    /// Issues a flush for which a request has waited too long. Call it when
+    /// [`next_deadline`](Machine::next_deadline) has come; more calls do no harm.
     pub fn tick(&mut self, now: Instant, actions: &mut Vec<Action<E>>) {
         self.try_issue(now, actions);
     }
 
-    /// When [`tick`](Machine::tick) would issue a flush, if nothing else happens before.
+    /// Returns when [`tick`](Machine::tick) would issue a flush, if nothing else happens before.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
         let Deferral::Bounded(limit) = self.deferral else {
@@ -320,8 +320,8 @@ impl<E: Copy> Machine<E> {
         (self.running.is_none() && !list.is_empty()).then(|| list.oldest + limit)
     }
 
-    /// Takes a request out of the list in which it waits for a flush. It has ended then, without an
-    /// action; its owner releases it.
+    /// Removes a request from the list in which it waits for a flush. The request has ended then,
+    /// without an action; its owner releases it.
     pub fn leave(&mut self, id: Id) -> Left {
         let Place::Waiting(generation) = self.requests.get(id).place else {
             if self.requests.get(id).place == Place::Held {
@@ -340,11 +340,12 @@ impl<E: Copy> Machine<E> {
         Left::BeforeIssue
     }
 
-    /// Tells that the running flush was never carried out, since nobody waits for it any more.
+    /// Records that the running flush was never carried out, because no request waits for it any
+    /// more.
     ///
     /// # Panics
     ///
-    /// If somebody does.
+    /// If a request waits for it.
     pub fn withdraw(&mut self, now: Instant, generation: u64, actions: &mut Vec<Action<E>>) {
         assert!(self.list(generation).is_empty(), "somebody waits for it");
         if self.running != Some(generation) {
@@ -361,7 +362,7 @@ impl<E: Copy> Machine<E> {
         self.try_issue(now, actions);
     }
 
-    /// The first request that waits for the flush in flight.
+    /// Returns the first request that waits for the flush in flight.
     #[must_use]
     pub fn first_waiting(&self, generation: u64) -> Option<Id> {
         (self.running == Some(generation))
@@ -379,8 +380,8 @@ impl<E: Copy> Machine<E> {
         self.requests.iter(self.list(self.open))
     }
 
-    /// Whether a flush or a durable write is under way. Another one that succeeds is reported when
-    /// that has ended.
+    /// Returns whether a flush or a durable write is under way. Another one that succeeds is
+    /// reported when that has ended.
     #[must_use]
     pub fn calls_are_under_way(&self) -> bool {
         self.calls.are_under_way()

@@ -1,29 +1,29 @@
-//! Looking at the bits in use.
+//! Reading the bits in use.
 //!
-//! Bits above the depth are looked at too: after a shrink they may still be in use.
+//! Bits above the depth are included: after a shrink they may still be in use.
 
 use super::Sbitmap;
 use crate::snapshot::Snapshot;
 
 impl Sbitmap {
-    /// How many bits are in use. A snapshot; exact when nobody gets or puts.
+    /// Returns the number of bits in use. A snapshot; exact while there are no gets and puts.
     #[must_use]
     pub fn weight(&self) -> usize {
         self.in_use().map(|mask| mask.count_ones() as usize).sum()
     }
 
-    /// Whether a bit is in use.
+    /// Returns whether any bit is in use.
     ///
-    /// `false` means that each bit was free at some moment of the call, and that what its last
-    /// owner wrote before giving it back is visible. After a `fence(SeqCst)` that follows the
-    /// closing of a gate which getters look at after a fence of their own, `false` means that
-    /// nobody is inside.
+    /// `false` means that each bit was free at some moment of the call, and that the writes of its
+    /// last owner before the put are visible. After a `fence(SeqCst)` that follows the closing of a
+    /// gate, which getters check after a fence of their own, `false` means that no getter is
+    /// inside.
     #[must_use]
     pub fn is_any_set(&self) -> bool {
         self.in_use().any(|mask| mask != 0)
     }
 
-    /// Whether this bit is in use; `false` for a bit the map does not have.
+    /// Returns whether this bit is in use; `false` for a bit that the map does not have.
     #[must_use]
     pub fn is_set(&self, bit: usize) -> bool {
         let place = self.full.locate(bit);
@@ -32,20 +32,20 @@ impl Sbitmap {
 
     /// Calls `f` for each bit in use, from `start` on and once around, until it returns `false`.
     ///
-    /// Gets and puts that happen meanwhile may or may not be seen. A `start` beyond the map is 0.
+    /// Gets and puts of the same time may be seen or not. A `start` beyond the map is 0.
     pub fn for_each_set(&self, start: usize, f: impl FnMut(usize) -> bool) {
         let _ = self.iter_set(start).all(f);
     }
 
-    /// The bits in use, from `start` on and once around; as
+    /// Returns the bits in use, from `start` on and once around; as
     /// [`for_each_set`](Sbitmap::for_each_set).
     ///
-    /// Each word is looked at when the iterator comes to it.
+    /// The iterator reads each word when it comes to it.
     pub fn iter_set(&self, start: usize) -> impl Iterator<Item = usize> {
         self.full.set_bits(start, |i| self.in_use_of(i))
     }
 
-    /// The first bit in use from `from` on.
+    /// Returns the first bit in use from `from` on.
     pub(crate) fn next_set(&self, from: usize) -> Option<usize> {
         // Around the end there are only smaller ones.
         self.iter_set(from).next().filter(|&bit| bit >= from)
@@ -59,7 +59,7 @@ impl Sbitmap {
         self.words[word].in_use(self.full.word_depth(word))
     }
 
-    /// The state of the map, for people: `{}` and `{:#?}` print it.
+    /// Returns the state of the map, for people: `{}` and `{:#?}` print it.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         let depth = self.depth();

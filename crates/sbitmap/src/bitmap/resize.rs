@@ -1,4 +1,4 @@
-//! Another depth while the map is in use.
+//! Changing the depth while the map is in use.
 
 use super::Sbitmap;
 use crate::error::ResizeError;
@@ -8,16 +8,16 @@ impl Sbitmap {
     /// Changes the depth, between 1 and [`max_depth`](Sbitmap::max_depth), while others get and
     /// put.
     ///
-    /// Shrinking succeeds with bits out: those above the new depth stay with their owners, are
-    /// counted and visited, and vanish when they are put. They can be had again once the map has
-    /// grown past them, each when its owner has put it.
+    /// Shrinking succeeds while bits are in use. Bits above the new depth stay with their owners,
+    /// are counted and visited, and vanish when they are put. After the map has grown past such a
+    /// bit, a caller can get it as soon as its owner has put it.
     ///
-    /// When the call returns, no get takes a bit above the depth any more. One that took its bit
-    /// before may still be on its way back with it.
+    /// When the call has returned, no get takes a bit above the depth any more. A get that took its
+    /// bit before may return it later.
     ///
     /// # Errors
     ///
-    /// [`ResizeError`] if the depth is not one of those; nothing has changed then.
+    /// [`ResizeError`] if the depth is not one of those; the map is unchanged then.
     ///
     /// ```
     /// use inflight_sbitmap::{ResizeError, Sbitmap};

@@ -4,14 +4,14 @@ use super::Sbitmap;
 use crate::error::PutError;
 
 impl Sbitmap {
-    /// Sets a bit by its number, whoever holds it. Returns whether it was clear.
+    /// Sets a bit by its number, whether or not it has an owner. Returns whether it was clear.
     ///
-    /// For maps that say what is pending, such as which of many software queues have requests: who
-    /// adds sets the bit, who serves visits the set bits and [`clear`](Sbitmap::clear)s them. What
-    /// was written before `set` is visible to whoever finds the bit set.
+    /// For maps of what is pending, for example which of many software queues have requests: a
+    /// producer sets the bit, and a consumer visits the set bits and [`clear`](Sbitmap::clear)s
+    /// them. What was written before `set` is visible to a thread that finds the bit set.
     ///
-    /// Not for maps whose bits are handed out by the get methods: it does not look at who owns the
-    /// bit.
+    /// Not for maps whose bits are handed out by the get methods: it does not check the owner of
+    /// the bit.
     ///
     /// # Errors
     ///
@@ -29,15 +29,15 @@ impl Sbitmap {
         Ok(self.words[word].set(offset))
     }
 
-    /// Clears a bit by its number, whoever has set it. Returns whether it was set.
+    /// Clears a bit by its number, whether or not it has an owner. Returns whether it was set.
     ///
-    /// Of several callers one is told that it cleared the bit, and what was written before
-    /// [`set`](Sbitmap::set) is visible to it. What a caller wrote before is visible to whoever
-    /// sets the bit next, so a bit may serve as a lock.
+    /// For one of several callers the answer is `true`, and what was written before
+    /// [`set`](Sbitmap::set) is visible to it. What a caller wrote before is visible to the thread
+    /// that sets the bit next, so a bit may serve as a lock.
     ///
     /// # Errors
     ///
-    /// As [`set`](Sbitmap::set).
+    /// The errors of [`set`](Sbitmap::set).
     pub fn clear(&self, bit: usize) -> Result<bool, PutError> {
         let (word, offset) = self.full.locate(bit)?;
         Ok(self.words[word].clear(offset))

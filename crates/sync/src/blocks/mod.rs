@@ -1,18 +1,18 @@
 //! Memory blocks that are used again, for values that one thread makes and another one frees.
 //!
-//! Many allocators give such memory back to where it came from, block by block. Here it goes by the
-//! *magazine*, the idea of Bonwick and Adams ("Magazines and Vmem", 2001): each thread has
-//! magazines of free blocks, and only a thread that has emptied or filled one exchanges it at a
-//! depot. So a lock is taken once for 62 blocks, and nothing is allocated while what is freed
-//! suffices for what is allocated.
+//! Many allocators return such memory to its origin, block by block. Here it moves in *magazines*,
+//! the idea of Bonwick and Adams ("Magazines and Vmem", 2001): each thread has magazines of free
+//! blocks, and a thread exchanges a magazine at a depot only when it is empty or full. So a lock is
+//! taken once for 62 blocks, and no memory is allocated while the freed blocks suffice.
 //!
-//! Blocks are aligned to cache lines and have one to four lines: a small value lies on one line and
+//! Blocks are aligned to cache lines and have one to four lines: a small value is on one line and
 //! moves between CPUs as one. They are cut from slabs of not quite 4 KiB. Of each size a thread
 //! keeps at most two magazines, until it ends, and none if it frees little; the depot keeps
-//! [`CACHED`] bytes. The rest goes back, and a slab of which every block has gone back is freed.
+//! [`CACHED`] bytes. Other blocks return to their slab, and a slab whose blocks have all returned
+//! is freed.
 //!
-//! Models, Miri and sanitizers look at the life of each block, so under them each one comes from
-//! the allocator.
+//! Models, Miri and sanitizers check the life of each block, so under them each one comes from the
+//! allocator.
 
 #[cfg(any(inflight_magazines, all(test, not(any(loom, shuttle)))))]
 mod magazines;
@@ -26,13 +26,14 @@ mod thread;
 use std::alloc::{Layout, handle_alloc_error};
 use std::ptr::NonNull;
 
-/// So many bytes of free blocks of each of the four sizes the depot keeps at most; 0 where nothing
-/// is kept.
+/// The bytes of free blocks of each of the four sizes that the depot keeps at most; 0 if nothing is
+/// kept.
 pub const CACHED: usize = if cfg!(inflight_magazines) { 1 << 20 } else { 0 };
 
-/// Memory of that layout. Layouts of more than four lines come from the allocator each time.
+/// Allocates memory of that layout. Layouts of more than four lines come from the allocator each
+/// time.
 ///
-/// Calls [`handle_alloc_error`] if there is none to be had.
+/// Calls [`handle_alloc_error`] if there is no memory.
 ///
 /// # Panics
 ///
@@ -64,12 +65,12 @@ pub fn allocate(layout: Layout) -> NonNull<u8> {
     NonNull::new(memory).unwrap_or_else(|| handle_alloc_error(layout))
 }
 
-/// Gives memory back.
+/// Frees memory.
 ///
 /// # Safety
 ///
-/// The memory is from [`allocate`] with the same layout, by a pointer that may be used for the
-/// whole of it, and is not used any more.
+/// The memory is from [`allocate`] with the same layout, by a pointer that is valid for the whole
+/// of it, and is not used any more.
 #[inline]
 pub unsafe fn free(block: NonNull<u8>, layout: Layout) {
     #[cfg(inflight_magazines)]

@@ -1,11 +1,11 @@
-//! A count that every CPU adds to in a line of its own, until it is closed.
+//! A count to which each CPU adds in a line of its own, until it is closed.
 
 use super::{ABORTED, Backend, REFUSED, RESTARTS, section};
 use crate::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use crate::cpu;
 use crate::rseq::Rseq;
 
-/// What an addition ends with that was made.
+/// The result of an addition that was made.
 pub(super) const ADDED: i32 = 0;
 
 /// One CPU's part. The offsets are known to the section in assembly.
@@ -26,12 +26,12 @@ const _: () = {
 /// In a count that is added to by read-modify-writes: closed.
 const CLOSED: u64 = 1 << 63;
 
-/// A number that all CPUs add to and hardly anybody reads: for statistics, and for counting out
-/// the users of something that is about to end.
+/// A number to which all CPUs add and which is seldom read: for statistics, and for counting the
+/// users of an object that is about to end.
 ///
-/// An addition is a plain one on the caller's CPU where the system has restartable sequences, and
-/// one read-modify-write on a line few others use where not. [`close`](PerCpuCounter::close) is
-/// one moment for all: each addition is in the sum that it returns, or is refused.
+/// An addition is a plain one on the caller's CPU if the system has restartable sequences, and
+/// otherwise one read-modify-write on a line that few others use. [`close`](PerCpuCounter::close)
+/// is one moment for all: each addition is in the sum that it returns, or is refused.
 ///
 /// The idea is the per-CPU reference count of the Linux kernel.
 ///
@@ -50,7 +50,7 @@ pub struct PerCpuCounter {
 }
 
 impl PerCpuCounter {
-    /// A count of 0 with a line for each of `cpus` CPUs, at least one and at most 4,096.
+    /// Makes a count of 0 with a line for each of `cpus` CPUs, at least one and at most 4,096.
     #[must_use]
     pub fn new(backend: Backend, cpus: usize) -> Self {
         let part = |_| Part {
@@ -75,8 +75,8 @@ impl PerCpuCounter {
         unsafe { Self::add_last(self, n) }
     }
 
-    /// As [`add`](PerCpuCounter::add), for a caller to whom the counter may be gone as soon as the
-    /// number is added: nothing of it is touched afterwards.
+    /// Adds as [`add`](PerCpuCounter::add), for a caller whose counter may be freed as soon as the
+    /// number is added: the call does not touch it afterwards.
     ///
     /// # Safety
     ///
@@ -133,7 +133,7 @@ impl PerCpuCounter {
         old & CLOSED == 0
     }
 
-    /// The sum. While others add it is true of no one moment.
+    /// Returns the sum. While others add, it is exact for no one moment.
     #[must_use]
     pub fn sum(&self) -> u64 {
         // Relaxed: a statistic, or after `close`.
@@ -141,12 +141,12 @@ impl PerCpuCounter {
         self.parts.iter().map(count).sum()
     }
 
-    /// Closes it, and returns the sum of all that was and will ever be added. What the adders did
-    /// before is visible to the caller. To be called once.
+    /// Closes the count, and returns the sum of all additions that were and will ever be made.
+    /// Earlier writes of the adders are visible to the caller. To be called once.
     ///
     /// # Panics
     ///
-    /// As [`Rseq::barrier`].
+    /// The panics of [`Rseq::barrier`].
     // Why: it acts, and who only wants that may ignore the sum.
     #[allow(clippy::must_use_candidate)]
     pub fn close(&self) -> u64 {
@@ -170,8 +170,8 @@ impl PerCpuCounter {
         }
     }
 
-    /// Whether it is closed, or about to be. After a full fence of the caller's: what the caller
-    /// did before the fence is visible to the one who closes, or this is `true`.
+    /// Returns whether it is closed, or about to be. After a full fence of the caller's: earlier
+    /// writes of the caller are visible to the closer, or this is `true`.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         // Relaxed: the caller's fence orders it. The last one is written last.

@@ -1,10 +1,11 @@
 //! Small stacks of ids, one for each CPU, that the owner uses without a lock.
 //!
-//! An allocator keeps the ids a CPU has just freed in that CPU's stack, and hands them out again
-//! from there: no line leaves the core. Somebody must be able to stop that, to find every id when
-//! they run short, so each stack has a *limit* which says how many ids it may hold; 0 closes it.
+//! An allocator keeps the ids that a CPU has just freed in that CPU's stack, and hands them out
+//! again from there: no cache line leaves the core. When ids run short, the allocator must be able
+//! to stop that and find each id, so each stack has a *limit*, the number of ids it may hold; 0
+//! closes it.
 //!
-//! # Who excludes whom
+//! # Exclusion
 //!
 //! | back end | two users of one stack | a user and the one who closes it |
 //! |---|---|---|
@@ -13,7 +14,7 @@
 //! | `BusyFlag` (loom only) | one user for each stack | the flag and a full fence |
 //!
 //! The third stands for the first in models: a section that saw the limit completes before the
-//! closer goes on, any other sees 0.
+//! closer continues, and any other sees 0.
 //!
 //! A stack of the first may be opened for a while as one of the second:
 //! [`open_locked`](Stacks::open_locked). Its users are slower, but the kernel's barrier, which
@@ -23,7 +24,7 @@
 //!
 //! [`close`](Stacks::close) every stack, then make one [`barrier`](Stacks::barrier), then
 //! [`drain`](Stacks::drain) every stack. No user commits anything to a closed stack after the
-//! barrier. Only one thread at a time may do this, and nobody may [`open`](Stacks::open) a stack
+//! barrier. Only one thread at a time may do this, and no thread may [`open`](Stacks::open) a stack
 //! from its close to the end of its drain: ids would be lost or handed out twice. Memory stays
 //! sound whatever a caller does.
 //!
@@ -70,9 +71,9 @@ use crate::rseq::Rseq;
 use crate::{Mutex, cpu};
 use stack::{Exclusion, Stack};
 
-/// How often a section that the kernel cuts short is started again before the call is refused.
+/// How often a section that the kernel interrupts is started again before the call is refused.
 ///
-/// A thread that is single-stepped by a debugger never gets to the end of one.
+/// A thread that a debugger single-steps never ends one.
 const RESTARTS: usize = 64;
 
 // What a use of a stack ends with, if not with an id or a length.
@@ -109,12 +110,12 @@ pub struct Stacks {
     rseq: Option<Rseq>,
     exclusion: Exclusion,
     stacks: Box<[Stack]>,
-    /// Sections the kernel cut short. Cold: it happens when a thread loses its CPU.
+    /// Sections that the kernel interrupted. Cold: it happens when a thread loses its CPU.
     aborts: CachePadded<AtomicU64>,
 }
 
 impl Stacks {
-    /// `cpus` empty, closed stacks. With [`Backend::Rseq`] where the system refuses it,
+    /// Makes `cpus` empty, closed stacks. With [`Backend::Rseq`] on a system that refuses it,
     /// [`Backend::TryLock`].
     #[must_use]
     pub fn new(backend: Backend, cpus: usize) -> Self {
@@ -131,7 +132,7 @@ impl Stacks {
         }
     }
 
-    /// Which back end runs.
+    /// Returns the back end.
     #[must_use]
     pub const fn backend(&self) -> Backend {
         match self.rseq {
@@ -140,21 +141,22 @@ impl Stacks {
         }
     }
 
-    /// How many stacks there are.
+    /// Returns the number of stacks.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.stacks.len()
     }
 
-    /// Whether there is no stack at all: every call is refused.
+    /// Returns whether there is no stack at all: every call is refused.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.stacks.is_empty()
     }
 
-    /// The stack of the CPU the caller runs on; it may be another as soon as this returns.
+    /// Returns the stack of the calling thread's CPU; the CPU may be another as soon as this
+    /// returns.
     ///
-    /// `None` if the table does not reach that far.
+    /// `None` if there is no stack of that number.
     #[inline]
     #[must_use]
     pub fn here(&self) -> Option<usize> {
@@ -192,8 +194,8 @@ impl Stacks {
         self.pop_within(u64::from(u32::MAX) + 1).ok()
     }
 
-    /// As [`pop`](Stacks::pop), and tells in the same step whether the id is below `bound`, which
-    /// is at most 2^32.
+    /// Takes an id as [`pop`](Stacks::pop), and checks in the same step whether the id is below
+    /// `bound`, which is at most 2^32.
     ///
     /// # Errors
     ///
@@ -225,15 +227,15 @@ impl Stacks {
         }
     }
 
-    /// One try of [`pop_below`](Stacks::pop_below), to be inlined.
+    /// One attempt of [`pop_below`](Stacks::pop_below), to be inlined.
     ///
-    /// By a restartable sequence, for a caller that has kept the answer of [`rseq`](Stacks::rseq)
-    /// and need not ask again; `None` asks. With an `Rseq` from elsewhere, users of stacks that a
-    /// lock protects would no longer be kept apart.
+    /// By a restartable sequence, for a caller that has kept the result of [`rseq`](Stacks::rseq)
+    /// and need not ask again; `None` asks. With an `Rseq` of other stacks, users of stacks that a
+    /// lock protects would no longer exclude each other.
     ///
     /// # Errors
     ///
-    /// The id, if one was popped that is not below `bound`. `None` says nothing: `pop` knows more.
+    /// The id, if one was popped that is not below `bound`. `None` has no meaning: call `pop`.
     ///
     /// ```
     /// use inflight_sync::percpu::{Backend, Stacks};
@@ -271,7 +273,7 @@ impl Stacks {
         }
     }
 
-    /// One try of [`push`](Stacks::push), in the way of [`pop_once`](Stacks::pop_once).
+    /// One attempt of [`push`](Stacks::push), in the way of [`pop_once`](Stacks::pop_once).
     #[inline(always)]
     #[must_use = "a refused id is still the caller's"]
     pub fn push_once(&self, rseq: Option<Rseq>, id: u32) -> bool {
@@ -282,7 +284,7 @@ impl Stacks {
         result >= 0
     }
 
-    /// What these stacks' restartable sequences run with, where those exclude their users.
+    /// Returns the key to these stacks' restartable sequences, if those exclude their users.
     #[must_use]
     pub const fn rseq(&self) -> Option<Rseq> {
         self.rseq
@@ -368,8 +370,8 @@ impl Stacks {
         Some(result)
     }
 
-    /// As [`push`](Stacks::push) of one after the other, with one lock for all where there is one.
-    /// How many were added, the first ones.
+    /// Pushes one id after the other as [`push`](Stacks::push), with one lock for all if there is a
+    /// lock. Returns how many were added, the first ones.
     #[must_use = "refused ids are still the caller's"]
     pub fn push_all(&self, ids: &[u32]) -> usize {
         let all = |stack: &Stack, exclusion| {
@@ -383,7 +385,8 @@ impl Stacks {
         }
     }
 
-    /// As [`pop`](Stacks::pop) until `ids` is full, in the way of [`push_all`](Stacks::push_all).
+    /// Pops as [`pop`](Stacks::pop) until `ids` is full, in the way of
+    /// [`push_all`](Stacks::push_all).
     #[must_use = "ids that are dropped are lost"]
     pub fn pop_all(&self, ids: &mut [u32]) -> usize {
         fn fill(ids: &mut [u32], next: impl FnMut() -> Option<u32>) -> usize {
@@ -400,15 +403,15 @@ impl Stacks {
         }
     }
 
-    /// As [`pop`](Stacks::pop), for a caller that knows that stacks are
-    /// [`open_locked`](Stacks::open_locked): it need not find out.
+    /// Pops as [`pop`](Stacks::pop), for a caller that knows that stacks are
+    /// [`open_locked`](Stacks::open_locked), so that the call need not check.
     #[must_use = "the number is in no stack any more"]
     pub fn pop_locked(&self) -> Option<u32> {
         self.by_lock(|stack| stack.pop(Exclusion::TryLock))
             .flatten()
     }
 
-    /// As [`push`](Stacks::push), in the way of [`pop_locked`](Stacks::pop_locked).
+    /// Pushes as [`push`](Stacks::push), in the way of [`pop_locked`](Stacks::pop_locked).
     #[must_use = "a refused id is still the caller's"]
     pub fn push_locked(&self, id: u32) -> bool {
         self.by_lock(|stack| stack.push(Exclusion::TryLock, id)) == Some(true)
@@ -419,27 +422,27 @@ impl Stacks {
         self.aborts.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many sections the kernel has cut short so far. A stress test that never sees one has
-    /// not tested them.
+    /// Returns how many sections the kernel has interrupted so far. A stress test that never sees
+    /// one has not tested them.
     #[must_use]
     pub fn aborts(&self) -> u64 {
         self.aborts.load(Ordering::Relaxed)
     }
 
-    /// Where the user of stack `i` begins its search for more: its own to say.
+    /// Returns the word for the place where the user of stack `i` begins its search for more.
     #[inline]
     #[must_use]
     pub fn hint(&self, i: usize) -> &AtomicU32 {
         &self.stacks[i].hint
     }
 
-    /// A number beside stack `i`, for its user to count with.
+    /// Returns a number beside stack `i`, for its user to count with.
     #[must_use]
     pub fn count(&self, i: usize) -> &AtomicU32 {
         &self.stacks[i].count
     }
 
-    /// A lock beside stack `i`: for those who move several ids, or open or close it.
+    /// Returns a lock beside stack `i`: for threads that move several ids, or open or close it.
     #[must_use]
     pub fn refill_lock(&self, i: usize) -> &Mutex<()> {
         &self.stacks[i].refill

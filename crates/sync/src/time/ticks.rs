@@ -3,15 +3,15 @@
 use super::{Clock, Instant};
 use std::time::Duration;
 
-/// A [`Clock`] read by the system's tick: for stamps that need not be exact.
+/// A [`Clock`] read by the system's tick: for time stamps that need not be exact.
 ///
-/// Where the system has a cheap reading of the last tick (Linux, some 4 ns), [`now`](Ticks::now) is
+/// If the system has a cheap reading of the last tick (Linux, some 4 ns), [`now`](Ticks::now) is
 /// the end of the present tick: not before the clock's own time and later by at most
-/// [`resolution`](Ticks::resolution), 1 to 10 ms. So a time span that begins with it is never
-/// taken for longer than it was. That goes for a system whose ticks come in time; on a
-/// virtual machine that was stopped for a while the first reading may be as much too early.
+/// [`resolution`](Ticks::resolution), 1 to 10 ms. So a time span that begins with it never seems
+/// longer than it was. This assumes ticks that come in time: on a virtual machine that was stopped
+/// for a while the first reading may be too early by that time.
 ///
-/// Elsewhere, and for a clock that is moved by hand, it is the clock itself.
+/// On other systems, and for a clock that is moved by hand, it is the clock itself.
 ///
 /// ```
 /// use inflight_sync::time::Clock;
@@ -47,7 +47,7 @@ impl Ticks {
         })
     }
 
-    /// What time it is, or will be at the end of this tick.
+    /// Returns the time at the end of the present tick.
     #[inline]
     #[must_use]
     pub fn now(&self) -> Instant {
@@ -60,7 +60,7 @@ impl Ticks {
         }
     }
 
-    /// How much later than the clock it may be: the length of a tick, or zero.
+    /// Returns by how much it may be later than the clock: the length of a tick, or zero.
     #[must_use]
     pub const fn resolution(&self) -> Duration {
         match &self.0 {

@@ -6,12 +6,13 @@
 //! drop:   D1 lock, ended, take all        D2 unlock, unpark the thread, wake them
 //! ```
 //!
-//! R1 sees who came before it. Who comes after R1 and is the first unparks the thread, whose park
-//! then ends at once, also if it has yet to begin. Who is not the first need not: the thread looks
-//! again when the first is due, which is earlier. The models are in `tests/loom_timer.rs`.
+//! R1 sees the tasks that came before it. A task that comes after R1 and is the first unparks the
+//! thread, whose park then ends at once, also if it has yet to begin. A task that is not the first
+//! need not: the thread checks again when the first is due, which is earlier. The models are in
+//! `tests/loom_timer.rs`.
 //!
-//! While the system refuses the thread, all waiting tasks are woken at once: each of them looks at
-//! the clock and asks for the thread again.
+//! While the system refuses the thread, all waiting tasks are woken at once: each of them reads the
+//! clock and asks for the thread again.
 
 use super::{Clock, Instant};
 use crate::fault::Faults;
@@ -26,7 +27,7 @@ use std::task::{Context, Poll, Waker};
 
 /// Wakes tasks at points on a clock, all of them by one thread.
 ///
-/// The thread **starts** when the first task has to wait, sleeps while nobody does, and ends when
+/// The thread **starts** when the first task has to wait, sleeps while no task waits, and ends when
 /// the timer is dropped.
 ///
 /// ```
@@ -59,13 +60,13 @@ struct TimerState {
 type Key = (Instant, u64);
 
 impl Timer {
-    /// Of a clock. No thread yet.
+    /// Makes a timer for a clock, without a thread yet.
     #[must_use]
     pub fn new(clock: Clock) -> Self {
         Self::with_faults(clock, &Faults::none())
     }
 
-    /// [`new`](Self::new), with a thread that `faults` may refuse.
+    /// Makes a timer as [`new`](Self::new), whose thread `faults` may refuse.
     #[must_use]
     pub fn with_faults(clock: Clock, faults: &Faults) -> Self {
         Self(Arc::new(TimerShared {
@@ -75,13 +76,13 @@ impl Timer {
         }))
     }
 
-    /// Its clock.
+    /// Returns the timer's clock.
     #[must_use]
     pub fn clock(&self) -> &Clock {
         &self.0.clock
     }
 
-    /// Waits as a task until a point on the clock. It is over at once if the timer is dropped.
+    /// Waits as a task until a point on the clock. The wait ends at once if the timer is dropped.
     ///
     /// While the system refuses the timer's thread, the task polls in a loop.
     pub fn sleep_until(&self, until: Instant) -> Sleep {

@@ -1,4 +1,4 @@
-//! Waiting for a condition that somebody else makes true.
+//! Waiting for a condition that another thread ends.
 //!
 //! The protocol, with the names the loom models use:
 //!
@@ -21,11 +21,11 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// A place where threads and tasks wait while a condition holds.
+/// A list of threads and tasks that wait while a condition holds.
 ///
-/// The event carries no state of its own. Contract: whoever ends the condition changes the state
-/// first and calls [`notify_all`](Event::notify_all) second; waiters give the condition as a
-/// closure. If data is handed over through the state, its store is `Release` and the closure's load
+/// The event has no state of its own. Contract: the thread that ends the condition changes the
+/// state first and calls [`notify_all`](Event::notify_all) second; waiters pass the condition as a
+/// closure. If data is passed through the state, its store is `Release` and the closure's load
 /// `Acquire`.
 ///
 /// ```
@@ -51,7 +51,7 @@ pub struct Event {
 }
 
 impl Event {
-    /// An event nobody waits for.
+    /// Makes an event without waiters.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -60,8 +60,8 @@ impl Event {
         }
     }
 
-    /// Makes everybody who waits look at their condition again. One fence and one load if nobody
-    /// does.
+    /// Makes all waiters check their condition again. Without waiters it costs one fence and one
+    /// load.
     pub fn notify_all(&self) {
         // Ordering: N2, pairs with the fence in `Event::enter` (W2).
         fence(Ordering::SeqCst);
@@ -102,7 +102,7 @@ impl Event {
         self.wait_thread(condition, |parker| parker.park_until(clock, deadline))
     }
 
-    /// The blocking wait. `sleep` returns whether to go on waiting.
+    /// The blocking wait. `sleep` returns whether to continue waiting.
     fn wait_thread(
         &self,
         mut condition: impl FnMut() -> bool,
@@ -138,8 +138,8 @@ impl Event {
         }
     }
 
-    /// As [`listen_while`](Event::listen_while), for futures that keep their place apart from the
-    /// event. Whoever drops the place calls [`leave`](Event::leave) first.
+    /// Waits as [`listen_while`](Event::listen_while), for futures that keep their place apart from
+    /// the event. Call [`leave`](Event::leave) before the place is dropped.
     ///
     /// ```
     /// use inflight_sync::wait::Event;

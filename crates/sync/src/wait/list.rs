@@ -1,4 +1,4 @@
-//! A FIFO of waiters from whose middle one can leave.
+//! A FIFO of waiters, in which a waiter can leave from any position.
 //!
 //! Plain data for the inside of a lock: a doubly linked list over the indices of a `Vec`, so that a
 //! cancelled waiter leaves in constant time, nothing is allocated once the list has reached its
@@ -7,7 +7,7 @@
 use super::Notify;
 const NIL: u32 = u32::MAX;
 
-/// Names one wait of one waiter in a [`WaitList`]. A key of a waiter that has left matches
+/// Names one wait of one waiter in a [`WaitList`]. The key of a waiter that has left matches
 /// nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaiterKey {
@@ -19,7 +19,7 @@ pub struct WaiterKey {
 struct WaitEntry {
     /// `None` while the slot is free.
     notify: Option<Notify>,
-    /// What the caller wants to know of the waiter when it chooses.
+    /// The caller's data, by which it chooses a waiter.
     data: u64,
     /// Of the wait the slot holds or held last.
     serial: u64,
@@ -61,7 +61,7 @@ impl Default for WaitList {
 }
 
 impl WaitList {
-    /// A list of nobody.
+    /// Makes an empty list.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -74,13 +74,13 @@ impl WaitList {
         }
     }
 
-    /// How many wait.
+    /// Returns the number of waiters.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether nobody waits.
+    /// Returns whether there are no waiters.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
@@ -116,7 +116,7 @@ impl WaitList {
         WaiterKey { index, serial }
     }
 
-    /// Whether the waiter is still in the list.
+    /// Returns whether the waiter is still in the list.
     #[must_use]
     pub fn contains(&self, key: WaiterKey) -> bool {
         self.slots
@@ -124,10 +124,10 @@ impl WaitList {
             .is_some_and(|s| s.serial == key.serial && s.notify.is_some())
     }
 
-    /// Exchanges how a waiter is told. The old way comes back, or the new one if the waiter has
+    /// Replaces how a waiter is woken. Returns the old `Notify`, or the new one if the waiter has
     /// left.
     ///
-    /// What comes back is dropped by the caller, without the lock: the last handle of a waker may
+    /// Drop the result without the lock: the last handle of a waker may
     /// drop a whole task, and that may lead back here.
     ///
     /// # Errors
@@ -141,9 +141,9 @@ impl WaitList {
         Ok(old.expect("a waiter in the list has a way to be told"))
     }
 
-    /// Takes a waiter out of the middle. `None` if it had been chosen or removed before.
+    /// Removes a waiter from any position. `None` if it had been chosen or removed before.
     ///
-    /// Drop what comes back without the lock, as with [`replace`](WaitList::replace).
+    /// Drop the result without the lock, as with [`replace`](WaitList::replace).
     #[must_use = "drop it after the lock is let go"]
     pub fn remove(&mut self, key: WaiterKey) -> Option<Notify> {
         if self.contains(key) {
@@ -153,7 +153,7 @@ impl WaitList {
         }
     }
 
-    /// Takes out the waiter that has waited longest.
+    /// Removes the waiter that has waited longest.
     #[must_use = "it is to be woken"]
     pub fn pop_front(&mut self) -> Option<Notify> {
         match self.head {
@@ -162,7 +162,8 @@ impl WaitList {
         }
     }
 
-    /// Takes the first waiter whose data is `wanted`, with it. Passes over those before it.
+    /// Removes the first waiter whose data is `wanted`, and returns it with its data. Skips those
+    /// before it.
     ///
     /// ```
     /// # use inflight_sync::{Parker, wait::{Notify, WaitList}};
@@ -186,7 +187,7 @@ impl WaitList {
         None
     }
 
-    /// Takes out everybody, longest wait first.
+    /// Removes all waiters, longest wait first.
     #[must_use = "they are to be woken"]
     pub fn drain(&mut self) -> Vec<Notify> {
         let mut all = Vec::with_capacity(self.len);

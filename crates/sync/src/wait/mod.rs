@@ -1,6 +1,6 @@
-//! Lists of waiters, and a place to wait for a condition.
+//! Lists of waiters, and an event to wait for a condition.
 //!
-//! A waiter is a sleeping thread or a task; both stand in the same list, so their order is common.
+//! A waiter is a sleeping thread or a task; both wait in the same list, so they have one order.
 
 mod event;
 mod list;
@@ -15,7 +15,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::task::Waker;
 
-/// How to tell one waiter that it should look again.
+/// The way to wake one waiter, which then checks its condition again.
 ///
 /// ```
 /// use inflight_sync::{Parker, wait::Notify};
@@ -40,8 +40,8 @@ impl Notify {
         }
     }
 
-    /// Asks for the memory that [`notify`](Notify::notify) writes for a task, which is cold where
-    /// many wait. Nothing but speed depends on it.
+    /// Prefetches the memory that [`notify`](Notify::notify) writes for a task, which is not in the
+    /// cache if many wait. It affects only speed.
     ///
     /// ```
     /// # use inflight_sync::wait::Notify;
@@ -63,7 +63,8 @@ impl Notify {
 ///
 /// # Panics
 ///
-/// With the first panic of a waker, after all are told; not while the thread is unwinding already.
+/// Panics with the first panic of a waker, after all are woken; not while the thread is unwinding
+/// already.
 ///
 /// ```
 /// use inflight_sync::{Parker, wait::{Notify, notify_each}};
@@ -77,7 +78,7 @@ pub fn notify_each(waiters: impl IntoIterator<Item = Notify>) {
     wakers.finish();
 }
 
-/// Wakes several groups of waiters, and keeps a waker's panic until all groups are told.
+/// Wakes several groups of waiters, and keeps a waker's panic until all groups are woken.
 ///
 /// ```
 /// use inflight_sync::{Parker, wait::{Notify, Wakers}};
@@ -105,11 +106,11 @@ impl Wakers {
         }
     }
 
-    /// Ends the telling.
+    /// Ends the wakes.
     ///
     /// # Panics
     ///
-    /// With the first panic of a waker; not while the thread is unwinding already.
+    /// Panics with the first panic of a waker; not while the thread is unwinding already.
     pub fn finish(self) {
         if let Some(panic) = self.first_panic.filter(|_| !thread::panicking()) {
             resume_unwind(panic);

@@ -10,15 +10,15 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// The future of [`Tenant::alloc`], which says what becomes of one that is dropped, and of
-/// [`Tenant::alloc_with`]. Polled again after it was ready, it asks for another tag.
+/// The future of [`Tenant::alloc`], which describes the effect of dropping it, and of
+/// [`Tenant::alloc_with`]. A poll after it was ready asks for another tag.
 #[must_use = "futures do nothing unless polled"]
 pub struct Alloc<'a, T: Send + 'static> {
     tenant: &'a Tenant<T>,
     wait: Waiting,
 }
 
-/// The future of [`Tenant::alloc_owned`]: `'static`, and good for one tag after the other. Else as
+/// The future of [`Tenant::alloc_owned`]: `'static`, for one tag after the other. Otherwise as
 /// [`Alloc`].
 ///
 /// ```
@@ -77,7 +77,8 @@ impl<T: Send + 'static> AllocOwned<T> {
         }
     }
 
-    /// Waits for the next tag: for those who keep it and poll by hand, as a service's readiness.
+    /// Waits for the next tag: for callers that keep the future and poll by hand, as a service's
+    /// readiness.
     ///
     /// ```
     /// use inflight_tags::{AllocError, AllocOwned, Tag, TagSet};
@@ -118,7 +119,7 @@ impl<T: Send + 'static> AllocOwned<T> {
         self.wait.poll(&self.tenant, cx)
     }
 
-    /// Whose tags it takes.
+    /// Returns the tenant of its tags.
     #[must_use]
     pub const fn tenant(&self) -> &Tenant<T> {
         &self.tenant

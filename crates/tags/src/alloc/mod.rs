@@ -1,4 +1,4 @@
-//! The ways to allocate: at once, as a future, with the thread asleep.
+//! The forms of an allocation: at once, as a future, as a sleeping thread.
 
 mod after_wake;
 mod batch;
@@ -26,8 +26,8 @@ impl<T: Send + 'static> Tenant<T> {
     ///
     /// # Errors
     ///
-    /// [`Exhausted`](AllocError::Exhausted) if none is, [`Frozen`](AllocError::Frozen) and
-    /// [`Quiesced`](AllocError::Quiesced) while somebody freezes or quiesces the set,
+    /// [`Exhausted`](AllocError::Exhausted) if no tag is free, [`Frozen`](AllocError::Frozen) and
+    /// [`Quiesced`](AllocError::Quiesced) while the set is frozen or quiesced,
     /// [`Closed`](AllocError::Closed).
     ///
     /// ```
@@ -76,7 +76,7 @@ impl<T: Send + 'static> Tenant<T> {
         self.try_alloc_slow(options)
     }
 
-    /// Takes a normal tag, waiting as a task until one is free.
+    /// Takes a normal tag; the task waits until one is free.
     ///
     /// # Errors
     ///
@@ -101,7 +101,7 @@ impl<T: Send + 'static> Tenant<T> {
         self.alloc_with(AllocOptions::new())
     }
 
-    /// Takes a tag of the kind asked for, waiting as a task until one is free.
+    /// Takes a tag of the kind asked for; the task waits until one is free.
     ///
     /// # Errors
     ///
@@ -124,18 +124,19 @@ impl<T: Send + 'static> Tenant<T> {
         Alloc::new(self, options)
     }
 
-    /// As [`alloc`](Tenant::alloc): a `'static` future with a share of the tenant, good for one
-    /// tag after the other, which can also be [polled by hand](AllocOwned::poll_alloc).
+    /// Takes a tag as [`alloc`](Tenant::alloc), by a `'static` future that owns a handle of the
+    /// tenant. The future can be used for one tag after the other, and [polled by
+    /// hand](AllocOwned::poll_alloc).
     pub fn alloc_owned(&self) -> AllocOwned<T> {
         self.alloc_owned_with(AllocOptions::new())
     }
 
-    /// As [`alloc_owned`](Tenant::alloc_owned), for tags of the kind asked for.
+    /// Takes a tag as [`alloc_owned`](Tenant::alloc_owned), of the kind asked for.
     pub fn alloc_owned_with(&self, options: AllocOptions) -> AllocOwned<T> {
         AllocOwned::new(self.clone(), options)
     }
 
-    /// Takes a normal tag, sleeping until one is free.
+    /// Takes a normal tag; the thread sleeps until one is free.
     ///
     /// # Errors
     ///
@@ -144,7 +145,7 @@ impl<T: Send + 'static> Tenant<T> {
         self.alloc_blocking_with(AllocOptions::new())
     }
 
-    /// Takes a tag of the kind asked for, sleeping until one is free.
+    /// Takes a tag of the kind asked for; the thread sleeps until one is free.
     ///
     /// # Errors
     ///
@@ -153,7 +154,8 @@ impl<T: Send + 'static> Tenant<T> {
         Waiting::new(options).block(self, None)
     }
 
-    /// Takes a normal tag, sleeping at most for `timeout`. Tries once if that is zero.
+    /// Takes a normal tag; the thread sleeps at most `timeout`. A timeout of zero makes one
+    /// attempt.
     ///
     /// # Errors
     ///
@@ -173,12 +175,12 @@ impl<T: Send + 'static> Tenant<T> {
         self.alloc_timeout_with(timeout, AllocOptions::new())
     }
 
-    /// Takes a tag of the kind asked for, sleeping at most for `timeout`. Tries once if that is
-    /// zero.
+    /// Takes a tag of the kind asked for; the thread sleeps at most `timeout`. A timeout of zero
+    /// makes one attempt.
     ///
     /// # Errors
     ///
-    /// [`TimedOut`](AllocError::TimedOut) if the time was up first; as
+    /// [`TimedOut`](AllocError::TimedOut) if the time was up first; the errors of
     /// [`alloc_with`](Tenant::alloc_with).
     pub fn alloc_timeout_with(
         &self,

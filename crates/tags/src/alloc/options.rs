@@ -1,8 +1,8 @@
-//! What kind of tag is wanted.
+//! The kind of tag that an allocation asks for.
 
 use crate::queue_kind::QueueKind;
 
-/// What kind of tag an allocation asks for: by default a normal one of the hardware queue that
+/// The kind of tag that an allocation asks for: by default a normal one of the hardware queue that
 /// serves the calling CPU.
 ///
 /// ```
@@ -43,7 +43,7 @@ impl Default for AllocOptions {
 }
 
 impl AllocOptions {
-    /// A normal tag, near the caller.
+    /// Asks for a normal tag of the hardware queue that serves the calling CPU.
     pub const fn new() -> Self {
         Self {
             reserved: false,
@@ -53,10 +53,10 @@ impl AllocOptions {
         }
     }
 
-    /// Asks for a reserved tag. Reserved tags are for requests that must go on when all normal
-    /// tags are in use, such as an abort or a flush; the set's
-    /// [`reserved`](crate::TagSetBuilder::reserved) says how many there are. A caller that asks
-    /// for one waits for reserved tags only.
+    /// Asks for a reserved tag. Reserved tags are for requests that must be served when all normal
+    /// tags are in use, such as an abort or a flush. Their number is the set's
+    /// [`reserved`](crate::TagSetBuilder::reserved). A caller that asks for one waits for reserved
+    /// tags only.
     ///
     /// ```
     /// use inflight_tags::{AllocError, AllocOptions, TagSet};
@@ -71,7 +71,7 @@ impl AllocOptions {
         self
     }
 
-    /// Asks for a tag of hardware queue `n`, wherever the caller runs. For engines in which a
+    /// Asks for a tag of hardware queue `n`, whatever the calling CPU. For engines in which a
     /// thread owns a ring and the ring owns a hardware queue.
     pub const fn hw_queue(mut self, n: usize) -> Self {
         self.hw_queue = shortened(n);
@@ -79,14 +79,14 @@ impl AllocOptions {
         self
     }
 
-    /// Asks for a tag of hardware queue `n`, if it serves any CPU: refused with
-    /// [`Unmapped`](crate::AllocError::Unmapped) otherwise. For requests that are worked on by the
-    /// threads of that queue's CPUs, as when each queue is to be told something at the start: where
-    /// there are none, the request would lie there. Each allocation looks through the map.
+    /// Asks for a tag of hardware queue `n`, if `n` serves any CPU; else the error is
+    /// [`Unmapped`](crate::AllocError::Unmapped). For requests that the threads of that queue's
+    /// CPUs work on, for example a setup request to each queue: without such CPUs the request would
+    /// never be served. Each allocation searches the map.
     ///
     /// With [`reserved`](Self::reserved) and a try form it is blk-mq's allocation for one hardware
     /// queue, which allows nothing else because a waiter might move. A waiter here stays with the
-    /// queue it named, so all forms may be used.
+    /// queue that it named, so all forms may be used.
     ///
     /// ```
     /// use inflight_tags::{AllocError, AllocOptions, TagSet};
@@ -106,10 +106,9 @@ impl AllocOptions {
         self
     }
 
-    /// Asks for a tag for a read: of a
-    /// [hardware queue for reads](crate::HwQueueOptions::read) near the caller, or of a
-    /// default one if the set has none. The last of this and [`polled`](Self::polled) counts;
-    /// beside [`hw_queue`](Self::hw_queue) it means nothing.
+    /// Asks for a tag for a read: of a [hardware queue for reads](crate::HwQueueOptions::read) near
+    /// the caller, or of a default one if the set has none. Of this and [`polled`](Self::polled)
+    /// the last call counts. Together with [`hw_queue`](Self::hw_queue) it has no effect.
     ///
     /// ```
     /// use inflight_tags::{AllocOptions, HwQueueOptions, TagSet};
@@ -124,10 +123,10 @@ impl AllocOptions {
         self
     }
 
-    /// Asks for a tag for a request whose submitter looks for the completion itself: of a
-    /// [hardware queue for polling](crate::HwQueueOptions::poll) near the caller, or of a
-    /// default one if the set has none; then it is a request like any other. Beside
-    /// [`hw_queue`](Self::hw_queue) it means nothing.
+    /// Asks for a tag for a request whose submitter polls for the completion: of a [hardware queue
+    /// for polling](crate::HwQueueOptions::poll) near the caller, or of a default one if the set
+    /// has none; then it is a request like any other. Together with [`hw_queue`](Self::hw_queue) it
+    /// has no effect.
     pub const fn polled(mut self) -> Self {
         self.kind = QueueKind::Poll;
         self
@@ -139,7 +138,7 @@ impl AllocOptions {
         !self.reserved && self.named().is_none()
     }
 
-    /// The hardware queue that was named.
+    /// Returns the hardware queue that was named.
     #[inline]
     pub(crate) const fn named(self) -> Option<usize> {
         match self.hw_queue {

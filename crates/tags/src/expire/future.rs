@@ -9,8 +9,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-/// The future of [`TagSet::expired`], which may be dropped at any time. Polled again after it was
-/// ready, it asks for another.
+/// The future of [`TagSet::expired`], which may be dropped at any time. A poll after it was ready
+/// asks for another request.
 #[must_use = "futures do nothing unless polled"]
 pub struct NextExpired<'a, T: Send + 'static> {
     set: &'a TagSet<T>,
@@ -40,7 +40,7 @@ pub struct ExpiredOwned<T: Send + 'static> {
     sleeping: Sleeping,
 }
 
-/// What a task waits for until it looks again.
+/// The time, or the close, for which a task waits until its next check.
 #[derive(Debug, Default)]
 struct Sleeping {
     sleep: Option<Sleep>,
@@ -116,7 +116,7 @@ impl<T: Send + 'static> ExpiredOwned<T> {
         }
     }
 
-    /// The next one, as [`TagSet::expired`]; `None` at the end, and from then on.
+    /// Waits for the next one, as [`TagSet::expired`]; `None` at the end, and from then on.
     pub fn poll_expired(&mut self, cx: &mut Context<'_>) -> Poll<Option<Expired<T>>> {
         let Some(set) = &self.set else {
             return Poll::Ready(None);

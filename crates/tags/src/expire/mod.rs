@@ -1,4 +1,4 @@
-//! Requests that take too long, found by whoever asks.
+//! Requests that take too long, found when a caller asks.
 
 mod future;
 
@@ -14,10 +14,10 @@ use inflight_sync::time::Instant;
 use std::fmt;
 use std::time::Duration;
 
-/// How long who waits for timeouts sleeps, at most, where all requests have longer ones.
+/// How long a waiter for timeouts sleeps at most, if all requests have longer ones.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
-/// The same in a set that is closed, and ends with its last tag, which tells nobody.
+/// The same in a set that is closed, and ends with its last tag, which wakes no waiter.
 const SLEEP_WHILE_CLOSED: Duration = Duration::from_millis(10);
 
 /// Nothing is late.
@@ -28,9 +28,9 @@ struct LookAgain {
     or_at_close: bool,
 }
 
-/// What a look at one slot comes to.
+/// The result of checking one slot.
 enum Found {
-    /// Its time is up, and this look was the one that says so.
+    /// Its time is up, and this check reports it.
     Overdue(Overdue),
     /// Its time will be up.
     Next(Instant),
@@ -40,7 +40,7 @@ enum Found {
 #[derive(Clone, Copy)]
 struct Overdue {
     token: u64,
-    /// Its owner has it: the token is for errors alone.
+    /// An owner holds the tag: the token is for errors alone.
     held: bool,
     hw_queue: usize,
     index: usize,
@@ -55,9 +55,9 @@ impl Overdue {
 /// A walk over the slots.
 struct Walk {
     now: Instant,
-    /// The slot that is next.
+    /// The next slot.
     at: usize,
-    /// When the next time will be up, of those it has seen.
+    /// The earliest time that will be up, of those it has seen.
     next: Option<Instant>,
 }
 
@@ -138,9 +138,9 @@ impl<T> Shared<T> {
 
 /// A request whose time is up: see [`TagSet::expired`].
 ///
-/// Nobody else is told of it. If it was in flight, its completion is refused from now on
-/// ([`RedeemError::TimedOut`]), and [`redeem`](Expired::redeem) gives the tag to whoever handles
-/// the timeout; until then it is in flight, and a freeze waits for it.
+/// It is returned to one caller. If it was in flight, its completion is refused from now on
+/// ([`RedeemError::TimedOut`]), and [`redeem`](Expired::redeem) returns the tag to the handler of
+/// the timeout; until then the tag is in flight, and a freeze waits for it.
 ///
 /// ```
 /// use inflight_tags::{Clock, RedeemError, TagSet};
@@ -165,29 +165,29 @@ pub struct Expired<T> {
 }
 
 impl<T: Send + 'static> Expired<T> {
-    /// What names it; `None` if its tag is held by an owner who [tracks](Tag::track) it.
+    /// Returns its token; `None` if its tag is held by an owner that [tracks](Tag::track) it.
     #[must_use]
     pub const fn token(&self) -> Option<u64> {
         self.late.token()
     }
 
-    /// Its hardware queue.
+    /// Returns its hardware queue.
     #[must_use]
     pub const fn hw_queue(&self) -> usize {
         self.late.hw_queue
     }
 
-    /// The index of its tag in the hardware queue.
+    /// Returns the index of its tag in the hardware queue.
     #[must_use]
     pub const fn index(&self) -> usize {
         self.late.index
     }
 
-    /// Gives the tag to the handler of the timeout: once.
+    /// Returns the tag to the handler of the timeout: once.
     ///
     /// # Errors
     ///
-    /// [`RedeemError::NotInFlight`] if an owner holds the tag; as
+    /// [`RedeemError::NotInFlight`] if an owner holds the tag; the errors of
     /// [`TagSet::redeem_timed_out`] if it was taken by its token before.
     pub fn redeem(self) -> Result<Tag<T>, RedeemError> {
         let token = self.late.token;
@@ -210,17 +210,17 @@ impl<T> fmt::Debug for Expired<T> {
 }
 
 impl<T: Send + 'static> TagSet<T> {
-    /// The next request whose time is up, marked as timed out: each is given to one caller. `None`
-    /// if there is none now.
+    /// Returns the next request whose time is up, marked as timed out: each goes to one caller.
+    /// `None` if there is none now.
     ///
     /// A request's time begins with [`into_token`](Tag::into_token), or [`track`](Tag::track), and
     /// is the builder's [`timeout`](crate::TagSetBuilder::timeout) or its own
-    /// [`set_timeout`](Tag::set_timeout). A completion that comes before the mark wins; one that
-    /// comes after gets [`TimedOut`](RedeemError::TimedOut). Nothing expires in a set built with
-    /// [`ages(false)`](crate::TagSetBuilder::ages). Looks at each slot there may be.
+    /// [`set_timeout`](Tag::set_timeout). A completion before the mark wins; one after it gets
+    /// [`TimedOut`](RedeemError::TimedOut). Nothing expires in a set built with
+    /// [`ages(false)`](crate::TagSetBuilder::ages). Reads each slot there may be.
     ///
-    /// With the system's clock a request's time may be taken to begin by as much as a tick (1 to
-    /// 10 ms) later than it did, never earlier; see [`InFlight::age`](crate::InFlight::age).
+    /// With the system's clock a request's time may begin as much as a tick (1 to 10 ms) too late,
+    /// never too early; see [`InFlight::age`](crate::InFlight::age).
     ///
     /// The idea is the timeout work of blk-mq.
     #[must_use = "the request is marked: nobody else will hear of it"]
@@ -228,7 +228,7 @@ impl<T: Send + 'static> TagSet<T> {
         self.iter_expired().next()
     }
 
-    /// All requests whose time is up now, one after the other, by one walk over the slots.
+    /// Returns all requests whose time is up now, one after the other, by one pass over the slots.
     ///
     /// ```
     /// # use inflight_tags::TagSet;
@@ -249,19 +249,19 @@ impl<T: Send + 'static> TagSet<T> {
         })
     }
 
-    /// As [`try_expired`](TagSet::try_expired), waiting as a task for the next one. `None` when
+    /// Waits as a task for the next request of [`try_expired`](TagSet::try_expired). `None` when
     /// the set is [closed](TagSet::close) and no tag is in use: the end of a loop.
     ///
-    /// It looks when the next time will be up, and after a second at the latest (or the set's
-    /// timeout, if that is shorter), for requests with shorter times may have been submitted
-    /// meanwhile. [`close`](TagSet::close) wakes it; from then on it looks every 10 ms. The first
-    /// one that has to wait **starts a thread**, one for all futures of the set, which sleeps in
-    /// their place and ends with the set; who has a timer of its own calls
-    /// [`expire`](TagSet::expire).
+    /// It checks the slots when the next time will be up, and after a second at the latest (or the
+    /// set's timeout, if that is shorter), because requests with shorter times may have been
+    /// submitted meanwhile. [`close`](TagSet::close) wakes it; from then on it checks every 10 ms.
+    /// The first future that has to wait **starts a thread**, one for all futures of the set, which
+    /// sleeps in their place and ends with the set. A program with a timer of its own calls
+    /// [`expire`](TagSet::expire) instead.
     ///
     /// # Cancel safety
     ///
-    /// May be dropped at any time: what is late is given to the next who asks.
+    /// The future may be dropped at any time: a late request goes to the next caller.
     ///
     /// ```
     /// # use inflight_tags::TagSet;
@@ -281,13 +281,14 @@ impl<T: Send + 'static> TagSet<T> {
         NextExpired::new(self)
     }
 
-    /// As [`expired`](TagSet::expired), one after the other, for who keeps it in a struct: it owns
-    /// a handle of the set, and drops it when the set is closed and no tag is in use.
+    /// Waits as [`expired`](TagSet::expired), for one request after the other; to be kept in a
+    /// struct. It owns a handle of the set, and drops it when the set is closed and no tag is in
+    /// use.
     pub fn expired_owned(&self) -> ExpiredOwned<T> {
         ExpiredOwned::new(self.clone())
     }
 
-    /// As [`expired`](TagSet::expired), sleeping; no thread is started.
+    /// Waits as [`expired`](TagSet::expired); the thread sleeps, and no other thread is started.
     ///
     /// ```
     /// # use inflight_tags::TagSet;
@@ -302,7 +303,7 @@ impl<T: Send + 'static> TagSet<T> {
         self.expired_until(None).unwrap_or_default()
     }
 
-    /// As [`expired`](TagSet::expired), sleeping at most for `timeout`.
+    /// Waits as [`expired`](TagSet::expired); the thread sleeps at most `timeout`.
     ///
     /// # Errors
     ///
@@ -342,7 +343,8 @@ impl<T: Send + 'static> TagSet<T> {
         }
     }
 
-    /// What somebody who waits for timeouts does: the next, or the end, or when to look again.
+    /// One step of a waiter for timeouts: the next request, or the end, or the time of the next
+    /// check.
     fn look_for_expired(&self) -> Result<Option<Expired<T>>, LookAgain> {
         let late = self.shared().wait_step()?;
         Ok(late.map(|late| self.expired_request(late)))
@@ -355,16 +357,16 @@ impl<T: Send + 'static> TagSet<T> {
         }
     }
 
-    /// Marks every request in flight whose time is up, and hands its token to `f`: each once, to
-    /// one caller. Returns when the next one will be up, of those that there are now.
+    /// Marks each request in flight whose time is up, and passes its token to `f`: each once, to
+    /// one caller. Returns the time when the next of the present requests will be up.
     ///
-    /// For who has a timer of its own: it calls this when that moment has come, and at the latest
-    /// after the shortest timeout in use, since what is submitted after a call is not in its
-    /// answer. The moment is one of the set's [clock](TagSet::clock): how long to wait is
-    /// `next - set.clock().now()`, which is zero if it has passed. The token gives the tag by
-    /// [`redeem_timed_out`](TagSet::redeem_timed_out); until then it is in flight, and a freeze
-    /// waits for it: who freezes keeps calling this. `f` may do that at once, or whatever else it
-    /// likes with the set. The rest is as for [`try_expired`](TagSet::try_expired).
+    /// For programs with a timer of their own: call it again at that time, and at the latest after
+    /// the shortest timeout in use, because the result does not include later submissions. The time
+    /// is one of the set's [clock](TagSet::clock): the time to wait is `next - set.clock().now()`,
+    /// which is zero if it has passed. [`redeem_timed_out`](TagSet::redeem_timed_out) returns the
+    /// tag of the token; until then the tag is in flight, and a freeze waits for it, so continue
+    /// these calls during a freeze. `f` may redeem at once, or call any other method of the set.
+    /// The rest is as for [`try_expired`](TagSet::try_expired).
     ///
     /// ```
     /// # use inflight_tags::{Clock, RedeemError, TagSet};

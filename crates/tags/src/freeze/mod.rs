@@ -1,7 +1,7 @@
 //! Freezing: no tag is held or in flight, and none is given out until the thaw.
 //!
-//! There is no counter of users. That a tag is in use is read off the bitmaps, and the allocation
-//! pays for the freeze with one light fence and one load of a word that hardly ever changes:
+//! There is no counter of users. The freezer reads the tags in use from the bitmaps. The freeze
+//! costs an allocation one light fence and one load of a word that hardly ever changes:
 //!
 //! ```text
 //! submitter: A1 take the bit          A2 light fence    A3 depth == 0 -> a tag, else put it back
@@ -34,16 +34,16 @@ use std::time::Duration;
 
 /// Keeps a set frozen until it is dropped.
 ///
-/// Guards nest: the set thaws when the last is dropped. Everything done to the data of the
-/// set's requests by earlier owners has happened before the guard exists, and what is done
-/// while it exists happens before any later tag is given out.
+/// Guards nest: the set thaws when the last is dropped. All accesses of earlier owners to the data
+/// of the set's requests happen before the guard exists, and accesses while it exists happen before
+/// any later tag is given out.
 ///
 /// The idea is the frozen request queue of blk-mq.
 ///
 /// # Panics
 ///
-/// Its drop, with the panic of a waiting submitter's waker, after the set is thawed and all
-/// waiters are told.
+/// The drop panics with the panic of a waiting submitter's waker, after the set is thawed and all
+/// waiters are woken.
 ///
 /// ```
 /// use inflight_tags::{AllocError, AllocOptions, TagSet};
@@ -72,12 +72,12 @@ impl FrozenGuard {
     }
 }
 
-/// The future of [`TagSet::freeze`](crate::TagSet::freeze). The freeze begins at its first poll,
-/// and ends when it is dropped before it was ready.
+/// The future of [`TagSet::freeze`](crate::TagSet::freeze). The freeze begins at its first poll.
+/// Dropping it before it was ready ends the freeze.
 #[must_use = "futures do nothing unless polled"]
 pub struct Freeze {
     drain: Drain,
-    /// Once it has begun.
+    /// `Some` once the freeze has begun.
     guard: Option<FrozenGuard>,
 }
 
@@ -124,8 +124,8 @@ impl Drop for FrozenGuard {
 }
 
 impl<T: Send + 'static> TagSet<T> {
-    /// Freezes the set if no tag is in use now. Others may find the set frozen for the moment the
-    /// look takes.
+    /// Freezes the set if no tag is in use now. Other callers may find the set frozen during the
+    /// check.
     ///
     /// # Errors
     ///
@@ -145,10 +145,11 @@ impl<T: Send + 'static> TagSet<T> {
         is_unused(&frozen.bitmaps).map(|()| frozen)
     }
 
-    /// Freezes the set: no tag is given out from the future's first poll on, and it is ready when
-    /// none is held or in flight. Freezes nest; the last guard's drop thaws.
+    /// Freezes the set: no tag is given out from the future's first poll on, and the future is
+    /// ready when none is held or in flight. Freezes nest; the set thaws when the last guard is
+    /// dropped.
     ///
-    /// While the set is frozen, or somebody waits for it to be, the try forms of a
+    /// While the set is frozen, or a caller waits for a freeze, the try forms of a
     /// [`Tenant`](crate::Tenant) return [`Frozen`](crate::AllocError::Frozen) and the waiting forms
     /// wait for the thaw.
     ///
@@ -168,19 +169,19 @@ impl<T: Send + 'static> TagSet<T> {
         Freeze::new(&self.shared.bitmaps)
     }
 
-    /// As [`freeze`](TagSet::freeze), sleeping.
+    /// Freezes the set as [`freeze`](TagSet::freeze); the thread sleeps.
     ///
     /// A thread that holds a tag itself, or is the one that redeems, waits for itself here, for
-    /// ever: it looks like a slow device. Who is not sure takes
-    /// [`freeze_timeout`](TagSet::freeze_timeout), or [`try_freeze`](TagSet::try_freeze).
+    /// ever: the effect is that of a slow device. If that may be, take
+    /// [`freeze_timeout`](TagSet::freeze_timeout) or [`try_freeze`](TagSet::try_freeze).
     pub fn freeze_blocking(&self) -> FrozenGuard {
         let frozen = FrozenGuard::begin(&self.shared.bitmaps);
         let _always = wait_until_unused(&frozen.bitmaps, None);
         frozen
     }
 
-    /// As [`freeze`](TagSet::freeze), sleeping at most for `timeout`; after that the set is as it
-    /// was.
+    /// Freezes the set as [`freeze`](TagSet::freeze); the thread sleeps at most `timeout`. After a
+    /// timeout the set is as it was.
     ///
     /// # Errors
     ///
@@ -204,7 +205,7 @@ impl<T: Send + 'static> TagSet<T> {
         wait_until_unused(&frozen.bitmaps, Some(deadline)).map(|()| frozen)
     }
 
-    /// Whether the set is frozen, or somebody waits for it to be.
+    /// Returns whether the set is frozen, or a caller waits for a freeze.
     #[must_use]
     pub fn is_frozen(&self) -> bool {
         self.shared.bitmaps.gate.state().is_frozen()

@@ -23,30 +23,30 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-/// The tags of one large request, a piece each: they come one after the other, as fast as the
+/// The tags of one large request, one for each piece: they come one after the other, as fast as the
 /// set's [`Admission`](crate::Admission) gives them. Made by [`Tenant::split`].
 ///
-/// Under [`WholeIo`](crate::Admission::WholeIo) all of them come before anybody else's who came
-/// later. Submit each piece before you ask for the next tag: a request of more pieces than there
-/// are tags goes on when its first pieces complete. Who keeps the pieces back until it has all of
-/// them can wait forever: alone, for more than the depth or its tenant's share; and for another
-/// request that does the same, while that one waits for this one's. [`join`](Split::join) has all
-/// of them granted together.
+/// Under [`WholeIo`](crate::Admission::WholeIo) all of them come before those of later callers.
+/// Submit each piece before you ask for the next tag: a request of more pieces than there are tags
+/// gets the next tag when its first pieces complete. A caller that keeps the pieces back until it
+/// has all of them can wait for ever: alone, for more than the depth or its tenant's share; and for
+/// another request that does the same and waits for this one. [`join`](Split::join) gets all of
+/// them together.
 ///
 /// # Cancel safety
 ///
-/// A future that is dropped, a wait that times out and a `Split` that is dropped give back whatever
-/// had been collected for pieces to come. No tag and no wakeup is lost. The tags handed out are the
-/// caller's.
+/// A future that is dropped, a wait that times out and a `Split` that is dropped give back the tags
+/// collected for later pieces. No tag and no wakeup is lost. The tags handed out are the caller's.
 ///
 /// # Fairness
 ///
-/// See [`Admission`](crate::Admission). What a `Split` has collected is in use: it is kept from
-/// others, and a freeze waits for it, until it is asked for or the `Split` is dropped. One that is
-/// given its tags in parts (more pieces than a quarter of the depth) stays first of its tenant
-/// until its last part. While a part waits to be asked for, the tenant's small requests get what
-/// else is free, and its other splits wait, even beside free tags. So ask on without waiting for
-/// another `Split` in between, and drop one that is no longer wanted.
+/// [`Admission`](crate::Admission) describes the order. Tags that a `Split` has collected are in
+/// use: others do not get them, and a freeze waits for them, until they are asked for or the
+/// `Split` is dropped. A `Split` that gets its tags in parts (more pieces than a quarter of the
+/// depth) stays first of its tenant until its last part. While a part waits to be asked for, the
+/// tenant's small requests get other free tags, and its other splits wait, even if tags are free.
+/// So ask for the next tags without waiting for another `Split` in between, and drop a `Split` that
+/// is no longer wanted.
 ///
 /// ```
 /// use inflight_tags::TagSet;
@@ -97,7 +97,7 @@ enum SplitAt {
     Paused(TagWait),
 }
 
-/// The future of [`Split::next`]: one that is dropped waits no longer.
+/// The future of [`Split::next`]: a dropped one waits no longer.
 #[derive(Debug)]
 #[must_use = "futures do nothing unless polled"]
 pub struct NextPiece<'a, T: Send + 'static>(&'a mut Split<T>);
@@ -125,14 +125,14 @@ enum SplitStep<T> {
 }
 
 impl<T: Send + 'static> Tenant<T> {
-    /// A request that is split into `n` pieces, each with a normal tag of its own; see [`Split`].
-    /// Nothing is asked for before its first call.
+    /// Returns a request that is split into `n` pieces, each with a normal tag of its own; see
+    /// [`Split`]. It asks for no tag before its first call.
     #[must_use = "it asks for nothing until it is called"]
     pub fn split(&self, n: usize) -> Split<T> {
         self.split_with(n, AllocOptions::new())
     }
 
-    /// As [`split`](Tenant::split), for tags of the kind asked for.
+    /// Returns a [`split`](Tenant::split) with tags of the kind asked for.
     #[must_use = "it asks for nothing until it is called"]
     pub fn split_with(&self, n: usize, options: AllocOptions) -> Split<T> {
         Split::new(self.clone(), options, n)
@@ -157,13 +157,13 @@ impl<T: Send + 'static> Split<T> {
         }
     }
 
-    /// How many pieces have no tag yet.
+    /// Returns how many pieces have no tag yet.
     #[must_use]
     pub const fn remaining(&self) -> usize {
         self.remaining
     }
 
-    /// The tag of the next piece, waiting as a task; `None` after the last one.
+    /// Waits as a task for the tag of the next piece; `None` after the last one.
     ///
     /// # Errors
     ///
@@ -187,11 +187,11 @@ impl<T: Send + 'static> Split<T> {
         NextPiece(self)
     }
 
-    /// [`next`](Split::next) for those who keep the `Split` and poll by hand, in the form of a
-    /// stream: `None` after the last piece, and after an error.
+    /// Polls [`next`](Split::next) by hand, in the form of a stream: `None` after the last piece,
+    /// and after an error.
     ///
-    /// Between two polls it keeps its place in the wait queue. Whoever is not going to poll it
-    /// again waits in another way, or drops it. With the feature `futures` it is a `Stream`.
+    /// Between two polls it keeps its place in the wait queue. If you do not poll it again, wait in
+    /// another form, or drop it. With the feature `futures` it is a `Stream`.
     ///
     /// # Errors
     ///
@@ -312,7 +312,7 @@ impl<T: Send + 'static> Split<T> {
         result
     }
 
-    /// As [`next`](Split::next); the thread sleeps.
+    /// Waits as [`next`](Split::next); the thread sleeps.
     ///
     /// # Errors
     ///
@@ -321,8 +321,8 @@ impl<T: Send + 'static> Split<T> {
         self.next_sleeping(None)
     }
 
-    /// As [`next`](Split::next); the thread sleeps at most for `timeout`. The `Split` can be asked
-    /// again after its time was up.
+    /// Waits as [`next`](Split::next); the thread sleeps at most `timeout`. The `Split` can be
+    /// asked again after a timeout.
     ///
     /// # Errors
     ///
@@ -343,9 +343,9 @@ impl<T: Send + 'static> Split<T> {
         self.next_sleeping(Some(deadline))
     }
 
-    /// As [`next`](Split::next), if the tag can be had without waiting. Who waits by
-    /// [`poll_next`](Split::poll_next) goes on waiting if not. Who gets a tag by a try polls again
-    /// by itself: its wait may have ended without a wake.
+    /// Returns the tag of [`next`](Split::next), if it can be had without waiting. If not, a wait
+    /// of [`poll_next`](Split::poll_next) continues. After a tag by a try, poll again without a
+    /// wake: the wait may have ended without one.
     ///
     /// # Errors
     ///

@@ -8,8 +8,8 @@ use futures_core::stream::FusedStream;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// The tags of its pieces. It ends after the last piece, and after an error: who closes the set
-/// ends it so.
+/// The tags of its pieces. The stream ends after the last piece, and after an error, such as that
+/// of a closed set.
 ///
 /// ```
 /// # use inflight_tags::TagSet;

@@ -1,4 +1,4 @@
-//! How completions are made.
+//! The builder of completions.
 
 use super::Completions;
 use crate::set::TagSet;
@@ -7,7 +7,7 @@ use inflight_steering::{CompletionSink, InlineSink, Router};
 use inflight_topology::{Scope, Topology};
 use std::fmt;
 
-/// Describes [`Completions`] before they are built. Made by [`TagSet::completions`].
+/// The builder of [`Completions`], made by [`TagSet::completions`].
 ///
 /// ```
 /// use inflight_tags::steering::InlineSink;
@@ -43,13 +43,14 @@ impl<T: Send + 'static> CompletionsBuilder<T> {
 }
 
 impl<T: Send + 'static, S: CompletionSink> CompletionsBuilder<T, S> {
-    /// Which CPUs share a done list, and its worker; by default each has its own.
+    /// Sets which CPUs share a done list and its worker; by default each CPU has its own.
     pub fn scope(mut self, scope: Scope) -> Self {
         self.scope = scope;
         self
     }
 
-    /// Who empties the done lists; by default nobody, and every completion runs where it is seen.
+    /// Sets the sink whose workers empty the done lists. By default there are no workers, and each
+    /// completion runs where it is seen.
     pub fn sink<N: CompletionSink>(self, sink: N) -> CompletionsBuilder<T, N> {
         CompletionsBuilder {
             set: self.set,
@@ -59,14 +60,14 @@ impl<T: Send + 'static, S: CompletionSink> CompletionsBuilder<T, S> {
         }
     }
 
-    /// Builds them. `callback` gets the tag of each request that is through, with what was filled
-    /// in; the request is free when it drops the tag. It runs on whatever thread sees a completion
-    /// or empties a done list, outside all locks; it may submit, and complete others. It should not
-    /// wait for a tag, while it holds one and others stand behind it in the done list.
+    /// Builds them. `callback` gets the tag of each completed request, with the result filled in;
+    /// the request is free when the callback drops the tag. It runs on the thread that sees a
+    /// completion or empties a done list, outside all locks. It may submit, and complete others. It
+    /// should not wait for a tag, because it holds one and others wait behind it in the done list.
     ///
     /// # Panics
     ///
-    /// With [`CompletionSink::runner`], which is asked here for each done list.
+    /// Panics with [`CompletionSink::runner`], which is called here for each done list.
     pub fn build(self, callback: impl Fn(Tag<T>) + Send + Sync + 'static) -> Completions<T> {
         let router = Router::new(self.topology, self.scope, self.sink, callback);
         self.set.shared.bitmaps.policies.turn_on();

@@ -1,4 +1,4 @@
-//! From a token that came back to its callback, on the CPU where it belongs.
+//! From a redeemed token to its callback, on the CPU where the callback should run.
 
 use crate::error::RedeemError;
 use crate::set::TagSet;
@@ -10,11 +10,11 @@ use inflight_sync::{Arc, Weak};
 use inflight_topology::Topology;
 use std::fmt;
 
-/// Runs completions of a [`TagSet`] where they belong. Made by [`TagSet::completions`].
+/// Runs completions of a [`TagSet`] on the CPU of their policy. Made by [`TagSet::completions`].
 ///
-/// A cheap handle; the clones are one. When the last is dropped the done lists are
-/// [closed](Self::close). A callback that holds one keeps them open for ever, unless they are
-/// closed by hand.
+/// A cheap handle; all clones refer to the same completions. When the last is dropped the done
+/// lists are [closed](Self::close). A callback that holds one keeps them open for ever, unless the
+/// program closes them.
 ///
 /// ```
 /// use inflight_tags::steering::Decision;
@@ -53,34 +53,33 @@ impl<T: Send + 'static> Completions<T> {
     }
 
     /// Completes the request of a token: redeems it, lets `fill` put the result into its slot, and
-    /// has the callback run where the request's policy wants it, which may be here and now. Returns
-    /// what was decided, or for a done list that turned out to be closed, what was done instead.
+    /// runs the callback on the CPU that the request's policy names, perhaps here and now. Returns
+    /// the decision, or, if the done list was closed, what was done instead.
     ///
-    /// Callbacks that complete others in turn are nested eight deep. What comes on top waits in
-    /// a done list, or, if nobody empties that, for the end of the callbacks around it: then it
-    /// runs on this thread (reason [`Depth`](super::RedirectReason::Depth) either way).
+    /// Callbacks that complete others are nested eight deep. A deeper one waits in a done list, or,
+    /// if the list has no worker, for the end of the outer callbacks: then it runs on this thread
+    /// (reason [`Depth`](super::RedirectReason::Depth) in both cases).
     ///
     /// # Errors
     ///
-    /// As [`TagSet::redeem`]; neither `fill` nor the callback is called then.
+    /// The errors of [`TagSet::redeem`]; neither `fill` nor the callback is called then.
     ///
     /// # Panics
     ///
-    /// With the panic of `fill`, and the tag is freed; or with that of a callback that ran here, or
-    /// of [`Runner::wake`](super::Runner::wake), which counts as a refusal.
+    /// Panics with `fill`, and frees the tag; panics with a callback that ran here, or with
+    /// [`Runner::wake`](super::Runner::wake), whose panic counts as a refusal.
     pub fn complete(&self, token: u64, fill: impl FnOnce(&mut T)) -> Result<Decision, RedeemError> {
         let mut tag = self.inner.set.redeem(token)?;
         fill(&mut tag);
         Ok(self.complete_tag(tag))
     }
 
-    /// The same for a tag that is in the caller's hand already: one redeemed as timed out
-    /// ([`TagSet::redeem_timed_out`]), say, or one that never left as a token
-    /// ([`Tag::submit_here`]).
+    /// Completes the request of a tag that the caller holds: for example one redeemed as timed out
+    /// ([`TagSet::redeem_timed_out`]), or one that was never a token ([`Tag::submit_here`]).
     ///
     /// # Panics
     ///
-    /// With the panic of a callback that ran here, or of [`Runner::wake`](super::Runner::wake).
+    /// Panics with a callback that ran here, or with [`Runner::wake`](super::Runner::wake).
     ///
     /// ```
     /// # use inflight_tags::{Tag, TagSet};
@@ -100,13 +99,13 @@ impl<T: Send + 'static> Completions<T> {
         self.inner.router.complete(tag)
     }
 
-    /// As [`complete`](Self::complete), but what belongs here comes back to the caller, who runs it
-    /// as it likes: with what it has borrowed, or after it has reaped the whole ring. What belongs
-    /// elsewhere goes to its done list, and there to the callback.
+    /// As [`complete`](Self::complete), but returns a completion that should run here to the
+    /// caller. The caller runs it with borrowed data, or after it has reaped the whole ring. Other
+    /// completions go to their done list, and there to the callback.
     ///
     /// # Errors
     ///
-    /// As [`TagSet::redeem`]; `fill` is not called then.
+    /// The errors of [`TagSet::redeem`]; `fill` is not called then.
     ///
     /// ```
     /// # use inflight_tags::steering::Steered;
@@ -134,16 +133,16 @@ impl<T: Send + 'static> Completions<T> {
         Ok(self.steer_tag(tag))
     }
 
-    /// [`steer`](Self::steer) for a tag that is in the caller's hand already, as
-    /// [`complete_tag`](Self::complete_tag) is for [`complete`](Self::complete).
+    /// Does [`steer`](Self::steer) for a tag that the caller holds, as
+    /// [`complete_tag`](Self::complete_tag) does for [`complete`](Self::complete).
     pub fn steer_tag(&self, tag: Tag<T>) -> Steered<Tag<T>> {
         self.inner.router.steer(tag)
     }
 
-    /// Says that whoever waited for `tag` goes on now, on the calling thread: if this is not the
-    /// CPU it was submitted on, the submitter has moved, which
-    /// [`submitter_moved`](SteeringStats::submitter_moved) counts. Many such mean that steering by
-    /// the submitter's CPU misses.
+    /// Records that the waiter for `tag` now runs on the calling thread. If this is not the CPU of
+    /// the submission, the submitter has moved, which
+    /// [`submitter_moved`](SteeringStats::submitter_moved) counts. A large count means that
+    /// steering by the submitter's CPU misses.
     ///
     /// ```
     /// # use inflight_tags::{Tag, TagSet};
@@ -162,15 +161,15 @@ impl<T: Send + 'static> Completions<T> {
         self.inner.router.submitter_resumed(tag);
     }
 
-    /// What was counted, over all shards and tenants.
+    /// Returns the counters, over all shards and tenants.
     #[must_use]
     pub fn stats(&self) -> SteeringStats {
         self.inner.router.stats()
     }
 
-    /// What was counted for the requests of one tenant: nothing, if it is of another set. The
-    /// numbers of all, with those that are gone, add up to [`stats`](Self::stats); but a
-    /// batch in which several had a part counts for each of them, with that part.
+    /// Returns the counters of one tenant's requests: zeros, if it is of another set. The numbers
+    /// of all tenants, former ones included, add up to [`stats`](Self::stats), except that a batch
+    /// with requests of several tenants counts for each of them, with its part.
     ///
     /// ```
     /// # use inflight_tags::{Tag, TagSet};
@@ -193,8 +192,8 @@ impl<T: Send + 'static> Completions<T> {
         }
     }
 
-    /// What was counted for each shard. One whose CPUs have left keeps its numbers, and the CPUs it
-    /// served last.
+    /// Returns the counters of each shard. A shard whose CPUs were removed keeps its numbers, and
+    /// the CPUs it served last.
     ///
     /// ```
     /// # use inflight_tags::{Tag, TagSet};
@@ -211,13 +210,13 @@ impl<T: Send + 'static> Completions<T> {
         self.inner.router.shard_stats()
     }
 
-    /// Closes all done lists, and runs what is in them on the calling thread. From now on every
+    /// Closes all done lists, and runs their completions on the calling thread. From now on each
     /// completion runs where it is seen, unless [`open_cpu`](Self::open_cpu) opens a done list
     /// again. Callbacks that workers have begun may still run when this returns.
     ///
     /// # Panics
     ///
-    /// With the first panic of a callback, after all of them have been called.
+    /// Panics with the first panic of a callback, after all of them have been called.
     ///
     /// ```
     /// # use inflight_tags::{Tag, TagSet};
@@ -234,24 +233,24 @@ impl<T: Send + 'static> Completions<T> {
         self.inner.router.close();
     }
 
-    /// Closes the done list of the shard that `cpu` is in, and runs what is in it on the calling
-    /// thread: for a CPU that goes away. Until [`open_cpu`](Self::open_cpu) completions for that
-    /// shard run where they are seen. Nothing happens if there is no such shard.
+    /// Closes the done list of `cpu`'s shard, and runs its completions on the calling thread: for a
+    /// CPU that is taken out of use. Until [`open_cpu`](Self::open_cpu) completions for that shard
+    /// run where they are seen. Without such a shard it does nothing.
     ///
     /// # Panics
     ///
-    /// As [`close`](Self::close).
+    /// The panics of [`close`](Self::close).
     pub fn close_cpu(&self, cpu: usize) {
         self.inner.router.close_cpu(cpu);
     }
 
-    /// Opens the done list of `cpu`'s shard again. Nothing happens if it is open, if there is no
-    /// such shard, or if the sink has no worker for it.
+    /// Opens the done list of `cpu`'s shard again. It does nothing if the list is open, if there is
+    /// no such shard, or if the sink has no worker for it.
     pub fn open_cpu(&self, cpu: usize) {
         self.inner.router.open_cpu(cpu);
     }
 
-    /// The set whose requests it completes.
+    /// Returns the set of its requests.
     #[must_use]
     pub fn set(&self) -> &TagSet<T> {
         &self.inner.set

@@ -1,13 +1,12 @@
 //! Where completions run: on the CPU that saw them, or on the one that submitted.
 //!
-//! A completion is seen by whoever reaps the ring. The request's memory, and whoever waits for it,
-//! are where it was submitted. If the two CPUs share a cache the completion may as well run at
-//! once; if not, it is cheaper to hand over one pointer than to pull over the lines of the request.
-//! [`Completions`] decides that for each completion by the request's own [`Steering`] (its queue's
-//! or its set's, when it was submitted), with
-//! [`decide`](inflight_topology::steering::decide), and keeps the done lists; a [`CompletionSink`]
-//! knows the threads that empty them. What is not about tags is in `inflight-steering`, re-exported
-//! here.
+//! The reaper of a ring sees a completion. The request's memory, and its waiter, are on the CPU
+//! that submitted. If the two CPUs share a cache, the completion may run at once; if not, it is
+//! cheaper to send one pointer than to fetch the cache lines of the request. [`Completions`]
+//! decides that for each completion by the request's own [`Steering`] (its tenant's or its set's,
+//! at its submission), with [`decide`](inflight_topology::steering::decide), and keeps the done
+//! lists. A [`CompletionSink`] has the threads that empty them. The parts without tags are in
+//! `inflight-steering`, re-exported here.
 //!
 //! ```
 //! use inflight_tags::steering::Decision;
@@ -44,8 +43,8 @@
 //! | a callback may complete others, and submit | no lock is held; from 8 levels on they are deferred |
 //! | a policy changes for later requests only | it is noted in the request at [`into_token`](crate::Tag::into_token) |
 //!
-//! After the way of Linux's block layer (`rq_affinity`). The protocol of the done lists is in
-//! `inflight-steering`, the models are `tests/loom_steering.rs`.
+//! The design follows Linux's block layer (`rq_affinity`). The protocol of the done lists is in
+//! `inflight-steering`; the models are in `tests/loom_steering.rs`.
 
 mod builder;
 mod completions;

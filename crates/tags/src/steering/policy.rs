@@ -1,4 +1,4 @@
-//! What a set, a tenant and a tag say about steering.
+//! The steering policies of a set, a tenant and a tag.
 
 use super::CompletionsBuilder;
 use crate::set::TagSet;
@@ -10,25 +10,24 @@ use inflight_topology::Topology;
 use std::ptr::NonNull;
 
 impl<T: Send + 'static> TagSet<T> {
-    /// Describes where completions of this set run; `topology` says which CPUs there are and what
-    /// they share.
+    /// Returns the builder of this set's completions; `topology` has the CPUs and what they share.
     ///
-    /// From its [`build`](CompletionsBuilder::build) on, each request notes the CPU it is submitted
-    /// on; those that are in flight already run where they are seen. See the
+    /// From its [`build`](CompletionsBuilder::build) on, each request records the CPU of its
+    /// submission. Requests that are already in flight run where they are seen. See the
     /// [module](crate::steering).
     pub fn completions(&self, topology: &Topology) -> CompletionsBuilder<T> {
         CompletionsBuilder::new(self.clone(), topology.clone())
     }
 
-    /// Changes where completions run, of all tenants that have no
-    /// [policy of their own](Tenant::set_steering). Requests submitted from now on take the new
-    /// policy with them; those in flight keep theirs.
+    /// Sets where completions run, of all tenants without a [policy of their
+    /// own](Tenant::set_steering). Requests submitted from now on have the new policy; those in
+    /// flight keep theirs.
     pub fn set_steering(&self, policy: impl Into<SteeringPolicy>) {
         self.shared.bitmaps.policies.set(policy.into());
     }
 
-    /// Where completions of requests submitted now would run, unless their tenant has its own
-    /// policy. The [tenant's](Tenant::set_steering) has an example.
+    /// Returns where completions of requests submitted now would run, unless their tenant has its
+    /// own policy. The [tenant's method](Tenant::set_steering) has an example.
     #[must_use]
     pub fn steering(&self) -> SteeringPolicy {
         self.shared.bitmaps.policies.get()
@@ -36,9 +35,9 @@ impl<T: Send + 'static> TagSet<T> {
 }
 
 impl<T: Send + 'static> Tenant<T> {
-    /// Where completions of this tenant's requests run, whatever the set's policy: of those that
-    /// are submitted from now on, until [`follow_set_steering`](Self::follow_set_steering). All
-    /// clones of the tenant are one.
+    /// Sets where completions of this tenant's requests run, whatever the set's policy: of those
+    /// that are submitted from now on, until [`follow_set_steering`](Self::follow_set_steering). It
+    /// holds for all clones of the tenant.
     ///
     /// ```
     /// use inflight_tags::{Steering, TagSet};

@@ -1,4 +1,4 @@
-//! A tenant of a set: the place tags are allocated from.
+//! A tenant of a set, through which tags are allocated.
 
 mod alloc_counts;
 mod ids;
@@ -19,41 +19,41 @@ use inflight_sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::fmt;
 use std::time::Duration;
 
-/// A tenant of a [`TagSet`](crate::TagSet): a device, or whatever else submits requests under the
+/// A tenant of a [`TagSet`](crate::TagSet): a device, or another submitter of requests under the
 /// set's tags.
 ///
-/// A cheap clone of one shared thing. Made by [`TagSet::add_tenant`](crate::TagSet::add_tenant).
+/// A clone is cheap and refers to the same tenant. Made by
+/// [`TagSet::add_tenant`](crate::TagSet::add_tenant).
 ///
 /// # Which tag
 ///
-/// A tag comes from the hardware queue that serves the calling CPU, unless
-/// [`AllocOptions::hw_queue`](crate::AllocOptions::hw_queue) names one; another hardware queue's
-/// free tags are not looked at. A caller that waits, waits at the hardware queue it came to. If it
-/// runs on a CPU of another one when its turn has come, it takes a tag there if one is free, and
-/// frees the one it was woken for, as its owner would: that counts towards the next wakeup there.
+/// A tag is one of the hardware queue that serves the calling CPU, unless
+/// [`AllocOptions::hw_queue`](crate::AllocOptions::hw_queue) names another; free tags of other
+/// hardware queues are not tried. A waiter waits at that hardware queue. If its turn comes while it
+/// runs on a CPU of another one, it takes a tag there if one is free, and frees the tag for which
+/// it was woken, as an owner would: that counts towards the next wakeup there.
 ///
 /// # Waiting
 ///
-/// There are four ways to ask: `try_alloc` never waits, `alloc` is a future, `alloc_blocking` and
-/// `alloc_timeout` put the thread to sleep; each has a form `_with` options. A thread or task that
-/// holds the last tag itself and waits for another waits for ever; a `_timeout` form gives up.
-/// Reserved tags have waiters of their own. Who waits while the set is frozen or quiesced waits on,
-/// for the end of that first. Who waits at a hardware queue that turns
-/// [inactive](crate::Cpus::offline) goes to the one that stands in for it, or, having named it,
-/// gets [`InactiveHwQueue`](crate::AllocError::InactiveHwQueue), when its turn comes: at the latest
-/// when the queue is drained.
+/// There are four forms: `try_alloc` never waits, `alloc` is a future, the thread sleeps in
+/// `alloc_blocking` and `alloc_timeout`; each has a form `_with` options. A thread or task that
+/// holds the last tag and waits for another waits for ever; a `_timeout` form has a limit. Reserved
+/// tags have waiters of their own. If the set is frozen or quiesced, waiters first wait for the end
+/// of that. If the hardware queue of a waiter becomes [inactive](crate::Cpus::offline), the waiter
+/// changes to the stand-in when its turn comes, at the latest when the queue is drained; if the
+/// waiter named the queue, it gets [`InactiveHwQueue`](crate::AllocError::InactiveHwQueue) then.
 ///
 /// # Fairness
 ///
-/// Threads and tasks wait in the same wait queues. Who is next is the set's
-/// [`Admission`](crate::Admission); among tenants that wait it goes round, by their
+/// Threads and tasks wait in the same wait queues. The set's [`Admission`](crate::Admission)
+/// decides their order; waiting tenants are served round robin, by their
 /// [shares](crate::SharePolicy).
 ///
 /// # Panics
 ///
-/// An allocation that gives a tag back (it moved, or a freeze came in between) runs the wakers of
-/// waiting tasks, as does dropping its future. If one panics, the panic comes out of the
-/// call, after everybody who was to be woken is told; no tag is lost.
+/// An allocation that gives a tag back (after a move to another CPU, or a freeze in between) runs
+/// the wakers of waiting tasks, and so does dropping its future. If one panics, the call panics,
+/// after all chosen waiters are woken; no tag is lost.
 ///
 /// ```
 /// use inflight_tags::{AllocOptions, TagSet};
@@ -67,7 +67,7 @@ use std::time::Duration;
 pub struct Tenant<T> {
     pub(crate) shared: Handle<T>,
     pub(crate) tenant: Arc<TenantInner>,
-    /// Of all its handles. Here, for every allocation notes it.
+    /// The same for all its handles. Stored here because each allocation records it.
     pub(crate) id: TenantId,
 }
 
@@ -88,7 +88,7 @@ impl<T: Send + 'static> Tenant<T> {
         Self { shared, tenant, id }
     }
 
-    /// The name it was added under.
+    /// Returns the tenant's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.tenant.name
@@ -98,17 +98,16 @@ impl<T: Send + 'static> Tenant<T> {
         account_of(self.id)
     }
 
-    /// Its weight under [`SharePolicy::Weighted`], in all hardware
-    /// queues; 1 until this is called. With a weight of 0 the share is the least one, and at least
-    /// one tag.
+    /// Sets the tenant's weight under [`SharePolicy::Weighted`], in all hardware queues; 1 until
+    /// this is called. With a weight of 0 the share is the least one, and at least one tag.
     ///
     /// # Errors
     ///
-    /// [`WeightError::NotWeighted`] if the set has another policy, which looks at no weights.
+    /// [`WeightError::NotWeighted`] if the set has another policy, which uses no weights.
     ///
     /// # Panics
     ///
-    /// With a waiter's waker, when all hardware queues have the new weight.
+    /// Panics with a waiter's waker, when all hardware queues have the new weight.
     ///
     /// ```
     /// use inflight_tags::{AllocOptions, SharePolicy, TagSet};
@@ -128,16 +127,16 @@ impl<T: Send + 'static> Tenant<T> {
         Ok(())
     }
 
-    /// How many tags of a hardware queue the tenant may have at once. `None`: as many as there are,
-    /// for it is the only active tenant, or not active, or the set has no shares.
+    /// Returns how many tags of a hardware queue the tenant may have at once. `None`: all of them,
+    /// because it is the only active tenant, or not active, or the set has no shares.
     #[must_use]
     pub fn share(&self, hw_queue: usize) -> Option<usize> {
         let there = hw_queue < self.bitmaps().layout.hw_queues;
         there.then(|| self.bitmaps().accounts(hw_queue).share(self.tenant_index()))?
     }
 
-    /// How many of its tags count towards its share of a hardware queue: those that it took while
-    /// other tenants were active.
+    /// Returns how many of its tags count towards its share of a hardware queue: those that it took
+    /// while other tenants were active.
     ///
     /// ```
     /// # use inflight_tags::{AllocOptions, TagSet};
@@ -165,7 +164,7 @@ impl<T: Send + 'static> Tenant<T> {
 }
 
 impl<T> Tenant<T> {
-    /// Counts tags that it got. The first tenant's are what the others leave of the set's.
+    /// Counts tags that the tenant got. The first tenant's are those of the set that no other has.
     #[inline]
     pub(crate) fn count_allocs(&self, n: u64) {
         if !self.tenant.first {
@@ -173,8 +172,8 @@ impl<T> Tenant<T> {
         }
     }
 
-    /// What this tenant counted. Of the set's first tenant it walks all slots: for tools, not for
-    /// the fast path.
+    /// Returns the tenant's counters. For the set's first tenant it reads all slots: for tools, not
+    /// for the fast path.
     #[must_use]
     pub fn stats(&self) -> TenantStats {
         let mut stats = self.tenant.counters.sum();

@@ -16,8 +16,8 @@ const WORD_BITS: usize = u64::BITS as usize;
 /// A set of CPU ids that grows as needed.
 ///
 /// Ids on real machines are sparse (an offline CPU, a container that shows only its own CPUs), so
-/// an id is never a position: two CPUs may well be `3` and `117`. The set is a bitmap over ids
-/// below [`CpuSet::ID_LIMIT`]; membership is one load, the set operations go word by word.
+/// an id is never a position: two CPUs may be `3` and `117`. The set is a bitmap over ids below
+/// [`CpuSet::ID_LIMIT`]; membership is one load, the set operations work word by word.
 ///
 /// The operators `|`, `&`, `-` and `^`, on references, are union, intersection, difference and
 /// symmetric difference.
@@ -43,8 +43,8 @@ pub struct CpuSet {
 impl CpuSet {
     /// One more than the largest id a set can hold: 65,536.
     ///
-    /// It is far above what any kernel is built for, and low enough that a damaged number cannot
-    /// make a set eat the memory: the largest set takes 8 KiB.
+    /// It is far above the limit of any kernel, and low enough that a damaged number cannot make a
+    /// set use all memory: the largest set takes 8 KiB.
     ///
     /// ```
     /// use inflight_topology::CpuSet;
@@ -55,7 +55,7 @@ impl CpuSet {
     /// ```
     pub const ID_LIMIT: usize = 1 << 16;
 
-    /// An empty set.
+    /// Makes an empty set.
     ///
     /// ```
     /// use inflight_topology::CpuSet;
@@ -67,7 +67,7 @@ impl CpuSet {
         Self { words: Vec::new() }
     }
 
-    /// Puts `cpu` into the set; true if it was not there before.
+    /// Adds `cpu` to the set. Returns whether it was not in the set before.
     ///
     /// # Panics
     ///
@@ -95,7 +95,7 @@ impl CpuSet {
         fresh
     }
 
-    /// Takes `cpu` out of the set; true if it was there. Any id may be asked for.
+    /// Removes `cpu` from the set. Returns whether it was in the set. Any id is allowed.
     ///
     /// ```
     /// use inflight_topology::CpuSet;
@@ -114,7 +114,7 @@ impl CpuSet {
         present
     }
 
-    /// Whether `cpu` is in the set. Any id may be asked for.
+    /// Returns whether `cpu` is in the set. Any id is allowed.
     ///
     /// ```
     /// use inflight_topology::CpuSet;
@@ -129,7 +129,7 @@ impl CpuSet {
             .is_some_and(|word| word >> (cpu % WORD_BITS) & 1 == 1)
     }
 
-    /// How many CPUs are in the set.
+    /// Returns the number of CPUs in the set.
     ///
     /// ```
     /// use inflight_topology::CpuSet;
@@ -144,7 +144,7 @@ impl CpuSet {
             .sum()
     }
 
-    /// Whether the set holds no CPU.
+    /// Returns whether the set has no CPU.
     ///
     /// ```
     /// use inflight_topology::CpuSet;
@@ -157,7 +157,7 @@ impl CpuSet {
         self.words.is_empty()
     }
 
-    /// The lowest id in the set.
+    /// Returns the lowest id in the set.
     ///
     /// ```
     /// use inflight_topology::CpuSet;
@@ -170,7 +170,7 @@ impl CpuSet {
         self.iter().next()
     }
 
-    /// The highest id in the set.
+    /// Returns the highest id in the set.
     ///
     /// ```
     /// use inflight_topology::CpuSet;
@@ -184,7 +184,7 @@ impl CpuSet {
         Some((self.words.len() - 1) * WORD_BITS + word.ilog2() as usize)
     }
 
-    /// The ids in ascending order.
+    /// Returns the ids in ascending order.
     ///
     /// ```
     /// use inflight_topology::CpuSet;
@@ -201,7 +201,7 @@ impl CpuSet {
         }
     }
 
-    /// The CPUs that are in either set.
+    /// Returns the CPUs that are in either set.
     ///
     /// ```
     /// use inflight_topology::CpuSet;
@@ -223,7 +223,7 @@ impl CpuSet {
         Self { words }
     }
 
-    /// The CPUs that are in both sets.
+    /// Returns the CPUs that are in both sets.
     ///
     /// ```
     /// use inflight_topology::CpuSet;
@@ -242,7 +242,7 @@ impl CpuSet {
         Self::trimmed(words)
     }
 
-    /// The CPUs of this set that are not in `other`.
+    /// Returns the CPUs of this set that are not in `other`.
     ///
     /// ```
     /// use inflight_topology::CpuSet;
@@ -259,7 +259,7 @@ impl CpuSet {
         Self::trimmed(words)
     }
 
-    /// Whether every CPU of this set is also in `other`.
+    /// Returns whether every CPU of this set is also in `other`.
     ///
     /// ```
     /// use inflight_topology::CpuSet;
@@ -277,7 +277,7 @@ impl CpuSet {
                 .all(|(a, b)| a & !b == 0)
     }
 
-    /// Whether no CPU is in both sets.
+    /// Returns whether no CPU is in both sets.
     ///
     /// ```
     /// use inflight_topology::CpuSet;
@@ -391,7 +391,7 @@ impl<'a> IntoIterator for &'a CpuSet {
 
 /// # Panics
 ///
-/// As [`CpuSet::insert`].
+/// The panics of [`CpuSet::insert`].
 impl FromIterator<usize> for CpuSet {
     fn from_iter<I: IntoIterator<Item = usize>>(cpus: I) -> Self {
         let mut set = Self::new();
@@ -402,7 +402,7 @@ impl FromIterator<usize> for CpuSet {
 
 /// # Panics
 ///
-/// As [`CpuSet::insert`].
+/// The panics of [`CpuSet::insert`].
 impl Extend<usize> for CpuSet {
     fn extend<I: IntoIterator<Item = usize>>(&mut self, cpus: I) {
         for cpu in cpus {
@@ -413,7 +413,7 @@ impl Extend<usize> for CpuSet {
 
 /// # Panics
 ///
-/// As [`CpuSet::insert`].
+/// The panics of [`CpuSet::insert`].
 impl<const N: usize> From<[usize; N]> for CpuSet {
     fn from(cpus: [usize; N]) -> Self {
         cpus.into_iter().collect()

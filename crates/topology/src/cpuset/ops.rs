@@ -46,7 +46,7 @@ operator!(
 operator!(Sub, sub, SubAssign, sub_assign, difference);
 
 impl CpuSet {
-    /// The CPUs that are in exactly one of the sets: what came and what went.
+    /// Returns the CPUs that are in exactly one of the sets: the added and the removed ones.
     ///
     /// ```
     /// use inflight_topology::CpuSet;
@@ -60,7 +60,7 @@ impl CpuSet {
         self.union(other).difference(&self.intersection(other))
     }
 
-    /// Whether every CPU of `other` is also in this set.
+    /// Returns whether every CPU of `other` is also in this set.
     ///
     /// ```
     /// use inflight_topology::CpuSet;
@@ -73,7 +73,7 @@ impl CpuSet {
         other.is_subset(self)
     }
 
-    /// Takes out the CPUs of which `keep` is false.
+    /// Removes the CPUs for which `keep` is `false`.
     ///
     /// ```
     /// use inflight_topology::CpuSet;
@@ -86,7 +86,7 @@ impl CpuSet {
         *self = self.iter().filter(|&cpu| keep(cpu)).collect();
     }
 
-    /// Takes out all CPUs.
+    /// Removes all CPUs.
     ///
     /// ```
     /// use inflight_topology::CpuSet;
@@ -99,9 +99,9 @@ impl CpuSet {
         *self = Self::new();
     }
 
-    /// The first id of the set that is `cpu` or greater; after the greatest comes the lowest again.
-    /// `None` only for the empty set. Going round a set is asking for one more than the last
-    /// answer.
+    /// Returns the first id of the set that is `cpu` or greater; after the greatest comes the
+    /// lowest again. `None` only for the empty set. To iterate over a set in a circle, ask each
+    /// time for one more than the last result.
     ///
     /// ```
     /// use inflight_topology::CpuSet;
@@ -133,7 +133,7 @@ impl CpuSet {
 
 /// # Panics
 ///
-/// As [`CpuSet::insert`].
+/// The panics of [`CpuSet::insert`].
 impl From<Range<usize>> for CpuSet {
     fn from(cpus: Range<usize>) -> Self {
         cpus.collect()
@@ -142,7 +142,7 @@ impl From<Range<usize>> for CpuSet {
 
 /// # Panics
 ///
-/// As [`CpuSet::insert`].
+/// The panics of [`CpuSet::insert`].
 impl From<RangeInclusive<usize>> for CpuSet {
     fn from(cpus: RangeInclusive<usize>) -> Self {
         cpus.collect()
@@ -151,7 +151,7 @@ impl From<RangeInclusive<usize>> for CpuSet {
 
 /// # Panics
 ///
-/// As [`CpuSet::insert`].
+/// The panics of [`CpuSet::insert`].
 impl From<Vec<usize>> for CpuSet {
     fn from(cpus: Vec<usize>) -> Self {
         cpus.into_iter().collect()
@@ -160,7 +160,7 @@ impl From<Vec<usize>> for CpuSet {
 
 /// # Panics
 ///
-/// As [`CpuSet::insert`].
+/// The panics of [`CpuSet::insert`].
 impl<'a> FromIterator<&'a usize> for CpuSet {
     fn from_iter<I: IntoIterator<Item = &'a usize>>(cpus: I) -> Self {
         cpus.into_iter().copied().collect()

@@ -1,4 +1,4 @@
-//! The decision for one completion, and why.
+//! The decision for one completion, and its reason.
 
 use super::{SpeedRule, Steering, SteeringPolicy};
 use crate::Topology;
@@ -6,9 +6,9 @@ use crate::Topology;
 /// Decides where the completion of a request runs that was submitted on CPU `submitter` and seen
 /// on CPU `observer`.
 ///
-/// `target_awake` says whether the worker that empties the done list of the submitter's CPU runs.
-/// Both numbers are hints: any number gets an answer, and [`Topology`] knows the rest. For the
-/// circumstances this form leaves out, build a [`Completion`].
+/// `target_awake` is whether the worker that empties the done list of the submitter's CPU runs.
+/// Both numbers are hints: any number gets an answer, and [`Topology`] has the other facts. For the
+/// circumstances that this form leaves out, build a [`Completion`].
 ///
 /// ```
 /// use inflight_topology::steering::{Decision, InlineReason, RedirectReason, Steering, decide};
@@ -44,7 +44,7 @@ pub fn decide(
         .decide(topology)
 }
 
-/// What is known about the done list of the submitter's CPU.
+/// The state of the done list of the submitter's CPU.
 ///
 /// ```
 /// use inflight_topology::{Topology, steering::{Completion, DoneList, Steering}};
@@ -57,12 +57,12 @@ pub fn decide(
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum DoneList {
-    /// Its worker runs and will look into it without being woken.
+    /// Its worker runs and will read it without a wake.
     #[default]
     Awake,
     /// Its worker sleeps; a push would have to wake it.
     Asleep,
-    /// Nobody empties it any more, or there never was one.
+    /// It has no worker any more, or there never was one.
     Closed,
 }
 
@@ -88,16 +88,16 @@ pub struct Completion {
 }
 
 impl Completion {
-    /// How many completions may run inside each other before the next one waits in a done list.
-    /// Each is a frame, or several, of the caller's callbacks on one stack.
+    /// The number of nested completions from which the next one waits in a done list. Each is a
+    /// frame, or several, of the caller's callbacks on one stack.
     ///
     /// ```
     /// assert_eq!(inflight_topology::steering::Completion::MAX_DEPTH, 8);
     /// ```
     pub const MAX_DEPTH: u32 = 8;
 
-    /// A completion seen on CPU `observer` of a request submitted on CPU `submitter`, of a queue
-    /// with the default policy, several shards and an open done list whose worker runs.
+    /// Makes a completion seen on CPU `observer` of a request submitted on CPU `submitter`, of a
+    /// queue with the default policy, several shards and an open done list whose worker runs.
     ///
     /// ```
     /// use inflight_topology::{Topology, steering::Completion};
@@ -119,7 +119,7 @@ impl Completion {
         }
     }
 
-    /// The policy the request took with it when it was submitted.
+    /// Sets the policy that the request had when it was submitted.
     ///
     /// ```
     /// use inflight_topology::{Topology, steering::{Completion, Steering}};
@@ -134,7 +134,7 @@ impl Completion {
         self
     }
 
-    /// The done list of the submitter's CPU.
+    /// Sets the state of the done list of the submitter's CPU.
     ///
     /// ```
     /// use inflight_topology::{Topology, steering::{Completion, DoneList}};
@@ -149,7 +149,7 @@ impl Completion {
         self
     }
 
-    /// Whether one shard alone uses the queue, so that there is nobody to steer to.
+    /// Sets whether one shard alone uses the queue, so that there is no other to steer to.
     ///
     /// ```
     /// use inflight_topology::{Topology, steering::Completion};
@@ -164,7 +164,7 @@ impl Completion {
         self
     }
 
-    /// Whether the submitter polls for this request, and so has found it itself.
+    /// Sets whether the submitter polls for this request, and so has found it itself.
     ///
     /// ```
     /// use inflight_topology::{Topology, steering::Completion};
@@ -179,12 +179,13 @@ impl Completion {
         self
     }
 
-    /// How many completions run on this stack already, inside whose callbacks this one was seen.
+    /// Sets how many completions run on this stack already, inside whose callbacks this one was
+    /// seen.
     ///
-    /// From [`MAX_DEPTH`](Self::MAX_DEPTH) on, what would run inline waits in the done list of the
-    /// CPU that saw it instead, or of the submitter's if that CPU is unknown. Whether the former is
-    /// open is known here only if both are the same; otherwise whoever pushes finds out, and runs
-    /// the completion inline.
+    /// From [`MAX_DEPTH`](Self::MAX_DEPTH) on, a completion that would run inline waits in the done
+    /// list of the CPU that saw it instead, or of the submitter's if that CPU is unknown. Whether
+    /// the former is open is known here only if both are the same; otherwise the pusher finds out,
+    /// and runs the completion inline.
     ///
     /// ```
     /// use inflight_topology::{Topology, steering::Completion};
@@ -200,7 +201,7 @@ impl Completion {
         self
     }
 
-    /// Decides.
+    /// Returns the decision.
     ///
     /// ```
     /// use inflight_topology::{Topology, steering::{Completion, Decision, InlineReason}};
@@ -284,7 +285,7 @@ impl Completion {
     }
 }
 
-/// Where a completion runs, and why: what a counter of a queue counts.
+/// The CPU on which a completion runs, and the reason, for the counters of a queue.
 ///
 /// ```
 /// use inflight_topology::{Topology, steering::{Decision, Steering, decide}};
@@ -300,17 +301,17 @@ impl Completion {
 pub enum Decision {
     /// Here and now, on the CPU that saw it.
     Inline(InlineReason),
-    /// Into the done list of a CPU. If that turns out to be closed: inline.
+    /// Into the done list of a CPU. If the list is closed: inline.
     Redirect {
         /// The CPU whose done list it is.
         cpu: usize,
-        /// Why.
+        /// The reason.
         reason: RedirectReason,
     },
 }
 
 impl Decision {
-    /// Whether the completion runs where it was seen.
+    /// Returns whether the completion runs where it was seen.
     ///
     /// ```
     /// use inflight_topology::{Topology, steering::{Steering, decide}};
@@ -324,7 +325,7 @@ impl Decision {
         matches!(self, Self::Inline(_))
     }
 
-    /// The CPU whose done list gets the completion, if it does not run inline.
+    /// Returns the CPU whose done list gets the completion, if it does not run inline.
     ///
     /// ```
     /// use inflight_topology::{Topology, steering::{Steering, decide}};
@@ -341,8 +342,8 @@ impl Decision {
         }
     }
 
-    /// This decision, carried out with the shards of another snapshot, perhaps a newer one with
-    /// fewer CPUs: a redirect to a CPU that `now` does not have becomes inline.
+    /// Returns this decision for the shards of another snapshot, perhaps a newer one with fewer
+    /// CPUs: a redirect to a CPU that `now` does not have becomes inline.
     ///
     /// ```
     /// use inflight_topology::{Topology, steering::{Decision, InlineReason, Steering, decide}};
@@ -363,7 +364,7 @@ impl Decision {
     }
 }
 
-/// Why a completion runs where it was seen.
+/// The reason for running a completion where it was seen.
 ///
 /// ```
 /// use inflight_topology::{Topology, steering::{Decision, InlineReason, Steering, decide}};
@@ -382,20 +383,20 @@ pub enum InlineReason {
     Polled,
     /// The done list of the submitter's CPU is closed.
     Closed,
-    /// The topology does not know one of the two CPUs: offline, gone, or never told.
+    /// The topology does not know one of the two CPUs: offline, removed, or never recorded.
     UnknownCpu,
-    /// The policy says so.
+    /// The policy is inline.
     Policy,
     /// It was seen on the submitter's CPU.
     SameCpu,
     /// It was seen on a CPU of the same cache.
     SameCache,
-    /// The worker of the submitter's CPU sleeps, and it was seen on a CPU of the same cache, or on
-    /// one of which nothing is known.
+    /// The worker of the submitter's CPU sleeps, and the completion was seen on a CPU of the same
+    /// cache, or on an unknown one.
     Asleep,
 }
 
-/// Why a completion goes into a done list.
+/// The reason for putting a completion into a done list.
 ///
 /// ```
 /// use inflight_topology::{Topology, steering::{Decision, RedirectReason, Steering, decide}};
@@ -412,7 +413,7 @@ pub enum RedirectReason {
     OtherCache,
     /// The cache is the same, but the [`SpeedRule`] is not met.
     OtherSpeed,
-    /// The policy asks for the very CPU.
+    /// The policy requires the submitter's CPU.
     OtherCpu,
     /// The policy forces it.
     Forced,

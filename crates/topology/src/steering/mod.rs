@@ -1,9 +1,9 @@
-//! Completion steering: where does a completion run, if it was seen on one CPU and its request
-//! was submitted on another?
+//! Completion steering: the CPU for a completion that was seen on one CPU and whose request was
+//! submitted on another.
 //!
-//! Pure functions of plain values, after the way Linux's block layer chooses (`rq_affinity`).
-//! Whoever owns the done lists carries the decision out, and must check the done list again as it
-//! pushes: by then it may be closed.
+//! Pure functions of plain values, following Linux's block layer (`rq_affinity`). The owner of the
+//! done lists carries the decision out, and must check the done list again when it pushes, because
+//! the list may be closed by then.
 //!
 //! ```
 //! use inflight_topology::{Topology, steering::{Steering, decide}};

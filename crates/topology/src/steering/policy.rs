@@ -1,13 +1,13 @@
-//! Where completions are to run.
+//! The policies of steering.
 
 use std::error::Error;
 use std::fmt;
 use std::str::FromStr;
 
-/// Where completions run, relative to the CPU that submitted the request: the four answers of
-/// the block layer's `rq_affinity`, and one stronger.
+/// Where completions run, relative to the CPU that submitted the request: the four settings of the
+/// block layer's `rq_affinity`, and one stronger.
 ///
-/// Turns into a [`SteeringPolicy`] with [`Into`], which has the finer settings.
+/// [`Into`] makes it a [`SteeringPolicy`], which has the finer settings.
 ///
 /// ```
 /// use inflight_topology::steering::Steering;
@@ -25,10 +25,10 @@ pub enum Steering {
     #[default]
     SameCache,
     /// `same_cpu`: on the submitter's CPU, unless its worker sleeps and the cache is shared: then
-    /// waking it costs thousands of times what the lines cost.
+    /// the wake costs thousands of times as much as the cache lines.
     SameCpu,
-    /// `force`: always through the done list of the submitter's CPU, even from that CPU itself. For
-    /// callbacks that rely on it. Falls back only if there is no open done list.
+    /// `force`: always in the done list of the submitter's CPU, even from that CPU itself, for
+    /// callbacks that rely on it. Inline only if there is no open done list.
     Force,
 }
 
@@ -43,7 +43,7 @@ impl Steering {
     /// ```
     pub const ALL: [Self; 4] = [Self::Inline, Self::SameCache, Self::SameCpu, Self::Force];
 
-    /// The name, as it is parsed and shown.
+    /// Returns the name, as it is parsed and shown.
     ///
     /// ```
     /// assert_eq!(inflight_topology::steering::Steering::SameCache.name(), "same_cache");
@@ -95,9 +95,9 @@ impl fmt::Display for ParseSteeringError {
 impl Error for ParseSteeringError {}
 
 /// Whether a CPU that shares the cache is near enough even if it is slower or faster than the
-/// submitter's: a matter of machines with unequal cores.
+/// submitter's, for machines with unequal cores.
 ///
-/// Apart from the cache on purpose. Where all interrupts were pinned to the fast cores, sending
+/// This is apart from the cache on purpose. If all interrupts are pinned to the fast cores, sending
 /// completions back to slow ones has cost a tenth and more of the throughput.
 ///
 /// ```
@@ -114,7 +114,7 @@ impl Error for ParseSteeringError {}
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum SpeedRule {
-    /// Speed plays no part.
+    /// Speed has no effect.
     #[default]
     Ignore,
     /// Both CPUs are of one speed class.
@@ -132,8 +132,8 @@ impl SpeedRule {
     pub const ALL: [Self; 3] = [Self::Ignore, Self::Equal, Self::AtLeast];
 }
 
-/// A [`Steering`] with its finer settings. A few bytes: a request takes a copy when it is
-/// submitted, so that a change of the policy reaches only later requests.
+/// A [`Steering`] with its finer settings. It is a few bytes: a request stores a copy when it is
+/// submitted, so that a change of the policy affects only later requests.
 ///
 /// ```
 /// use inflight_topology::steering::{SpeedRule, Steering, SteeringPolicy};
@@ -167,7 +167,7 @@ impl From<Steering> for SteeringPolicy {
 }
 
 impl SteeringPolicy {
-    /// The steering itself.
+    /// Returns the steering itself.
     ///
     /// ```
     /// use inflight_topology::steering::{Steering, SteeringPolicy};
@@ -179,7 +179,7 @@ impl SteeringPolicy {
         self.steering
     }
 
-    /// What speed has to say about CPUs of one cache; by default nothing.
+    /// Returns the rule about speed for CPUs of one cache; by default [`SpeedRule::Ignore`].
     ///
     /// ```
     /// use inflight_topology::steering::{SpeedRule, SteeringPolicy};
@@ -191,8 +191,8 @@ impl SteeringPolicy {
         self.speed
     }
 
-    /// Whether [`Steering::SameCpu`] leaves a sleeping worker of the same cache alone; by default
-    /// it does. The others do not ask.
+    /// Returns whether [`Steering::SameCpu`] leaves a sleeping worker of the same cache asleep; by
+    /// default `true`. It has no effect on the other policies.
     ///
     /// ```
     /// assert!(inflight_topology::steering::SteeringPolicy::default().only_if_awake());
@@ -202,7 +202,7 @@ impl SteeringPolicy {
         self.only_if_awake
     }
 
-    /// This policy with another rule about speed.
+    /// Returns this policy with another rule about speed.
     ///
     /// ```
     /// use inflight_topology::steering::{SpeedRule, SteeringPolicy};
@@ -216,7 +216,7 @@ impl SteeringPolicy {
         self
     }
 
-    /// This policy, but redirecting to workers that sleep, too.
+    /// Returns this policy with redirects to sleeping workers, too.
     ///
     /// ```
     /// use inflight_topology::{Topology, steering::{Steering, SteeringPolicy, decide}};
@@ -235,7 +235,7 @@ impl SteeringPolicy {
 }
 
 impl Steering {
-    /// This steering with a rule about speed.
+    /// Returns this steering with a rule about speed.
     ///
     /// ```
     /// use inflight_topology::steering::{SpeedRule, Steering};

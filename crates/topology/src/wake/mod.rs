@@ -1,14 +1,14 @@
-//! Wake placement: where should something run that is woken?
+//! Wake placement: the CPU for a woken thread.
 //!
-//! Pure functions of plain values, so that queues and simulators share them: a workqueue places by
-//! them what it runs again, the simulator the threads of a machine. They follow the order
-//! in which Linux's scheduler looks for a CPU, narrowed to what a library can know and use:
+//! Pure functions of plain values, so that queues and simulators share them: a workqueue places the
+//! works that it runs again, the simulator the threads of a machine. They follow the order in which
+//! Linux's scheduler searches for a CPU, limited to the facts and means of a library:
 //!
-//! - A woken thread stays in the cache it ran in. It leaves it only where a [`Reach`] allows it,
-//!   or if none of its CPUs may be used any more.
+//! - A woken thread stays in the cache in which it ran. It leaves it only if a [`Reach`] allows
+//!   that, or if none of its CPUs may be used any more.
 //! - The **stack rule**: a bound worker that would sleep next anyway lets the woken thread run on
-//!   the worker's own CPU, if it ran there before. Otherwise threads wander through the cache,
-//!   from one cold, deeply sleeping CPU to the next.
+//!   the worker's own CPU, if it ran there before. Otherwise threads move through the cache, from
+//!   one cold, deeply sleeping CPU to the next.
 //!
 //! Every CPU number is a hint. Any number gets an answer, and acting on a stale one is correct.
 //!

@@ -3,7 +3,7 @@
 use super::{PullOrder, WakeRules, WakeSource};
 use crate::{CpuSet, Scope, SpeedClass, Topology};
 
-/// A wake and what is known about it: the input of [`place`](Wake::place).
+/// A wake and the facts about it: the input of [`place`](Wake::place).
 ///
 /// ```
 /// use inflight_topology::{Topology, wake::{PlaceReason, Wake, WakeRules, WakeSource}};
@@ -25,7 +25,7 @@ pub struct Wake<'a> {
 }
 
 impl<'a> Wake<'a> {
-    /// A wake from CPU `waker` of a thread that ran on CPU `previous` last.
+    /// Makes a wake from CPU `waker` of a thread that ran on CPU `previous` last.
     ///
     /// ```
     /// use inflight_topology::wake::{Wake, WakeSource};
@@ -46,7 +46,7 @@ impl<'a> Wake<'a> {
         }
     }
 
-    /// The CPU on which the woken thread ran before the previous one.
+    /// Sets the CPU on which the woken thread ran before the previous one.
     ///
     /// ```
     /// use inflight_topology::{Topology, wake::{Wake, WakeRules, WakeSource}};
@@ -63,8 +63,8 @@ impl<'a> Wake<'a> {
         self
     }
 
-    /// How many threads run and wait on the CPU of the waker, and on the previous one. Counts if
-    /// both are busy; not known unless it is said.
+    /// Sets how many threads run and wait on the CPU of the waker, and on the previous one. Used if
+    /// both are busy; by default not known.
     ///
     /// ```
     /// use inflight_topology::{Topology, wake::{PlaceReason, Wake, WakeRules, WakeSource}};
@@ -81,7 +81,7 @@ impl<'a> Wake<'a> {
         self
     }
 
-    /// The woken thread needs a CPU of at least this speed.
+    /// Sets the least speed of a CPU for the woken thread.
     ///
     /// ```
     /// use inflight_topology::{Topology, wake::{Wake, WakeRules, WakeSource}};
@@ -98,7 +98,7 @@ impl<'a> Wake<'a> {
         self
     }
 
-    /// The CPUs the woken thread may run on; those of the topology if nothing is said.
+    /// Sets the CPUs on which the woken thread may run; by default those of the topology.
     ///
     /// ```
     /// use inflight_topology::{CpuSet, Topology, wake::{Wake, WakeRules, WakeSource}};
@@ -115,16 +115,16 @@ impl<'a> Wake<'a> {
         self
     }
 
-    /// Chooses the CPU; `idle` says of a CPU whether nothing runs there.
+    /// Chooses the CPU; `idle` returns whether a CPU runs nothing.
     ///
     /// In this order: the idle CPU that took the interrupt, within the [`Reach`](super::Reach) of
     /// the rules; the previous CPU if idle ([`PullOrder`] may exchange the two); the stack rule;
-    /// the recent CPU if idle; in the cache of the previous CPU, going round from there, a core of
+    /// the recent CPU if idle; in the cache of the previous CPU, in a circle from there, a core of
     /// which all threads are idle, an idle thread of the previous core, any idle CPU; and if no CPU
     /// is idle, the previous one. CPUs that are too slow come after all others.
     ///
-    /// If the CPU of the waker and the previous one are busy, and less is to do on the waker's, the
-    /// search from the recent CPU on is for a place near that one instead.
+    /// If the CPU of the waker and the previous one are busy, and the waker's has less to do, the
+    /// search from the recent CPU on is for a CPU near the waker's instead.
     ///
     /// ```
     /// use inflight_topology::{Topology, wake::{PlaceReason, Wake, WakeRules, WakeSource}};
@@ -304,7 +304,7 @@ impl<I: Fn(usize) -> bool> Search<'_, I> {
     }
 }
 
-/// Where a woken thread should run, and why.
+/// The CPU for a woken thread, and the reason.
 ///
 /// ```
 /// use inflight_topology::{Topology, wake::{Placement, PlaceReason, Wake, WakeRules, WakeSource}};
@@ -318,11 +318,11 @@ impl<I: Fn(usize) -> bool> Search<'_, I> {
 pub struct Placement {
     /// The CPU.
     pub cpu: usize,
-    /// Why.
+    /// The reason.
     pub reason: PlaceReason,
 }
 
-/// Why a woken thread should run there.
+/// The reason for the CPU of a woken thread.
 ///
 /// ```
 /// use inflight_topology::{Topology, wake::{PlaceReason, Wake, WakeRules, WakeSource}};
@@ -343,16 +343,17 @@ pub enum PlaceReason {
     Stacked,
     /// The CPU before the previous one is idle.
     RecentIdle,
-    /// It is idle and in the cache of the previous CPU, or of the waker's if less is to do there.
+    /// It is idle and in the cache of the previous CPU, or of the waker's if that one has less to
+    /// do.
     CacheIdle,
     /// As before, but it is slower than asked for; all fast enough are busy.
     TooSlow,
-    /// No CPU of the cache is idle: the previous one. A pool may as well leave it to the system.
+    /// No CPU of the cache is idle: the previous one. A pool may leave the choice to the system.
     NothingIdle,
     /// No CPU of the cache is idle, and the waker's has less to do than the previous one: that one.
     LessLoaded,
     /// The previous CPU may not be used, or is unknown: the nearest that may.
     PreviousGone,
-    /// No CPU may be used at all: whatever the system does.
+    /// No CPU may be used at all: the system decides.
     NoCpu,
 }

@@ -1,4 +1,4 @@
-//! Which of the rules are in force.
+//! The rules of wake placement.
 
 use crate::Topology;
 
@@ -20,7 +20,8 @@ pub enum Reach {
     /// To CPUs of the same last-level cache.
     #[default]
     SameCache,
-    /// To any CPU. A move to another cache costs what the thread has warm; ask for it explicitly.
+    /// To any CPU. A move to another cache loses the thread's cached data, so it must be chosen
+    /// explicitly.
     Anywhere,
 }
 
@@ -32,8 +33,8 @@ impl Reach {
     /// ```
     pub const ALL: [Self; 3] = [Self::Nowhere, Self::SameCache, Self::Anywhere];
 
-    /// Whether a thread that ran on CPU `from` may be moved to CPU `to`. To stay is always allowed;
-    /// unknown CPUs share a cache with everyone.
+    /// Returns whether a thread that ran on CPU `from` may be moved to CPU `to`. Staying is always
+    /// allowed; unknown CPUs share a cache with every CPU.
     ///
     /// ```
     /// use inflight_topology::{Topology, wake::Reach};
@@ -53,8 +54,8 @@ impl Reach {
     }
 }
 
-/// What comes first when an interrupt wakes a thread: the idle CPU that took it, or an idle
-/// previous CPU.
+/// The CPU that is tried first when an interrupt wakes a thread: the idle CPU that took it, or an
+/// idle previous CPU.
 ///
 /// ```
 /// use inflight_topology::{Topology, wake::{PullOrder, Wake, WakeRules, WakeSource}};
@@ -74,8 +75,8 @@ pub enum PullOrder {
     /// The CPU that took the interrupt: it is awake already.
     #[default]
     PullFirst,
-    /// The previous CPU: what the thread uses is in its own caches. The thread is pulled only if
-    /// that CPU is busy.
+    /// The previous CPU: its caches have the thread's data. The thread is pulled only if that CPU
+    /// is busy.
     PreviousFirst,
 }
 
@@ -106,11 +107,11 @@ pub struct WakeRules {
     pub stack: bool,
     /// Go back to the CPU before the last one, if it is idle.
     pub recent: bool,
-    /// From how far an interrupt on an idle CPU may pull a thread to that CPU.
+    /// The distance from which an interrupt on an idle CPU may pull a thread to that CPU.
     pub pull: Reach,
-    /// Whether it does so although the previous CPU is idle.
+    /// Whether it pulls although the previous CPU is idle.
     pub pull_order: PullOrder,
-    /// How far a thread may be moved towards the CPU of its waker because less is to do there, by
+    /// How far a thread may be moved towards the CPU of its waker, which has less to do by
     /// [`Wake::loads`](super::Wake::loads), when both that and the previous CPU are busy.
     pub load: Reach,
 }

@@ -1,6 +1,6 @@
-//! Who wakes, and what a worker has to do.
+//! The source of a wake, and the load of a worker.
 
-/// What the workers of a CPU, or of a group of CPUs, have to do.
+/// The load of the workers of a CPU, or of a group of CPUs.
 ///
 /// ```
 /// use inflight_topology::wake::ShardLoad;
@@ -15,7 +15,7 @@ pub struct ShardLoad {
 }
 
 impl ShardLoad {
-    /// Items that wait and items that run.
+    /// Makes a load of waiting items and running items.
     ///
     /// ```
     /// assert_eq!(inflight_topology::wake::ShardLoad::new(0, 1).active(), 1);
@@ -25,7 +25,7 @@ impl ShardLoad {
         Self { queued, active }
     }
 
-    /// Items that wait.
+    /// Returns the number of waiting items.
     ///
     /// ```
     /// assert_eq!(inflight_topology::wake::ShardLoad::new(5, 1).queued(), 5);
@@ -35,7 +35,7 @@ impl ShardLoad {
         self.queued
     }
 
-    /// Items that run.
+    /// Returns the number of running items.
     ///
     /// ```
     /// assert_eq!(inflight_topology::wake::ShardLoad::new(5, 1).active(), 1);
@@ -45,7 +45,8 @@ impl ShardLoad {
         self.active
     }
 
-    /// Whether the worker sleeps after the item it runs: one runs, no other, and none waits.
+    /// Returns whether the worker sleeps after the item that it runs: one runs, no other, and none
+    /// waits.
     ///
     /// ```
     /// use inflight_topology::wake::ShardLoad;
@@ -61,7 +62,7 @@ impl ShardLoad {
     }
 }
 
-/// Who wakes the thread.
+/// The source of a wake.
 ///
 /// ```
 /// use inflight_topology::wake::{ShardLoad, WakeSource};
@@ -71,9 +72,9 @@ impl ShardLoad {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WakeSource {
-    /// An interrupt, or what stands for one: the CPU it came to may be idle.
+    /// An interrupt, or a stand-in for one: the CPU that took it may be idle.
     Interrupt,
-    /// A thread about which nothing is known; it may go on running for long.
+    /// A thread about which nothing is known; it may run on for long.
     Thread,
     /// The worker bound to its CPU, from within an item, as the item's last act; with the load of
     /// its shard at that moment.
