@@ -1,4 +1,4 @@
-//! The counters for whoever collects figures: through the `metrics` facade, when asked.
+//! The counters, for the `metrics` facade.
 
 use crate::counters::Counters;
 use crate::domain::FlushDomain;

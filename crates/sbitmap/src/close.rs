@@ -1,19 +1,19 @@
-//! What a closed queue answers.
+//! The answers of a closed queue.
 //!
 //! | after `close` | answer |
 //! |---|---|
-//! | who waits, or asks and would wait | `Closed`, unless bits were granted to it before |
+//! | a waiter, or a call that would wait | `Closed`, unless bits were granted to it before |
 //! | `try_get`, `try_id`, `try_get_batch`, `try_get_mask`, `try_get_shallow` | nothing |
 //! | `try_get_many` | `Closed`, or `TooMany` |
-//! | `put`, `resize`, and what only looks | as ever |
+//! | `put`, `resize`, and all calls that only read | unchanged |
 //!
-//! With `Batched` all that would take a bit look at `closed` themselves. In turns a closed queue
-//! counts as one where somebody waits, once it is drained: so newcomers get nothing, and those who
-//! would wait come to its lock, where they are told.
+//! With `Batched` each call that would take a bit reads `closed` itself. In turns a closed queue
+//! counts as one with waiters, once it is drained: so newcomers get nothing, and callers that would
+//! wait take its lock, and get the answer there.
 
 use crate::error::GetManyError;
 
-/// Who would wait is refused if the queue is `closed`.
+/// Refuses a caller that would wait if the queue is `closed`.
 pub(crate) const fn check(closed: bool) -> Result<(), GetManyError> {
     if closed {
         return Err(GetManyError::Closed);

@@ -1,4 +1,4 @@
-//! When a double free is noticed: a put of a bit that nobody holds is refused.
+//! Detection of double frees: a put of a bit that is not in use is refused.
 //!
 //! The shared bitmap sees who holds a bit in its words (`word.rs`). The local engine, whose ids are
 //! mostly in stacks, has a byte for each id (`clear_owned`): its owner alone writes it.
@@ -92,7 +92,7 @@ impl IdStates {
         }
     }
 
-    /// The caller gives `id`, which is in the map, up. `false` if nobody owned it.
+    /// Gives up `id`, which is in the map. `false` if it had no owner.
     #[inline]
     pub(crate) fn clear_owned(&self, id: usize) -> bool {
         if self.swaps() {

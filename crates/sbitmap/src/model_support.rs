@@ -18,7 +18,7 @@ pub use crate::local::model_backend::set_backend;
 /// What a model chooses.
 #[derive(Clone, Copy, Debug)]
 pub struct ModelConfig {
-    /// Who excludes whom.
+    /// The back end, which decides how users of a stack exclude each other.
     pub backend: Backend,
     /// How many stacks.
     pub cpus: usize,

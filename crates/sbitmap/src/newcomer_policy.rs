@@ -6,7 +6,7 @@
 //! | `Batched` | if a crate above has a [`NewcomerPolicy`], and this one does not admit it (E1, E2) | it is privileged, or asks without waiting |
 //! | all, in a crate above | while its tenant has its share: [`ShareLimiter`](crate::share_limiter::ShareLimiter) | |
 
-/// G1: whether a newcomer gets no id because somebody waits, in `Fair` and `Fifo`.
+/// G1: returns whether a newcomer gets no id because others wait, in `Fair` and `Fifo`.
 #[inline(always)]
 pub(crate) const fn must_wait(waiters: usize) -> bool {
     waiters != 0

@@ -1,4 +1,4 @@
-//! What is asked of a queue, and what a wait ends with: plain data.
+//! The request of a waiter, and the end of its wait: plain data.
 
 use crate::error::GetManyError;
 use crate::share_limiter::TenantIndex;

@@ -1,4 +1,4 @@
-//! What a queue is given from above when it is built.
+//! The rules of a crate above for a queue, given when it is built.
 
 use crate::newcomer_policy::NewcomerPolicy;
 use crate::share_limiter::ShareLimiter;
@@ -28,7 +28,7 @@ impl Users {
 pub struct Rules {
     /// How tenants share the bits.
     pub shares: Option<Box<dyn ShareLimiter>>,
-    /// Who may try past those who wait, for `Batched`.
+    /// The newcomers that may try past the waiters, for `Batched`.
     pub newcomers: Option<NewcomerPolicy>,
     /// Which CPUs use it. `None`: all that the process may use.
     pub users: Option<Users>,

@@ -156,7 +156,7 @@ pub struct QueueSnapshot {
 }
 
 impl QueueSnapshot {
-    /// Nobody waits.
+    /// Returns the snapshot of a queue without waiters.
     pub(crate) fn idle(map: Snapshot, fairness: Fairness, back_end: BackEnd) -> Self {
         Self {
             map,

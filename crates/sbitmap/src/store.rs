@@ -1,4 +1,4 @@
-//! What waiting in turns needs of an id allocator. Event names as in `PROTOCOL-turns.md`.
+//! The id allocator as waiting in turns needs it. Event names as in `PROTOCOL-turns.md`.
 
 mod shared;
 
@@ -8,12 +8,12 @@ use crate::error::{PutError, ResizeError};
 use crate::mask::BitMask;
 use std::fmt::Debug;
 
-/// Ids, and the number of those who wait for one.
+/// Ids, and the number of their waiters.
 ///
 /// The store is *drained* when every free id is visible to [`take`](Store::take). Once drained it
 /// stays so as long as somebody waits.
 pub(crate) trait Store: Debug + Send + Sync + 'static {
-    /// G1. Takes an id unless somebody waits. When nobody does, `None` is exact.
+    /// G1. Takes an id unless there are waiters. Without waiters, `None` is exact.
     fn try_get(&self) -> Option<usize>;
 
     /// As `try_get`, for up to `n` ids, which are pushed to `ids`. Returns how many.
@@ -35,12 +35,12 @@ pub(crate) trait Store: Debug + Send + Sync + 'static {
     /// The caller owns `id` from now on, which came from `take`.
     fn set_owned(&self, id: usize);
 
-    /// P1 to P3. `true`: somebody may wait, so the caller goes on with P4.
+    /// P1 to P3. `true`: there may be waiters, so the caller continues with P4.
     ///
-    /// Nobody waits, or the id went where `drain_percpu` finds it: `false`.
+    /// `false`: there are no waiters, or the id is where `drain_percpu` finds it.
     fn put(&self, id: usize) -> Result<bool, PutError>;
 
-    /// As `put`: how many ids came back, whether somebody may wait, and the first error.
+    /// As `put`: how many ids came back, whether there may be waiters, and the first error.
     fn put_batch(&self, ids: &[usize]) -> (usize, bool, Result<(), PutError>);
 
     /// As `put_batch`, in one step.

@@ -11,7 +11,7 @@ use inflight_sync::time::Instant;
 use std::mem;
 use std::task::{Context, Poll};
 
-/// A wait for bits of one queue. Whoever drops it leaves the queue first.
+/// A wait for bits of one queue. It must leave the queue before it is dropped.
 #[derive(Debug)]
 pub struct Waiter(ByMode);
 

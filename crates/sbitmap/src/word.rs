@@ -213,7 +213,7 @@ impl Word {
     /// it is an error.
     pub(crate) fn set_granted(&self, offset: u32, granted: bool) {
         let bit = 1 << offset;
-        // Relaxed, both: whoever puts the bit next has it from the waiter, or put it before.
+        // Relaxed, both: the next putter has the bit from the waiter, or put it before.
         if granted {
             self.freed.granted.fetch_or(bit, Ordering::Relaxed);
         } else {
@@ -221,7 +221,7 @@ impl Word {
         }
     }
 
-    /// The bits in use. A snapshot; exact when nobody gets or puts.
+    /// Returns the bits in use. A snapshot; exact while there are no gets and puts.
     ///
     /// A clear bit was free at some moment of the call, and what its owner wrote before giving it
     /// back is visible.
@@ -233,7 +233,7 @@ impl Word {
         word & !cleared & low_mask(depth)
     }
 
-    /// Sets a bit, whoever has it; returns whether it was clear. See
+    /// Sets a bit, with or without owner; returns whether it was clear. See
     /// [`Sbitmap::set`](crate::Sbitmap::set).
     pub(crate) fn set(&self, offset: u32) -> bool {
         let bit = 1 << offset;
@@ -242,7 +242,7 @@ impl Word {
         self.word.fetch_or(bit, Ordering::AcqRel) & bit == 0
     }
 
-    /// Clears a bit, whoever has it; returns whether it was set.
+    /// Clears a bit, with or without owner; returns whether it was set.
     pub(crate) fn clear(&self, offset: u32) -> bool {
         let bit = 1 << offset;
         // Ordering: Acquire pairs with the Release in `set`; Release pairs with the Acquire there.

@@ -121,7 +121,7 @@ impl<I: Item> Router<I> {
     ///
     /// Panics with a callback that ran here, or with [`Runner::wake`](crate::Runner::wake), whose
     /// panic counts as a refusal.
-    // Why: it acts, and who only wants that may ignore where.
+    // Why: it acts, and a caller that wants only that may ignore where.
     #[allow(clippy::must_use_candidate)]
     pub fn complete(&self, item: I) -> Decision {
         let (map, depth, tenant) = (self.maps.current(), nesting::current(), item.tenant());

@@ -1,4 +1,4 @@
-//! What errors say.
+//! The texts of errors.
 
 /// The texts of an error, by variant; and that it is one. The fields of a variant stand in its text
 /// by name. For the crates here whose users are to build no procedural macro.

@@ -41,7 +41,7 @@ impl ActiveQueues {
         let was_active = old % SERIAL == hw_queue as u64;
         let is_active = by == hw_queue;
         let serial = (old / SERIAL + u64::from(was_active != is_active)) % SERIAL;
-        // Ordering: pairs with the load in `word`: who sees it sees what was done before.
+        // Ordering: pairs with the load in `word`: a thread that sees it sees the writes before.
         self.words[hw_queue].store(serial * SERIAL + by as u64, Ordering::Release);
         is_active && !was_active
     }

@@ -121,13 +121,13 @@ impl Admission {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NoPreempt {
-    /// While at most this many wait, newcomers try at once.
+    /// While at most this many callers wait, newcomers try at once.
     pub threshold: usize,
     /// When newcomers may try although more wait.
     pub force: Force,
-    /// What a wake is worth.
+    /// The worth of a wake.
     pub accounting: WakeAccounting,
-    /// In which order the wait queues are served.
+    /// The order in which the wait queues are served.
     pub wake_policy: WakePolicy,
 }
 
@@ -143,28 +143,28 @@ impl Default for NoPreempt {
 }
 
 impl NoPreempt {
-    /// While at most `waiters` wait, newcomers try at once.
+    /// Sets the number of waiters up to which newcomers try at once.
     #[must_use]
     pub const fn threshold(mut self, waiters: usize) -> Self {
         self.threshold = waiters;
         self
     }
 
-    /// When newcomers may try although more wait.
+    /// Sets when newcomers may try although more wait.
     #[must_use]
     pub const fn force(mut self, force: Force) -> Self {
         self.force = force;
         self
     }
 
-    /// What a wake is worth.
+    /// Sets the worth of a wake.
     #[must_use]
     pub const fn accounting(mut self, accounting: WakeAccounting) -> Self {
         self.accounting = accounting;
         self
     }
 
-    /// In which order the wait queues are served.
+    /// Sets the order in which the wait queues are served.
     #[must_use]
     pub const fn wake_policy(mut self, policy: WakePolicy) -> Self {
         self.wake_policy = policy;
@@ -172,14 +172,14 @@ impl NoPreempt {
     }
 }
 
-/// What the wake of a waiter is worth when a batch of freed tags is handed out.
+/// The worth of a waiter's wake when a batch of freed tags is handed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WakeAccounting {
     /// One tag: as many waiters are woken as tags came back.
     PerWaiter,
     /// As many tags as the waiter needs for its whole request. Waiters are woken until the sum
-    /// reaches the number of tags that came back; what a wait queue cannot use up goes on to the
-    /// next.
+    /// reaches the number of tags that came back; a rest that a wait queue cannot use passes on to
+    /// the next.
     PerTag,
 }

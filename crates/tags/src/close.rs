@@ -2,12 +2,12 @@
 //!
 //! | after `close` | answer |
 //! |---|---|
-//! | who allocates, or asks a split for a tag, also behind a freeze | `Closed`: `GateState::refuses`, in `freeze/gate.rs` |
-//! | who waits | `Closed`: `answer_of_wait`; one for a split looks again, and meets the gate |
+//! | an allocation, or a call of a split for a tag, also behind a freeze | `Closed`: `GateState::refuses`, in `freeze/gate.rs` |
+//! | a waiter | `Closed`: `answer_of_wait`; one for a split tries again, and gets the gate's answer |
 //! | a try beside `close` that finds no tag | `Closed`: `answer_of_try` |
 //! | `try_alloc_batch` | no tags |
 //! | `add_tenant` | `TenantError::Closed` |
-//! | tokens, `freeze`, `quiesce`, `resize`, hotplug | as ever |
+//! | tokens, `freeze`, `quiesce`, `resize`, hotplug | unchanged |
 
 use crate::error::AllocError;
 use crate::freeze::FreezeGate;

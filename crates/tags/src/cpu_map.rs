@@ -26,7 +26,7 @@ pub(crate) struct CpuMap {
 struct KindMap {
     /// By CPU number; `UNMAPPED` for numbers that name no CPU.
     table: Box<[AtomicU32]>,
-    /// The CPUs beyond, which nobody knew at first.
+    /// The CPUs beyond, which were not known at first.
     beyond: Grown<AtomicU32>,
     /// The hardware queues by turns of the numbers that are not in the table: one, if there is a
     /// machine.
@@ -96,7 +96,7 @@ impl CpuMap {
         map
     }
 
-    /// Spreads the CPUs over another number. Who looks meanwhile finds an old or a new number.
+    /// Spreads the CPUs over another number. A reader meanwhile finds an old or a new number.
     pub(crate) fn set_hw_queues(&self, hw_queues: usize) {
         self.lay_out(self.nodes.lock().as_ref(), hw_queues);
     }
@@ -111,7 +111,7 @@ impl CpuMap {
     }
 
     fn lay_out(&self, nodes: Option<&CpuNodes>, hw_queues: usize) {
-        // Relaxed throughout: who was admitted after the change compares; see `Tenant::admit`.
+        // Relaxed throughout: a caller admitted after the change compares; see `Tenant::admit`.
         for (kind, map) in QueueKind::ALL.into_iter().zip(&self.maps) {
             let Span { first, len } = self.kinds.span(kind, hw_queues);
             map.first.store(first, Ordering::Relaxed);

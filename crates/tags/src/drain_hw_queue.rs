@@ -32,7 +32,7 @@ impl<T> Shared<T> {
         if word % SERIAL == hw_queue as u64 {
             return Err(DrainError::Active { hw_queue });
         }
-        // Whoever did D1 may not have come to its D2 yet.
+        // The thread that did D1 may not have come to its D2 yet.
         self.bitmaps.gate.publish();
         Ok(HwQueueDrain {
             hw_queue,

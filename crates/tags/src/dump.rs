@@ -1,4 +1,4 @@
-//! Who holds what: a set as text, for people.
+//! A set as text, for people: the tags in use and their tenants.
 
 use crate::set::TagSet;
 use crate::slot::Phase;
@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// So many tags have a line of their own.
+/// The number of tags with a line of their own.
 const TAGS: usize = 64;
-/// So many tenants have.
+/// The number of tenants with a line of their own.
 const TENANTS: usize = 32;
 
 /// A tag that is in use.
@@ -24,13 +24,13 @@ struct InUse {
 }
 
 impl<T: Send + 'static> TagSet<T> {
-    /// Who holds what, as text for people: how many tags each tenant has, then the tags in use with
-    /// tenant, hardware queue, index and age, the oldest first and those whose time does not run
-    /// last. Its form may change.
+    /// Returns the set as text for people: the number of tags of each tenant, then the tags in use
+    /// with tenant, hardware queue, index and age, the oldest first and those without a running
+    /// time last. Its form may change.
     ///
-    /// It has at most some hundred lines, and says how many tenants and tags it leaves out. It
-    /// stops nobody, and walks all slots: what changes meanwhile may be there or not. Ages count
-    /// from [`into_token`](crate::Tag::into_token) or [`track`](crate::Tag::track) on.
+    /// It has at most some hundred lines, and ends with the numbers of tenants and tags left out.
+    /// It delays no caller, and reads all slots: tags taken or freed meanwhile may be in it or not.
+    /// Ages count from [`into_token`](crate::Tag::into_token) or [`track`](crate::Tag::track) on.
     ///
     /// ```
     /// # use inflight_tags::TagSet;
@@ -119,7 +119,7 @@ impl<T: Send + 'static> TagSet<T> {
     }
 }
 
-/// Keeps those that are to be shown.
+/// Keeps the rows that are to be shown.
 fn oldest(rows: &mut Vec<InUse>) {
     rows.sort_by_key(|row| (Reverse(row.age), row.hw_queue, row.index));
     rows.truncate(TAGS);

@@ -5,17 +5,17 @@ use crate::tag::Tag;
 use std::ptr::NonNull;
 
 impl<T> Tag<T> {
-    /// Frees several tags: those of one hardware queue together, up to 32 with one look at who
-    /// waits. For who reaps many completions at once; each tag ends as if it were dropped. They may
+    /// Frees several tags: those of one hardware queue together, up to 32 with one check of the
+    /// waiters. For a reaper of many completions; each tag ends as if it were dropped. The tags may
     /// be of different hardware queues, also of different sets.
     ///
     /// Waiters are served in their order, as many as there are free tags for them. All tags of a
-    /// group are free before the first of these is woken.
+    /// group are free before the first of these waiters is woken.
     ///
     /// # Panics
     ///
-    /// With the wakers of waiting tasks, as [dropping](Tag) does: once all tags are free, and
-    /// everybody who was to be woken is told.
+    /// Panics with the wakers of waiting tasks, as [dropping](Tag) does: once all tags are free,
+    /// and all chosen waiters are woken.
     ///
     /// The idea is the batched completion of blk-mq.
     ///
@@ -45,7 +45,7 @@ impl<T> ToFree<T> {
         Self(tags)
     }
 
-    /// Frees the last ones. Whether there were any.
+    /// Frees the last ones. Returns whether there were any.
     fn free_next(&mut self) -> bool {
         let Some(bitmap) = self.0.last().map(Tag::bitmap) else {
             return false;
@@ -65,7 +65,7 @@ impl<T> ToFree<T> {
 }
 
 impl<T> Drop for ToFree<T> {
-    /// What is left when a waker panics.
+    /// Frees the rest when a waker panics.
     fn drop(&mut self) {
         while self.free_next() {}
     }

@@ -73,7 +73,7 @@ impl<T: Send + 'static> Cpus<'_, T> {
     /// assert_eq!(set.hw_queues().of_cpu(3), 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    // Why: who drains nothing has no use for it.
+    // Why: a caller that drains nothing does not need it.
     #[allow(clippy::must_use_candidate)]
     pub fn offline(&self, cpu: usize) -> Vec<usize> {
         self.set.shared().set_online(cpu, false)

@@ -85,7 +85,7 @@ impl InFlight<'_> {
     ///
     /// The device may still use the request's buffers. The caller that takes the tag must make sure
     /// that it does not (by cancelling the request at the device) before the tag is freed.
-    // Why: it acts, and who only wants that may ignore who was first.
+    // Why: it acts, and a caller that wants only that may ignore which call was first.
     #[allow(clippy::must_use_candidate)]
     pub fn mark_timed_out(&self) -> bool {
         self.record.mark_timed_out(self.generation)

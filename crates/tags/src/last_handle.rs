@@ -1,4 +1,4 @@
-//! What keeps a set: its handles, and what the last of them leaves to its tags.
+//! The handles that keep a set, and the work that the last of them leaves to the set's tags.
 //!
 //! K3 to K5 of [`teardown`](crate::teardown). PROTOCOL.md, "Memory", has the proof.
 
@@ -90,7 +90,7 @@ impl<T> Drop for LastHandle<T> {
             fn drop(&mut self) {
                 self.run();
                 if self.is_last() {
-                    // SAFETY: no handle and no tag is left, and nobody else was told so.
+                    // SAFETY: no handle and no tag is left, and only this caller knows.
                     drop(unsafe { Box::from_raw(self.shared.as_ptr()) });
                 }
             }

@@ -28,11 +28,11 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! | who | reaches the `T` | ends by |
+//! | state | access to the `T` | ends by |
 //! |---|---|---|
-//! | [`Tag`], held | its owner, alone | [`into_token`](Tag::into_token), or drop: free |
-//! | token, in flight | nobody | [`redeem`](TagSet::redeem) |
-//! | token, timed out | nobody | [`redeem_timed_out`](TagSet::redeem_timed_out) |
+//! | [`Tag`], held | its owner only | [`into_token`](Tag::into_token), or drop: free |
+//! | token, in flight | none | [`redeem`](TagSet::redeem) |
+//! | token, timed out | none | [`redeem_timed_out`](TagSet::redeem_timed_out) |
 //!
 //! A token is refused ([`RedeemError`]) if it is of an earlier use of the slot, of another set,
 //! redeemed twice or damaged. A slot in flight is never moved or freed: if the program drops the

@@ -1,4 +1,4 @@
-//! What happens when a waker panics: the others are told all the same, and then the panic goes on.
+//! Panics of wakers: the other waiters are still woken, and then the panic is resumed.
 
 use inflight_steering::first_of;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};

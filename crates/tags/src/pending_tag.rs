@@ -35,7 +35,7 @@ impl PendingTag<'_> {
         }
     }
 
-    /// The bare bit, for who makes it a tag.
+    /// The bare bit, for the caller that makes it a tag.
     #[inline]
     pub(crate) fn into_bit(self) -> (TagMapId, usize) {
         let this = ManuallyDrop::new(self);

@@ -1,4 +1,4 @@
-//! How a bit goes back: it leaves its tenant's account, waiters are woken, freezers are told.
+//! Freeing a bit: it leaves its tenant's account, waiters are woken, freezers are notified.
 
 use crate::shares::ShareAccounts;
 use crate::tag_layout::{TagMap, TagMapId};
@@ -31,7 +31,7 @@ impl TagMaps {
         let _freezers = self.gate.wake_at_end();
         let counted = self.gate.has_several_tenants();
         if counted && self.layout.bit_of(hw_queue, tag).0.kind == TagMap::Normal {
-            // C3. Why first: who is woken by the bit finds the share as it is without it.
+            // C3. Why first: a waiter that the bit wakes finds the share without it.
             uncount(self.accounts(hw_queue));
         }
         let put = put();

@@ -47,7 +47,7 @@ impl<T> Shared<T> {
         let Some(slot) = self.slots.get(token.slot.from(self.first_slot)) else {
             return Err(self.refuse(token, None, why));
         };
-        // Why: read before the exchange, which holds up what comes after it.
+        // Why: read before the exchange, which delays later reads.
         let bitmap = slot.bitmap;
         match step(&slot.record, token.generation) {
             // SAFETY: `step` is S2 or S4. It succeeded, so the slot is the caller's by

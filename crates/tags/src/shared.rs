@@ -1,4 +1,4 @@
-//! What all handles and tags of a set share.
+//! The state that all handles and tags of a set share.
 
 use crate::cpu_map::CpuMap;
 use crate::slot::Slot;
@@ -46,7 +46,7 @@ pub(crate) struct Shared<T> {
     pub(crate) others: Mutex<Others>,
     /// Of its tenants, with their numbers once they have one.
     pub(crate) names: Mutex<BTreeMap<String, Option<TenantId>>>,
-    /// Who wants to know what happens to the set.
+    /// The subscribers to changes of the set.
     subscribers: Mutex<Vec<Weak<dyn SetSubscriber>>>,
     /// Tokens refused. Away from what every allocation and completion reads.
     pub(crate) redeem_errors: CachePadded<AtomicU64>,
@@ -87,7 +87,7 @@ impl<T> Shared<T> {
     ///
     /// # Safety
     ///
-    /// `this` is a leaked box of this type, which nobody uses any more.
+    /// `this` is a leaked box of this type, which is not used any more.
     pub(crate) unsafe fn free(this: NonNull<()>) {
         // SAFETY: by the contract.
         drop(unsafe { Box::from_raw(this.cast::<Self>().as_ptr()) });

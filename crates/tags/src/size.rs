@@ -75,13 +75,13 @@ impl Size {
 
     #[inline]
     pub(crate) fn depth(&self) -> usize {
-        // Relaxed: a statistic; who takes a tag asks the bitmap.
+        // Relaxed: a statistic; an allocation asks the bitmap.
         self.depth.load(Ordering::Relaxed)
     }
 
     #[inline]
     pub(crate) fn hw_queues(&self) -> usize {
-        // Relaxed: changed only under a freeze, which orders it for who was admitted afterwards.
+        // Relaxed: changed only under a freeze, which orders it for later admissions.
         self.hw_queues.load(Ordering::Relaxed)
     }
 }

@@ -285,10 +285,10 @@ impl<T> Tag<T> {
     /// S1. `polled`: see [`into_polled_token`](Self::into_polled_token).
     #[inline]
     pub(crate) fn issue(self, polled: bool) -> u64 {
-        // The tag does not end: it goes on in whoever redeems.
+        // The tag does not end: its redeemer owns it next.
         let this = ManuallyDrop::new(self);
         let slot = this.slot();
-        // Read before S1: afterwards somebody else may own the slot, and free it with its set.
+        // Read before S1: afterwards another thread may own the slot, and free it with its set.
         let (stamp, id) = (slot.bitmaps().stamp(), slot.id());
         if slot.bitmaps().policies.is_on() {
             slot.note_here(polled);

@@ -24,9 +24,9 @@ struct HwQueue {
     normal: SbitmapQueue,
     /// If the set has reserved tags. Boxed, as the other one: most sets have none.
     reserved: Option<Box<SbitmapQueue>>,
-    /// If the set has tags beyond the depth. Nobody waits for these.
+    /// If the set has tags beyond the depth. There are no waiters for these.
     extra: Option<Box<SbitmapQueue>>,
-    /// Who has how many of the normal ones.
+    /// How many of the normal ones each tenant has.
     accounts: Arc<ShareAccounts>,
 }
 
@@ -222,7 +222,7 @@ impl TagMaps {
         &self.hw_queues[0].normal
     }
 
-    /// Who has how many bits of a hardware queue's normal bitmap.
+    /// Returns how many bits of a hardware queue's normal bitmap each tenant has.
     #[inline]
     pub(crate) fn accounts(&self, hw_queue: usize) -> &ShareAccounts {
         &self.table_of(hw_queue).accounts

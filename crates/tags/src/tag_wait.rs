@@ -8,7 +8,7 @@ use inflight_sbitmap::{GetError, SbitmapQueue};
 use inflight_sync::time::Instant;
 use std::task::{Context, Poll};
 
-/// A wait, kept apart from the set. Whoever drops it ends it first.
+/// A wait, kept apart from the set. It must be ended before it is dropped.
 #[derive(Debug)]
 pub(crate) struct TagWait {
     tag_map: TagMapId,
@@ -93,7 +93,7 @@ pub(crate) struct EndingWait<'a> {
 }
 
 impl<'a> EndingWait<'a> {
-    /// The wait, to be resumed later. Nobody is told of that.
+    /// Returns the wait, to be resumed later, without a wake.
     pub(crate) fn into_wait(mut self) -> TagWait {
         self.wait.take().expect("it is taken out once")
     }

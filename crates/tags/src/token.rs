@@ -1,5 +1,5 @@
-//! A tag in flight as one number: what a ring carries as user data. `redeem.rs` takes one back,
-//! and refuses what is stale or foreign.
+//! A tag in flight as one number: a ring's user data. `redeem.rs` takes one back, and refuses stale
+//! and foreign ones.
 //!
 //! ```text
 //!  63                              30 29      24 23                      0

@@ -4,13 +4,13 @@ use clap::ValueEnum;
 use inflight::tags::{Admission, NoPreempt};
 use inflight::topology::wake::{Reach, WakeRules};
 
-/// Who gets a tag when there are too few.
+/// The order in which waiting requests get tags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum AdmissionChoice {
-    /// All tags of a block before anybody else's.
+    /// All tags of a block before those of any other.
     #[value(name = "whole_io")]
     WholeIo,
-    /// Whoever tries first, as kernels do.
+    /// First come while a tag is free, as in kernels.
     Preempt,
     /// A newcomer does not overtake while many wait.
     #[value(name = "no_preempt")]
@@ -40,7 +40,7 @@ impl AdmissionChoice {
     }
 }
 
-/// Which way the requests take into the kernel.
+/// How requests are passed to the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum EngineChoice {
     /// One ring per job.

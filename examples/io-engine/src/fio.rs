@@ -8,15 +8,15 @@ use clap::Args;
 
 use crate::values::{parse_percent, parse_runtime, parse_switch};
 
-/// Options of fio that are taken too.
+/// Options of fio that are accepted too.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "For users of fio")]
 pub(crate) struct FioOptions {
-    /// What to call the run in its report; one job, see --numjobs
+    /// Name of the run in its report; one job, see --numjobs
     #[arg(long, value_name = "NAME")]
     name: Vec<String>,
 
-    /// Run as long before --runtime begins, and count no block of this time
+    /// Run this long before --runtime begins, and count no block of that time
     #[arg(long = "ramp_time", alias = "ramp-time", value_name = "SECONDS",
           allow_hyphen_values = true, value_parser = parse_runtime)]
     ramp_time: Option<Duration>,
@@ -30,42 +30,42 @@ pub(crate) struct FioOptions {
     #[arg(long, value_name = "PATH")]
     directory: Option<PathBuf>,
 
-    /// How many of 100 operations of randrw and rw are writes; see --rwmixread
+    /// Percentage of writes in randrw and rw; see --rwmixread
     #[arg(long, value_name = "PERCENT", allow_negative_numbers = true,
           value_parser = parse_percent)]
     rwmixwrite: Option<u8>,
 
-    /// Drop what the page cache has of the file before the run; with fio that is the default
+    /// Drop the page cache of the file before the run; fio does so by default
     #[arg(long, value_name = "0|1", num_args = 0..=1, default_value = "0",
           default_missing_value = "1", value_parser = parse_switch)]
     invalidate: bool,
 
-    /// fsync the file after a run that writes, in no rate and no latency
+    /// fsync the file after a run that writes; this counts in no rate and no latency
     #[arg(long = "end_fsync", alias = "end-fsync", value_name = "0|1", num_args = 0..=1,
           default_value = "0", default_missing_value = "1", value_parser = parse_switch)]
     end_fsync: bool,
 
-    /// Taken and always so: a run lasts --runtime however large the file is
+    /// Accepted, always 1: a run lasts --runtime whatever the size of the file
     #[arg(long = "time_based", alias = "time-based", value_name = "0|1", num_args = 0..=1,
           default_missing_value = "1", value_parser = parse_switch)]
     time_based: Option<bool>,
 
-    /// Taken and always so: the report is about all jobs together, and about each
+    /// Accepted, always 1: the report has all jobs together, and each
     #[arg(long = "group_reporting", alias = "group-reporting", value_name = "0|1",
           num_args = 0..=1, default_missing_value = "1", value_parser = parse_switch)]
     group_reporting: Option<bool>,
 
-    /// Taken and always so: jobs are threads
+    /// Accepted, always 1: jobs are threads
     #[arg(long, value_name = "0|1", num_args = 0..=1, default_missing_value = "1",
           value_parser = parse_switch)]
     thread: Option<bool>,
 
-    /// Taken and always so: random places are drawn anew each time, without a map
+    /// Accepted, always 1: random offsets are drawn anew each time, without a map
     #[arg(long, value_name = "0|1", num_args = 0..=1, default_missing_value = "1",
           value_parser = parse_switch)]
     norandommap: Option<bool>,
 
-    /// With 1 every run draws the same places; as --randseed 1
+    /// With 1 every run draws the same offsets; as --randseed 1
     #[arg(long, value_name = "0|1", num_args = 0..=1, default_missing_value = "1",
           value_parser = parse_switch)]
     randrepeat: Option<bool>,

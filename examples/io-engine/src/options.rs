@@ -95,7 +95,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "PATH")]
     filename: Option<PathBuf>,
 
-    /// How much of the file to use; a run that writes creates or extends it if needed
+    /// Size of the used part of the file; a run that writes creates or extends the file if needed
     /// [default: all of it]
     #[arg(long, value_name = "BYTES", allow_hyphen_values = true, value_parser = parse_size)]
     size: Option<u64>,
@@ -105,21 +105,21 @@ pub(crate) struct Options {
           allow_hyphen_values = true, value_parser = parse_size)]
     bs: u64,
 
-    /// What to do [default: read; randrw on a temporary file]
+    /// The operations [default: read; randrw on a temporary file]
     #[arg(long, visible_alias = "readwrite", value_enum)]
     rw: Option<Pattern>,
 
-    /// How many of 100 operations of randrw and rw are reads [default: 50]
+    /// Percentage of reads in randrw and rw [default: 50]
     #[arg(long, value_name = "PERCENT", allow_negative_numbers = true,
           value_parser = parse_percent)]
     rwmixread: Option<u8>,
 
-    /// How many blocks a job has under way at once
+    /// The number of blocks that a job has under way at the same time
     #[arg(long, value_name = "N", default_value_t = 16, allow_negative_numbers = true,
           value_parser = parse_count)]
     iodepth: usize,
 
-    /// How many jobs run at once, each on its own part of the file
+    /// The number of jobs, each on its own part of the file
     #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true,
           value_parser = parse_count)]
     numjobs: usize,
@@ -144,7 +144,7 @@ pub(crate) struct Options {
           allow_negative_numbers = true, value_parser = parse_number)]
     fsync: u64,
 
-    /// Each write is durable before the next of its lane
+    /// Make each write durable before the next of its lane
     #[arg(long, value_name = "0|1", num_args = 0..=1, default_value = "0",
           default_missing_value = "1", value_parser = parse_switch)]
     fua: bool,
@@ -154,7 +154,7 @@ pub(crate) struct Options {
     #[arg(long, value_enum)]
     verify: Option<Checksum>,
 
-    /// Which way the requests take
+    /// How requests are passed to the kernel
     #[arg(long, visible_alias = "ioengine", value_name = "ENGINE", default_value = "auto",
           value_parser = parse_engine)]
     engine: EngineChoice,
@@ -173,12 +173,12 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = parse_count)]
     hw_queues: Option<usize>,
 
-    /// Hardware queues besides these for the reads of jobs that wait
+    /// Additional hardware queues for the reads of jobs that wait
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true,
           value_parser = parse_count)]
     read_queues: usize,
 
-    /// Who gets a tag when there are too few
+    /// The order in which waiting requests get tags
     #[arg(long, value_enum, default_value = "whole_io")]
     admission: AdmissionChoice,
 
@@ -190,20 +190,20 @@ pub(crate) struct Options {
     #[arg(long, value_name = "POLICY", default_value = "inline")]
     steering: String,
 
-    /// Of completions that are sent to the CPU that submitted, which one runs them: that one
-    /// (affine); the one that saw it, if no other is run there and they share a cache (pull); if
-    /// that which submitted runs others, the waker's own or an idle one of its cache (stack)
+    /// Which CPU runs a completion that is sent to the CPU that submitted: that one (affine); the
+    /// one that saw it, if that one runs no other completion and they share a cache (pull); if the
+    /// one that submitted runs others, the waker's own or an idle one of its cache (stack)
     #[arg(long, value_enum, default_value = "affine")]
     wake: WakeChoice,
 
-    /// How many jobs, from the first on, look for completions on their own ring and do not wait to
-    /// be woken; they have poll queues of their own, as many as --hw-queues allows
+    /// The number of jobs, from the first on, that poll their own ring for completions instead of
+    /// waiting; they have poll queues of their own, as many as --hw-queues allows
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true,
           value_parser = parse_count)]
     poll: usize,
 
     /// CPUs that share a pool of checksum workers: cpu, smt, cache_shard, cache, numa, system; the
-    /// table then tells where the checksums ran [default: cache_shard]
+    /// table then shows where the checksums ran [default: cache_shard]
     #[arg(long, value_name = "SCOPE", hide_possible_values = true,
           value_parser = PossibleValuesParser::new(Scope::ALL.map(Scope::name)))]
     workqueue_scope: Option<String>,
@@ -213,7 +213,7 @@ pub(crate) struct Options {
           default_missing_value = "1", value_parser = parse_switch)]
     strict: bool,
 
-    /// Show the workqueues on a socket while the run lasts: inflight-wq --socket PATH monitor
+    /// Show the workqueues on a socket during the run: inflight-wq --socket PATH monitor
     #[arg(long, value_name = "PATH")]
     serve: Option<PathBuf>,
 
@@ -221,16 +221,17 @@ pub(crate) struct Options {
     #[arg(long, value_name = "MIN..MAX", default_value = "300..1000", value_parser = parse_range)]
     record: (usize, usize),
 
-    /// With --rw log: a checkpoint of so many bytes after as many bytes of records [default: none]
+    /// With --rw log: a checkpoint of this many bytes after as many bytes of records [default:
+    /// none]
     #[arg(long, value_name = "BYTES", allow_hyphen_values = true, value_parser = parse_size)]
     checkpoint: Option<u64>,
 
-    /// With --rw log: how many threads commit
+    /// With --rw log: the number of threads that commit
     #[arg(long, value_name = "N", default_value_t = 8, allow_negative_numbers = true,
           value_parser = parse_count)]
     committers: usize,
 
-    /// Seed of the random offsets [default: a new one for every run]
+    /// Seed of the random offsets [default: a new one for each run]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = parse_number)]
     randseed: Option<u64>,
 

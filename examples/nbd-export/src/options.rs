@@ -33,11 +33,11 @@ Exit status:
 #[command(name = "nbd-export", version, after_help = AFTER_HELP)]
 #[command(group(ArgGroup::new("where").required(true).multiple(true).args(["unix", "listen"])))]
 pub(crate) struct Options {
-    /// A file to serve: ro forbids writes, weight is its share of the tags beside others of its
-    /// disk, key encrypts it (AES-XTS-256: 64 bytes, 128 hexadecimal digits, or else a passphrase),
-    /// passphrase does that with a file that is one, whatever it looks like. A new file has to be
-    /// empty for that, or format is said: what it holds is lost then, and stays readable in the
-    /// file, without a key, wherever nothing has been written yet
+    /// A file to serve: ro forbids writes; weight is its share of the tags beside other exports of
+    /// its disk; key encrypts it (AES-XTS-256) with the key of KEYFILE (64 bytes or 128 hexadecimal
+    /// digits), or with a passphrase if the file has another form; passphrase always takes KEYFILE
+    /// as a passphrase. To be encrypted first, FILE must be empty, unless format is given: its data
+    /// is then lost, but can be read from the file without a key until it is overwritten
     #[arg(
         long = "export",
         value_name = "NAME=FILE[,ro][,weight=N][,key=KEYFILE|,passphrase=KEYFILE[,format]]",
@@ -53,7 +53,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) listen: Option<String>,
 
-    /// Which way requests take into the kernel
+    /// How requests are passed to the kernel
     #[arg(long, value_enum, default_value = "auto")]
     pub(crate) engine: Engine,
 
@@ -61,39 +61,40 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) threads: Option<u16>,
 
-    /// Requests at the files of one disk (file system or block device) at once, of all its exports
+    /// The most requests of all exports of one disk (file system or block device) at the same time
     #[arg(long, value_name = "N", default_value_t = 128,
           value_parser = clap::value_parser!(u16).range(1..=10_240))]
     pub(crate) depth: u16,
 
-    /// Longer requests are split, in KiB
+    /// Split requests longer than this many KiB
     #[arg(long, value_name = "KIB", default_value_t = 256,
           value_parser = clap::value_parser!(u32).range(4..=32_768))]
     pub(crate) max_split: u32,
 
-    /// Buffers that the rings are told of (registered buffers), in MiB for all threads together;
-    /// 0 for none. Where the kernel refuses them the server does without
+    /// Size of the buffers registered with the rings, in MiB for all threads together; 0 for none.
+    /// If the kernel refuses them the server works without
     #[arg(long, value_name = "MIB", default_value_t = 8,
           value_parser = clap::value_parser!(u32).range(0..=4096))]
     pub(crate) registered: u32,
 
-    /// Who shares the tags: exports by their weights, or clients by their exports' weights
+    /// How the tags are shared: by exports with their weights, or by clients with their exports'
+    /// weights
     #[arg(long, value_enum, default_value = "export")]
     pub(crate) tenants: Tenants,
 
-    /// Which CPU gives an ended operation to its client's thread: the one that saw it end, or
+    /// The CPU that passes an ended operation to its client's thread: the one that saw the end, or
     /// the one that submitted it
     #[arg(long, value_name = "MODE", default_value = "same_cache",
           value_parser = PossibleValuesParser::new(Steering::ALL.map(Steering::name)))]
     pub(crate) steer: String,
 
-    /// More clients are turned away
+    /// The most clients; more are turned away
     #[arg(long, value_name = "N", default_value_t = 4096,
           value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) max_connections: u64,
 
-    /// A client that has sent a part of a write's data, and then less than 64 KiB in so many
-    /// seconds, is sent away
+    /// Send a client away that has sent a part of a write's data, and then less than 64 KiB in this
+    /// many seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 60,
           value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub(crate) payload_timeout: u32,
@@ -107,13 +108,13 @@ pub(crate) struct Options {
     #[arg(long)]
     pub(crate) strict: bool,
 
-    /// Pieces encrypted at once, at most
+    /// The most pieces encrypted at the same time
     #[arg(long, value_name = "N", default_value_t = 64,
           value_parser = clap::value_parser!(u16).range(1..=512))]
     pub(crate) max_active: u16,
 
-    /// Memory for the data of requests of one disk's clients, in MiB. Beside it each client has
-    /// 256 KiB
+    /// Memory for the data of requests of one disk's clients, in MiB. Each client has 256 KiB in
+    /// addition
     #[arg(long, value_name = "MIB", default_value_t = 512,
           value_parser = clap::value_parser!(u32).range(64..=1_048_576))]
     pub(crate) memory: u32,
@@ -126,8 +127,8 @@ pub(crate) struct Options {
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) metrics: Option<String>,
 
-    /// To try what then happens, to every Nth: reads and writes are refused for now (again) or are
-    /// short; reads, writes or flushes fail; of all exports or of one. A thread ends at its Nth
+    /// Faults for tests, at every Nth operation: reads and writes are refused for now (again) or
+    /// are short; reads, writes or flushes fail; of all exports or of one. A thread ends at its Nth
     /// operation
     #[arg(
         long,
@@ -136,7 +137,7 @@ pub(crate) struct Options {
     )]
     pub(crate) faults: Faults,
 
-    /// Say nothing of clients that come and go, or are sent away
+    /// Print nothing about clients that connect, leave, or are sent away
     #[arg(long)]
     pub(crate) quiet: bool,
 }

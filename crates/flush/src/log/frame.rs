@@ -1,4 +1,4 @@
-//! How a log looks on its device.
+//! The form of a log on its device.
 //!
 //! ```text
 //! segment:  header (64 bytes)  frame  frame  …  zeros

@@ -1,4 +1,4 @@
-//! Who waits for which position of the log, and who does the work: pure, under the log's lock.
+//! The commits that wait for positions of the log, and their leader: pure, under the log's lock.
 //!
 //! At most one member leads. The leader writes out what was appended, flushes if somebody needs
 //! that, and steps down: all whose position is reached are told together, and of the rest exactly

@@ -1,10 +1,10 @@
 //! Reads a log after a stop or a crash: up to the last whole record.
 //!
-//! What was being written when the power went may be there in part, in any order. A record that
-//! cannot be read is *torn* if nothing says that it was ever durable. It is *corrupt* if something
-//! behind it does: a frame that was written when the log was durable beyond the record, or a later
-//! segment, which is made after those before it were flushed. Damage to what was written last,
-//! with nothing behind it, cannot be told from a torn write, and is taken for one.
+//! Records that were being written when the power failed may be there in part, in any order. A
+//! record that cannot be read is *torn* if nothing says that it was ever durable. It is *corrupt*
+//! if something behind it does: a frame that was written when the log was durable beyond the
+//! record, or a later segment, which is made after those before it were flushed. Damage to what was
+//! written last, with nothing behind it, cannot be told from a torn write, and is taken for one.
 //!
 //! What can be read may be in the system's cache only, and no flush may write it any more: a flush
 //! that failed has it count as written. So what nothing says was ever durable is written again

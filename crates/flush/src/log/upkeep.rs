@@ -1,4 +1,4 @@
-//! What is done for the segments by a commit that has ended, while others go on.
+//! The work on the segments by a commit that has ended, while others continue.
 
 use super::{Inner, State};
 use inflight_sync::atomic::Ordering;

@@ -1,4 +1,4 @@
-//! What a request asks for, what the device can do, and the steps that follow from the two.
+//! A request's needs, a device's capabilities, and the steps that follow from the two.
 
 use std::time::Duration;
 

@@ -1,11 +1,11 @@
-//! What happens to those who wait, and to newcomers, when the queue is closed.
+//! The effect of a close on waiters and newcomers.
 
 use super::Batched;
 use inflight_sync::atomic::Ordering;
 use std::panic::{self, AssertUnwindSafe};
 
 impl Batched {
-    /// Nobody gets a bit from now on, and all who wait are told so.
+    /// Gives out no bit from now on, and wakes all waiters with that answer.
     pub(crate) fn close(&self) {
         // Relaxed: who waits is told with each list's lock, which carries it; who only tries may
         // be one that came before.

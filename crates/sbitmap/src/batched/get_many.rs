@@ -114,7 +114,7 @@ impl Drop for Collecting<'_> {
 }
 
 impl Batched {
-    /// Whether somebody can have so many, sooner or later.
+    /// Returns whether a caller can have so many, sooner or later.
     fn can_have(&self, n: usize) -> Result<(), GetManyError> {
         close::check(self.is_closed())?;
         Request::together(n).check(self.map.depth())

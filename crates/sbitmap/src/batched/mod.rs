@@ -94,7 +94,7 @@ impl Batched {
         });
     }
 
-    /// E1: whether a newcomer may try past those who wait.
+    /// E1: returns whether a newcomer may try past the waiters.
     #[inline]
     pub(crate) fn admits(&self) -> bool {
         self.waits.gate.admits(|| self.waits.active())

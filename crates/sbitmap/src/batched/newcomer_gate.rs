@@ -28,7 +28,7 @@ impl NewcomerGate {
         }
     }
 
-    /// E1: whether a newcomer may try, who sees so many wait.
+    /// E1: returns whether a newcomer that sees this many waiters may try.
     #[inline]
     pub(super) fn admits(&self, waiters: impl FnOnce() -> usize) -> bool {
         let policy = self.newcomers.as_ref();

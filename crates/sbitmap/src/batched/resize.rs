@@ -1,5 +1,5 @@
-//! What happens to those who wait when the depth or the shares change: the wake batch follows, and
-//! all look again.
+//! The effect of a change of the depth or the shares on waiters: the wake batch follows, and all
+//! waiters try again.
 
 use super::Batched;
 use super::wake_batch::Sizing;

@@ -66,7 +66,7 @@ impl Drop for BitGuard<'_> {
     }
 }
 
-/// Who waits.
+/// A waiter.
 enum Who<'a> {
     Thread(&'a Parker),
     Task(&'a Waker),
@@ -250,7 +250,7 @@ impl WaitGuard<'_> {
 
 /// Waiters that their owner keeps apart from the queue.
 impl Batched {
-    /// Lends a waiter. Whoever forgets the guard lets it keep its place.
+    /// Lends a waiter. If the guard is forgotten, the waiter keeps its place.
     pub(crate) const fn wait<'a>(&'a self, waiter: &'a mut BatchedWaiter) -> WaitGuard<'a> {
         WaitGuard {
             queue: self,

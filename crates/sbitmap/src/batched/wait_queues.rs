@@ -28,7 +28,7 @@ pub(crate) struct WaitQueues {
     pub(super) batch: AtomicU32,
     pub(super) policy: WakePolicy,
     pub(super) gate: NewcomerGate,
-    /// Nobody gets a bit any more.
+    /// No caller gets a bit any more.
     pub(super) closed: AtomicBool,
     pub(super) queues: [CachePadded<Queue>; WAIT_QUEUES],
 }

@@ -20,7 +20,7 @@ pub(super) struct Sizing {
     pub(super) depth: usize,
     /// The fewest bits that a user is kept to.
     pub(super) least_share: usize,
-    /// Whether somebody keeps bits while it waits for more.
+    /// Whether a waiter keeps bits while it waits for more.
     pub(super) collecting: bool,
 }
 
@@ -56,7 +56,7 @@ impl WaitQueues {
             .completions
             .fetch_add(n, Ordering::AcqRel)
             .wrapping_add(n);
-        // Relaxed: the exchange decides, and whoever counts last sees the full sum.
+        // Relaxed: the exchange decides, and the last to count sees the full sum.
         let mut wakeups = self.wakeups.load(Ordering::Relaxed);
         // Relaxed: a put that reads the old size after a change has also freed its bit before the
         // waiters looked again, or its fence comes after theirs and it reads the new one. Read

@@ -1,4 +1,4 @@
-//! Looking at the ids in use: exact, because the stacks are closed for the look.
+//! Reading the ids in use: exact, because the stacks are closed meanwhile.
 
 use super::PerCpuStore;
 use crate::layout::low_mask;

@@ -23,7 +23,7 @@ impl PerCpuStore {
         Ok(id)
     }
 
-    /// Takes an id unless somebody waits; `None` is exact when nobody does.
+    /// Takes an id unless there are waiters; without waiters `None` is exact.
     #[inline]
     pub(crate) fn get(&self) -> Option<usize> {
         // Relaxed: as in `layout`.

@@ -1,4 +1,4 @@
-//! The local engine: each CPU keeps the ids it has just freed, and nobody's id is out of reach.
+//! The local engine: each CPU keeps the ids it has just freed, and each id can be got by all CPUs.
 //!
 //! In front, one small stack of ids for each CPU, used without a locked instruction. Behind, the
 //! shared words. When a getter finds neither, it closes and empties all stacks (*freeze*); from

@@ -95,7 +95,7 @@ impl ModeWord {
         self.0.fetch_add(change, Ordering::Release);
     }
 
-    /// T. For the holder of the mode lock: warm again, unless somebody waits.
+    /// T. For the holder of the mode lock: warm again, unless there are waiters.
     pub(super) fn thaw(&self) -> bool {
         let mut now = self.load_relaxed();
         while now.is_drained() && now.waiters() == 0 {
@@ -113,7 +113,7 @@ impl ModeWord {
         false
     }
 
-    /// R1. For the holder of the list's lock, who alone changes this field.
+    /// R1. For the holder of the list's lock, which alone changes this field.
     pub(super) fn set_waiters(&self, n: usize) {
         let old = self.load_relaxed().waiters() as u64;
         let new = (n as u64).min(WAITERS / WAITER);

@@ -16,7 +16,7 @@ pub(crate) enum FastPut {
     Done,
     /// Nothing has happened.
     Untried,
-    /// The id is nobody's any more, and its stack has not taken it.
+    /// The id has no owner any more, and its stack has not taken it.
     Ended,
 }
 
@@ -41,7 +41,7 @@ impl PerCpuStore {
         }
     }
 
-    /// Gives an id back. `true`: somebody may wait, and the caller sees to it.
+    /// Gives an id back. `true`: there may be waiters, which the caller serves.
     #[inline]
     pub(crate) fn put_id(&self, id: usize) -> Result<bool, PutError> {
         // Relaxed: as in `layout`.
@@ -66,7 +66,7 @@ impl PerCpuStore {
         self.put_slow(id, below)
     }
 
-    /// The popped `id` is above the depth. Returns whether somebody may wait.
+    /// The popped `id` is above the depth. Returns whether there may be waiters.
     #[cold]
     pub(crate) fn put_above_depth(&self, id: u32) -> bool {
         let given = self.put_in_words(self.word_mask(id as usize));

@@ -1,4 +1,4 @@
-//! What the store offers to those who wait: an id, or several at once.
+//! The interface of the store for waiters: an id, or several at once.
 
 use super::PerCpuStore;
 use super::batch::WordMasks;
@@ -86,7 +86,7 @@ impl Store for PerCpuStore {
         self.put_id(id)
     }
 
-    /// P1 to P3 for several: how many came back, whether somebody may wait, and the first error.
+    /// P1 to P3 for several: how many came back, whether there may be waiters, and the first error.
     fn put_batch(&self, ids: &[usize]) -> (usize, bool, Result<(), PutError>) {
         let (mut freed, mut result) = (0, Ok(()));
         let mut masks = WordMasks::new(self);

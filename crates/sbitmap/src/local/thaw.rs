@@ -4,7 +4,7 @@
 use super::{NextLimits, PerCpuStore};
 use inflight_sync::atomic::{Ordering, fence};
 
-/// Thaw after this many ticks, of 32 puts each, in which nobody met "none".
+/// Thaw after this many ticks, of 32 puts each, in which no get met "none".
 ///
 /// A freeze with the barrier interrupts every CPU that runs the process, which is worth many puts;
 /// to stay cold where ids are plenty costs an exchange on a shared word for each of them.
@@ -96,7 +96,7 @@ impl PerCpuStore {
         self.slow.last_none.store(now, Ordering::Relaxed);
     }
 
-    /// Some 32 ids have been put in cold mode and nobody waited.
+    /// Some 32 ids have been put in cold mode without a waiter.
     pub(super) fn tick(&self) {
         // Relaxed: as in `note_none`.
         let now = self.slow.ticks.fetch_add(1, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! The shared words: what is free and in no stack, and how much has ever been put.
+//! The shared words: the ids that are free and in no stack, and how many have ever been put.
 //!
 //! ```text
 //! ids put 32 | free mask 32
@@ -6,7 +6,7 @@
 //!
 //! Gets only clear bits of the mask; puts set bits **and** add to the count. So when a word shows
 //! the same count twice and no bit, nothing was put into it in between. In a large map a summary
-//! tells which words are worth a look.
+//! shows which words may have free ids.
 
 use super::summary::{self, Summary};
 use crate::layout::{Layout, low_mask};

@@ -1,4 +1,4 @@
-//! What happens to those who wait, and to newcomers, when the queue is closed.
+//! The effect of a close on waiters and newcomers.
 
 use super::Turns;
 use super::list::{NodeKey, WaiterState};
@@ -8,7 +8,7 @@ use crate::store::Store;
 use inflight_sync::wait::{Notify, Wakers};
 
 impl<S: Store> Turns<S> {
-    /// Nobody gets an id from now on, and all who wait are told so.
+    /// Gives out no id from now on, and wakes all waiters with that answer.
     ///
     /// Gets find that somebody waits, for good: that refuses them, and keeps the store drained. It
     /// is drained before anybody is refused: who hears that the queue is closed, or has closed it
@@ -40,7 +40,7 @@ impl<S: Store> Turns<S> {
 }
 
 impl WaitQueue {
-    /// All who wait end their wait. Returns whom to tell.
+    /// Ends the wait of all waiters. Returns those to wake.
     fn refuse_all(&mut self) -> Vec<Notify> {
         let keys: Vec<NodeKey> = self.list.newest_first().collect();
         let refuse = |key| {

@@ -1,4 +1,4 @@
-//! Waiting for several ids: one collects at a time, and nobody takes any past it.
+//! Waiting for several ids: one waiter collects at a time, and no caller takes an id past it.
 //!
 //! [`TenantQueues::collecting`](super::next_waiter::TenantQueues::collecting) is the one that does:
 //! it is the next until it has all.
@@ -9,7 +9,7 @@ use crate::share_limiter::ShareLimiter as _;
 use crate::store::Store;
 
 impl<S: Store> Turns<S> {
-    /// While the next collects several ids nobody takes any past it.
+    /// While the next collects several ids no caller takes one past it.
     pub(super) fn end_turns_for_collector(&self, queue: &mut WaitQueue) {
         if queue.list.all_want_one() {
             return;

@@ -1,4 +1,4 @@
-//! How long a turn that finds no id looks on before it sleeps.
+//! How long a turn that finds no id spins before it sleeps.
 
 use super::Turns;
 use crate::store::Store;
@@ -10,7 +10,7 @@ impl<S: Store> Turns<S> {
         self.try_get().or_else(|| self.wait_in_turn())
     }
 
-    /// G2 again, before a turn sleeps: a wake costs more than a short wait for whoever puts ids.
+    /// G2 again, before a turn sleeps: a wake costs more than a short wait for a put.
     ///
     /// That is worth it only while it can put some. If it is on another CPU it may be at work, so
     /// the turn looks on. If it shares this one it is not, and the turn lends it the CPU.

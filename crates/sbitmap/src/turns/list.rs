@@ -20,7 +20,7 @@ pub(super) struct NodeKey {
     pub(super) serial: u64,
 }
 
-/// Who waits. A timed thread is a thread.
+/// The kind of a waiter. A timed thread is a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Thread,
@@ -143,7 +143,7 @@ pub(super) struct List {
     pub(super) tenants: TenantQueues,
     free: u32,
     len: usize,
-    /// How many of those who wait want several ids.
+    /// The number of waiters for several ids.
     several: usize,
     next_serial: u64,
 }
@@ -169,7 +169,7 @@ impl List {
         self.len == 0
     }
 
-    /// Whether nobody waits for several ids.
+    /// Returns whether there is no waiter for several ids.
     pub(super) const fn all_want_one(&self) -> bool {
         self.several == 0
     }
@@ -202,7 +202,7 @@ impl List {
         key
     }
 
-    /// A slot for the node, linked to nobody.
+    /// Returns a slot for the node, without links.
     fn place(&mut self, node: Node) -> NodeKey {
         let serial = self.next_serial;
         self.next_serial += 1;
@@ -330,7 +330,7 @@ impl List {
         })
     }
 
-    /// All who wait, from the newest to the oldest.
+    /// Returns all waiters, from the newest to the oldest.
     pub(super) fn newest_first(&self) -> impl Iterator<Item = NodeKey> {
         let mut at: Vec<(u32, u32)> = self.tenants.heads_and_tails().collect();
         std::iter::from_fn(move || {

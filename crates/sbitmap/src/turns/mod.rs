@@ -38,11 +38,11 @@ use wait_queue::WaitQueue;
 struct UnlockedState {
     /// Whether the head waits for the token of a thread that will serve it.
     awaits_token: AtomicBool,
-    /// Whether somebody waits, and nobody can be served.
+    /// Whether there are waiters, and none can be served.
     held_up: AtomicBool,
     /// The serial of the last grant.
     grants: AtomicU32,
-    /// The CPU of the last put that saw somebody wait.
+    /// The CPU of the last put that saw a waiter.
     putter: AtomicU32,
 }
 

@@ -1,4 +1,4 @@
-//! What each mode allows: how long a turn is, how many woken threads are on their way.
+//! The rules of each mode: the length of a turn, and the number of woken threads under way.
 
 use super::stall_watchdog::STALL_LIMIT;
 use super::turn::{QUANTUM, TURN_LIFE};

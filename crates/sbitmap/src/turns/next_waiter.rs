@@ -1,4 +1,4 @@
-//! Who is the next: tenants go round, and the two lists of a tenant take turns.
+//! The choice of the next waiter: tenants go round robin, and the two lists of a tenant alternate.
 //!
 //! A tenant's small requests and its large ones have a list each, and are served by turns, so that
 //! neither waits for all of the other; while the first of one has a part that its owner has not
@@ -30,7 +30,7 @@ impl RequestSize {
 pub(super) struct ListEnds {
     pub(super) head: u32,
     pub(super) tail: u32,
-    /// A request that has had some of its parts: nobody of its list comes before its end.
+    /// A request that has had some of its parts: no other of its list is served before its end.
     goes_on: Option<NodeKey>,
     /// The thread that looks now and then whether a token is lost.
     pub(super) watchdog: Option<NodeKey>,
@@ -137,7 +137,7 @@ impl TenantQueues {
         }
     }
 
-    /// Whether somebody of a tenant waits in this list.
+    /// Returns whether a waiter of a tenant is in this list.
     pub(super) fn has(&self, tenant: TenantIndex, size: RequestSize) -> bool {
         let queue = self.all.get(tenant as usize);
         queue.is_some_and(|queue| queue.ends(size).head != NIL)

@@ -1,5 +1,5 @@
-//! Who takes an id past those who wait: a thread in its turn, and a tenant where nobody who waits
-//! can be served. Whoever else comes has to wait (`newcomer_policy.rs`).
+//! Taking an id past the waiters: by a thread in its turn, and by a tenant while no waiter can be
+//! served. All other newcomers have to wait (`newcomer_policy.rs`).
 
 use super::next_waiter::RequestSize;
 use super::{Turns, turn};
@@ -19,7 +19,7 @@ impl<S: Store> Turns<S> {
         self.take_in_turn()
     }
 
-    /// G2: takes an id past those who wait, if the calling thread has its turn.
+    /// G2: takes an id past the waiters, if the calling thread has its turn.
     #[cold]
     #[inline(never)]
     fn take_in_turn(&self) -> Option<usize> {
@@ -70,7 +70,7 @@ impl<S: Store> Turns<S> {
         id
     }
 
-    /// `try_get_past` for a small request, if there was nobody to be served a moment ago.
+    /// `try_get_past` for a small request, if there was no waiter to serve a moment ago.
     pub(crate) fn try_get_held_up(&self, tenant: TenantIndex) -> Option<usize> {
         self.unlocked
             .is_held_up()

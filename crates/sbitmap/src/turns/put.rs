@@ -1,4 +1,4 @@
-//! What a put does when somebody waits: P4 and P5.
+//! The part of a put that serves waiters: P4 and P5.
 
 use super::Turns;
 use super::wake::WakeSet;
@@ -36,13 +36,13 @@ impl<S: Store> Turns<S> {
         result
     }
 
-    /// P4 and P5: somebody may wait for the `n` ids that were given.
+    /// P4 and P5: there may be waiters for the `n` ids that were given.
     #[cold]
     fn after_put(&self, n: usize) {
         if self.unlocked.awaits_token() {
             self.unlocked.note_putter();
             let n = u32::try_from(n).expect("a map has at most 2^24 bits");
-            // Relaxed: a count; whoever reaches the limit looks again under the lock.
+            // Relaxed: a count; the thread that reaches the limit reads again under the lock.
             let skipped = self
                 .skipped
                 .fetch_add(n, Ordering::Relaxed)

@@ -1,4 +1,4 @@
-//! What happens to those who wait when the depth changes.
+//! The effect of a change of the depth on waiters.
 
 use super::Turns;
 use super::list::{NodeKey, WaiterState};
@@ -11,7 +11,7 @@ impl<S: Store> Turns<S> {
     pub(crate) fn resize(&self, depth: usize) -> Result<(), ResizeError> {
         self.store.resize(depth)?;
         let mut queue = self.wait_queue.lock();
-        // Whoever joins after this sees the depth; whoever joined before is in the list.
+        // A waiter that joins after this sees the depth; one that joined before is in the list.
         let refused = queue.refuse_above(self.store.depth());
         let mut wakers = Wakers::default();
         if !refused.is_empty() {

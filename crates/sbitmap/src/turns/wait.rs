@@ -117,7 +117,7 @@ impl<'a, S: Store> Wait<'a, S> {
         }
         request.part = request.part.clamp(1, depth);
         let node = Node::new(notify, request, ids, credits);
-        // G3. Whoever has its turn goes on with it.
+        // G3. A thread in its turn continues with it.
         let front = turn.is_some();
         let others_wait = !queue.list.is_empty();
         let key = queue.list.push(node, front);
@@ -266,7 +266,7 @@ impl<'a, S: Store> Wait<'a, S> {
         }
     }
 
-    /// Leaves the list. Whatever it has been given and nobody has fetched goes to others.
+    /// Leaves the list. Ids granted and not fetched go to others.
     fn abandon(&mut self, key: NodeKey, mut queue: MutexGuard<'_, WaitQueue>) {
         let turns = self.turns;
         self.waiter.place = None;
@@ -409,7 +409,7 @@ impl<S: Store> Drop for Wait<'_, S> {
 
 /// Waiters that their owner keeps apart from the queue.
 impl<S: Store> Turns<S> {
-    /// Lends a waiter. Whoever forgets the wait lets it keep its place.
+    /// Lends a waiter. If the wait is forgotten, the waiter keeps its place.
     pub(crate) const fn wait<'a>(&'a self, waiter: &'a mut TurnsWaiter) -> Wait<'a, S> {
         Wait {
             turns: self,

@@ -1,4 +1,4 @@
-//! Those who wait, and the tokens of those who were woken: the state under the list's lock.
+//! The waiters, and the tokens of woken threads: the state under the list's lock.
 
 use super::list::{List, Node};
 
@@ -11,13 +11,13 @@ pub(super) struct WaitQueue {
     pub(super) tokens: u32,
     /// Ends when a token is given up for lost: it no longer counts.
     pub(super) wake_epoch: u32,
-    /// Whether puts and gets know that somebody waits.
+    /// Whether puts and gets know that there are waiters.
     pub(super) announced: bool,
     /// Whether the queue is about to be closed, or is: then somebody waits, for puts and gets.
     pub(super) closing: bool,
     /// Whether the queue is closed: for good.
     pub(super) closed: bool,
-    /// Whether gets know that nobody who waits can be served.
+    /// Whether gets know that no waiter can be served.
     pub(super) held_up: bool,
     pub(super) waits: u64,
     pub(super) wakeups: u64,

@@ -1,7 +1,7 @@
 //! How many are served and woken: by a put as many as it has given ids for, by all others as many
 //! as there are ids and tokens. Events V1 to V4.
 //!
-//! Whoever is chosen under the lock is told without it.
+//! A waiter that is chosen under the lock is woken without it.
 
 use super::Turns;
 use super::list::{NodeKey, WaiterState};
@@ -145,11 +145,11 @@ impl<S: Store> Turns<S> {
         self.wake(queue, chosen, wakers);
     }
 
-    /// Tells those who are chosen, and serves until nobody more can be granted.
+    /// Wakes the chosen waiters, and serves until no more can be granted.
     ///
     /// # Panics
     ///
-    /// With the first panic of a waker, after all are told.
+    /// Panics with the first panic of a waker, after all are woken.
     pub(super) fn wake<'a>(
         &'a self,
         mut queue: MutexGuard<'a, WaitQueue>,
@@ -169,7 +169,7 @@ impl<S: Store> Turns<S> {
         wakers.finish();
     }
 
-    /// Serves whoever may be served by now.
+    /// Serves the waiters that may be served by now.
     pub(crate) fn serve_all(&self) {
         // Ordering: M4, pairs with V2 in `Turns::serve`: either this sees that somebody waits,
         // or whoever has come to the list sees what lets it be served.

@@ -25,7 +25,7 @@ pub(super) struct ClearedBits {
     pub(super) moves: AtomicU64,
     /// Movers come one by one.
     pub(super) swap_lock: Mutex<()>,
-    /// 1 = taken for a waiter that has not fetched it yet: in use, and nobody may put it.
+    /// 1 = taken for a waiter that has not fetched it yet: in use, and must not be put.
     pub(super) granted: AtomicU64,
 }
 

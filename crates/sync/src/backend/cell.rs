@@ -1,4 +1,4 @@
-//! Interior mutability that loom can watch. shuttle does not look for data races.
+//! Interior mutability that loom checks. shuttle does not check for data races.
 
 /// An `UnsafeCell` whose accesses are closures, so that loom can see where each begins and
 /// ends.

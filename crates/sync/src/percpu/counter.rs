@@ -147,7 +147,7 @@ impl PerCpuCounter {
     /// # Panics
     ///
     /// The panics of [`Rseq::barrier`].
-    // Why: it acts, and who only wants that may ignore the sum.
+    // Why: it acts, and a caller that wants only that may ignore the sum.
     #[allow(clippy::must_use_candidate)]
     pub fn close(&self) -> u64 {
         for part in &self.parts {

@@ -26,7 +26,7 @@ impl TagMaps {
         if self.active_queues.stand_in(hw_queue) != hw_queue {
             return false;
         }
-        // D5: who drains may have taken the bit for another hardware queue's.
+        // D5: a drain may have taken the bit for another hardware queue's.
         if self.layout.shared_tags {
             self.gate.drained().notify_all();
         }

@@ -1,4 +1,4 @@
-//! An allocation that found no tag at once: it looks closer, and waits.
+//! An allocation that found no tag at once: it tries again in full, and waits.
 
 use crate::alloc::{AllocOptions, WaitRecord};
 use crate::close;
@@ -75,7 +75,7 @@ impl<T: Send + 'static> Tenant<T> {
     }
 }
 
-/// An allocation that waits, as a task or as a thread. Whoever drops it cancels it first.
+/// An allocation that waits, as a task or as a thread. It must be cancelled before it is dropped.
 #[derive(Debug)]
 pub(super) struct Waiting {
     options: AllocOptions,

@@ -383,7 +383,7 @@ impl<T: Send + 'static> TagSet<T> {
     /// drop(set.redeem_timed_out(token)?);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    // Why: it acts, and who only wants that may know the next moment by itself.
+    // Why: it acts, and a caller that wants only that may know the next time by itself.
     #[allow(clippy::must_use_candidate)]
     pub fn expire(&self, mut f: impl FnMut(u64)) -> Option<Instant> {
         let mut walk = self.shared().begin_walk()?;

@@ -21,7 +21,7 @@ pub(crate) const QUIESCE: u64 = 1 << 31;
 const INACTIVE: u64 = 1 << 62;
 /// The set is closed, for good.
 const CLOSED: u64 = 1 << 61;
-/// All freezes and quiesces: while there are any, nobody is admitted.
+/// All freezes and quiesces: while there are any, no caller is admitted.
 pub(super) const STOPPED: u64 = CLOSED - 1;
 /// There has been a second tenant. Set once, and for good.
 const SEVERAL_TENANTS: u64 = 1 << 63;
@@ -31,7 +31,7 @@ const SEVERAL_TENANTS: u64 = 1 << 63;
 pub(crate) struct GateState(u64);
 
 impl GateState {
-    /// Nothing stops anybody, and nobody counts.
+    /// Every caller is admitted, and no tag is counted.
     #[inline]
     pub(crate) const fn is_plain(self) -> bool {
         self.0 == 0
@@ -52,7 +52,7 @@ impl GateState {
         self.0 & STOPPED != 0 && !self.is_set_closed()
     }
 
-    /// Why nobody is admitted, if so.
+    /// Returns why no caller is admitted, if so.
     pub(crate) const fn refuses(self) -> Option<AllocError> {
         if self.is_set_closed() {
             Some(AllocError::Closed)
@@ -79,7 +79,7 @@ impl GateState {
         self.0 & SEVERAL_TENANTS != 0
     }
 
-    /// Whether somebody may wait on `drained`.
+    /// Returns whether a thread may wait on `drained`.
     #[inline]
     const fn is_watched(self) -> bool {
         self.0 & !(SEVERAL_TENANTS | CLOSED) != 0
@@ -109,9 +109,9 @@ impl fmt::Debug for GateState {
 pub(crate) struct FreezeGate {
     /// On a line of its own: every allocation and every put reads it.
     pub(super) word: CachePadded<GateWord>,
-    /// Who drains waits here for bits to be cleared.
+    /// Drains wait here for bits to be cleared.
     drained: Event,
-    /// Submitters wait here for the thaw, and who waits for timeouts for the end.
+    /// Submitters wait here for the thaw, and waiters for timeouts for the end.
     pub(super) thawed: Event,
 }
 
@@ -137,7 +137,7 @@ impl FreezeGate {
     /// A hint before A1, the condition in B2.
     #[inline]
     pub(crate) fn state(&self) -> GateState {
-        // Ordering: pairs with T1 and E1: who waited for the thaw sees what was done before it.
+        // Ordering: pairs with T1 and E1: a waiter for the thaw sees the writes before it.
         GateState(self.word.state.load(Ordering::Acquire))
     }
 
@@ -152,9 +152,9 @@ impl FreezeGate {
         self.state().is_set_closed()
     }
 
-    /// Nobody is admitted from now on, and nobody waits for the end of a freeze.
+    /// Admits no caller from now on, and ends all waits for the end of a freeze.
     pub(crate) fn close_set(&self) {
-        // Relaxed: who is admitted all the same came before.
+        // Relaxed: a caller that is still admitted came before.
         self.word.state.fetch_or(CLOSED, Ordering::Relaxed);
         // Its fence pairs with the one in `is_set_closed_by_now` too.
         self.thawed.notify_all();
@@ -198,7 +198,7 @@ impl FreezeGate {
         self.word.fence.heavy();
     }
 
-    /// Where who drains waits.
+    /// Returns the event on which drains wait.
     pub(crate) const fn drained(&self) -> &Event {
         &self.drained
     }
@@ -214,7 +214,7 @@ impl FreezeGate {
     pub(crate) fn is_watched_after_put(&self) -> bool {
         // Ordering: P2, pairs with F2 in `close` and D2 in `publish`.
         self.word.fence.light();
-        // Relaxed: nothing is read on its account.
+        // Relaxed: no other data is read because of it.
         let state = GateState(self.word.state.load(Ordering::Relaxed));
         !state.is_plain() && state.is_watched()
     }
@@ -253,7 +253,7 @@ impl FreezeGate {
     /// B2 for a thread that waits for the end of the set, at most until the deadline.
     pub(crate) fn wait_set_closed(&self, clock: &Clock, deadline: Instant) {
         let open = || !self.state().is_set_closed();
-        // Why ignored: who waits looks at the set again.
+        // Why ignored: a waiter checks the set again.
         let _ = self.thawed.wait_while_until(clock, deadline, open);
     }
 

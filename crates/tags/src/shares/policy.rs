@@ -1,15 +1,15 @@
-//! How large the share of a tenant is.
+//! The size of a tenant's share.
 
 /// How the tenants of a set share its tags, per hardware queue.
 ///
-/// Shares count only while two or more tenants are active at the hardware queue: a lone one has the
-/// whole depth. A tenant is active from its first allocation on, until it has used none and waited
-/// for none for some time (at most 3 s, found out when another one is at its limit) or its last
-/// handle is dropped. An active tenant may have a tag while it has fewer than its share. The tags
-/// of one that was dropped are on nobody's account.
+/// Shares count only while two or more tenants are active at the hardware queue: a single one has
+/// the whole depth. A tenant is active from its first allocation on, until it has used no tag and
+/// waited for none for some time (at most 3 s, noticed when another tenant is at its limit) or its
+/// last handle is dropped. An active tenant may take a tag while it has fewer than its share. The
+/// tags of a dropped tenant count for no tenant.
 ///
-/// Threads that wait at their limit look for idle tenants every second, and so does who allocates,
-/// comes to wait or gives a tag back. Tasks have no timer: see
+/// Threads that wait at their limit search for idle tenants every second, and so does a caller that
+/// allocates, begins to wait or gives a tag back. Tasks have no timer: see
 /// [`TagSet::reclaim_idle_shares`](crate::TagSet::reclaim_idle_shares).
 ///
 /// The idea is blk-mq's fair sharing of tags; weights and the switch were asked for there and are
@@ -17,9 +17,10 @@
 ///
 /// # Fairness
 ///
-/// Shares are rounded up and may add up to more than the depth; free tags go round the tenants that
-/// wait and are below their share, a request each. Threads that allocate at once may overshoot a
-/// share, each by one tag. What a tenant had before others became active is not counted.
+/// Shares are rounded up and may add up to more than the depth. Free tags go round robin to the
+/// tenants that wait and are below their share, a request each. Threads that allocate at once may
+/// overshoot a share, each by one tag. Tags that a tenant took before others became active are not
+/// counted.
 ///
 /// ```
 /// use inflight_tags::{SharePolicy, TagSet};
@@ -33,7 +34,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SharePolicy {
-    /// Each the same: the depth divided by the number of active tenants, at least `min`.
+    /// Equal shares: the depth divided by the number of active tenants, at least `min`.
     Fair {
         /// The least share.
         min: usize,
@@ -44,7 +45,7 @@ pub enum SharePolicy {
         /// The least share.
         min: usize,
     },
-    /// No limits: who comes first is served first.
+    /// No limits: first come, first served.
     None,
 }
 
@@ -55,8 +56,8 @@ impl Default for SharePolicy {
 }
 
 impl SharePolicy {
-    /// How many tags a tenant may have at once, of `depth` that so many active tenants share.
-    /// `None`: as many as there are. `weights` gives its weight, and the sum over all of them.
+    /// Returns how many tags a tenant may have at once, of `depth` that this many active tenants
+    /// share. `None`: all of them. `weights` returns its weight, and the sum over all of them.
     pub(super) fn share(
         self,
         depth: usize,

@@ -1,4 +1,4 @@
-//! When a tenant is idle, and who looks for that and gives its share to the others.
+//! Finding idle tenants, and giving their shares to the others.
 
 use super::accounts::Account;
 use super::{IDLE_AFTER, ShareAccounts};

@@ -26,7 +26,7 @@ impl<T> Slot<T> {
         let bitmaps = slot.bitmaps.as_ptr();
         // SAFETY: as above: the bitmap is the set's.
         let bitmap_now = unsafe { bitmap.as_ref() };
-        // P1 to P3 where nobody counts and nobody is told: nothing here can panic.
+        // P1 to P3 without counts and without wakes: nothing here can panic.
         if gate.has_several_tenants() || !bitmap_now.put_fast(slot.bit) {
             // SAFETY: as above.
             unsafe { Self::free_slow(this, bitmap) };
@@ -95,7 +95,7 @@ impl<T> Slot<T> {
         // SAFETY: as above: the bitmap is the set's.
         let bitmap = unsafe { first.bitmap.as_ref() };
         let gate = &first.bitmaps().gate;
-        // Those for which nobody can be waiting go back at once; nobody is woken by them.
+        // Those for which there can be no waiter go back at once, and wake no waiter.
         let (alone, mut left) = (!gate.has_several_tenants(), 0);
         for slot in slots {
             // SAFETY: as above.
@@ -180,7 +180,7 @@ impl LateEnd {
             fn drop(&mut self) {
                 // SAFETY: K2 has refused.
                 if unsafe { Teardown::end_late(self.teardown) } {
-                    // SAFETY: nobody else is left.
+                    // SAFETY: no other user is left.
                     unsafe { self.set.free() };
                 } else {
                     self.late.run(self.others);

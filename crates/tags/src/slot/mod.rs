@@ -34,7 +34,7 @@ pub(crate) struct Slot<T> {
     /// Written by the owner, where hardware queues share tags.
     hw_queue: AtomicU32,
     pub(crate) tag: usize,
-    /// Who submitted it, and how it wants to be completed.
+    /// Its submission, and the policy of its completion.
     pub(crate) info: SubmitInfo,
     /// Its place in a done list.
     pub(crate) link: Link,
@@ -74,7 +74,7 @@ impl<T> Slot<T> {
         unsafe { self.bitmaps.as_ref() }
     }
 
-    /// Puts the payload there, for whoever is alone with a slot that is absent.
+    /// Writes the payload, for a caller that alone uses a slot that is absent.
     pub(crate) fn make(&self, payload: T) {
         debug_assert!(self.record.is_absent(), "a payload is made once");
         // SAFETY: nobody owns an absent slot, and its bit is beyond the depth; makers take turns.
@@ -120,7 +120,7 @@ impl<T> Slot<T> {
         self.payload.with(<*const MaybeUninit<T>>::cast)
     }
 
-    /// The payload, for the slot's owner, who has no other reference to it.
+    /// Returns the payload, for the slot's owner, which has no other reference to it.
     #[inline]
     pub(crate) fn payload_mut(&self) -> *mut T {
         // It escapes, as in `payload`.

@@ -36,19 +36,19 @@ const PHASE_BITS: u32 = 4;
 pub(crate) enum Phase {
     /// Never issued in this generation. The slot is free, or its owner has not submitted yet.
     Idle = 0,
-    /// A token is out; nobody has access to the payload.
+    /// There is a token; no code has access to the payload.
     InFlight = 1,
-    /// In flight, and whoever handles timeouts may take it; its completion may not.
+    /// In flight; the handler of the timeout may take it, its completion may not.
     Overdue = 2,
     /// A completion gave it back to an owner.
     Redeemed = 3,
     /// The handler of its timeout owns it.
     Handled = 4,
-    /// Nobody's, and without a payload: not made yet, or all handles of the set are gone.
+    /// Without owner and payload: not made yet, or all handles of the set are gone.
     Absent = 5,
     /// Its owner has it, and its time runs.
     Tracked = 6,
-    /// The same, and somebody was told that its time is up.
+    /// The same, and its time was reported to be up.
     Reported = 7,
     /// As Idle, and the last use was ended by the handler of its timeout.
     IdleAfterTimeout = 8,
@@ -142,7 +142,7 @@ impl Record {
     /// The payload is there now: the slot can become a tag. R2, or the building of the set, orders
     /// it before the bit.
     pub(super) fn present(&self) {
-        // Relaxed: before that nobody else writes.
+        // Relaxed: before that no other thread writes.
         let state = SlotState {
             phase: Phase::Idle,
             ..SlotState::unpack(self.state.load(Ordering::Relaxed))
@@ -233,7 +233,7 @@ impl Record {
     #[inline]
     pub(crate) fn grant(&self) {
         debug_assert!(!self.is_tag(), "the bit was free");
-        // Relaxed: who sees a slot as a tag concludes nothing about its data.
+        // Relaxed: a thread that sees a slot as a tag concludes nothing about its data.
         self.count_use(Ordering::Relaxed);
     }
 

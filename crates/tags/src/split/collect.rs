@@ -1,4 +1,5 @@
-//! What a split collects for its next pieces, where it waits, and how it gives both up.
+//! The tags that a split collects for its next pieces, the queue in which it waits, and giving up
+//! both.
 
 use super::{Split, SplitAt, SplitStep};
 use crate::admission::Admission;

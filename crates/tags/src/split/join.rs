@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// The future of [`Split::join`]: one that is dropped waits no longer, and has taken no tag.
+/// The future of [`Split::join`]: a dropped one waits no longer, and has taken no tag.
 #[derive(Debug)]
 #[must_use = "futures do nothing unless polled"]
 pub struct Join<'a, T: Send + 'static>(&'a mut Split<T>);
@@ -40,21 +40,23 @@ impl<T: Send + 'static> Drop for Join<'_, T> {
 }
 
 impl<T: Send + 'static> Split<T> {
-    /// The tags of all pieces that have none yet, waiting as a task until they are there: for who
-    /// can begin with all of them only.
+    /// Waits as a task for the tags of all pieces that have none yet: for a request that needs all
+    /// of them to begin.
     ///
-    /// Under [`WholeIo`](crate::Admission::WholeIo) they are granted together, so two who wait for
-    /// all of theirs do not keep each other's. They come no earlier than that many are free at
-    /// once: large ones keep tags idle, which [`next`](Split::next) does not. Under the other
-    /// policies they come one by one, and two who wait may each hold what the other needs.
+    /// Under [`WholeIo`](crate::Admission::WholeIo) they are granted together, so two joins do not
+    /// keep each other's tags. They come when that many tags are free at once: large joins keep
+    /// tags idle, which [`next`](Split::next) does not. Under the other policies they come one by
+    /// one, and two joins may each hold tags that the other needs.
     ///
-    /// More than the tenant's [share](crate::SharePolicy) come when the other tenants are idle.
-    /// A freeze is not held up: what is there goes back, and comes again after the thaw.
+    /// A join of more tags than the tenant's [share](crate::SharePolicy) ends when the other
+    /// tenants are idle. It does not delay a freeze: the tags that it has go back, and come again
+    /// after the thaw.
     ///
     /// # Errors
     ///
     /// [`TooMany`](AllocError::TooMany) if there are more pieces than tags, at once or when the set
-    /// shrinks; as [`Tenant::alloc_with`](crate::Tenant::alloc_with). Then it has taken none.
+    /// shrinks; the errors of [`Tenant::alloc_with`](crate::Tenant::alloc_with). Then it has taken
+    /// none.
     ///
     /// ```
     /// # use inflight_tags::TagSet;
@@ -68,11 +70,11 @@ impl<T: Send + 'static> Split<T> {
         Join(self)
     }
 
-    /// As [`join`](Split::join), if all can be had without waiting.
+    /// Takes the tags of [`join`](Split::join), if all can be had without waiting.
     ///
     /// # Errors
     ///
-    /// As [`join`](Split::join) and [`Tenant::try_alloc`](crate::Tenant::try_alloc).
+    /// The errors of [`join`](Split::join) and [`Tenant::try_alloc`](crate::Tenant::try_alloc).
     ///
     /// ```
     /// # use inflight_tags::{AllocError, TagSet};
@@ -87,11 +89,11 @@ impl<T: Send + 'static> Split<T> {
         self.join_by(Self::try_next)
     }
 
-    /// As [`join`](Split::join); the thread sleeps.
+    /// Waits as [`join`](Split::join); the thread sleeps.
     ///
     /// # Errors
     ///
-    /// As [`join`](Split::join).
+    /// The errors of [`join`](Split::join).
     ///
     /// ```
     /// # use inflight_tags::{AllocError, TagSet};
@@ -106,12 +108,12 @@ impl<T: Send + 'static> Split<T> {
         self.join_by(|split| split.next_sleeping(None))
     }
 
-    /// As [`join`](Split::join); the thread sleeps at most for `timeout`. The `Split` can be asked
-    /// again after its time was up.
+    /// Waits as [`join`](Split::join); the thread sleeps at most `timeout`. The `Split` can be
+    /// asked again after a timeout.
     ///
     /// # Errors
     ///
-    /// As [`join`](Split::join), and [`TimedOut`](AllocError::TimedOut).
+    /// The errors of [`join`](Split::join), and [`TimedOut`](AllocError::TimedOut).
     ///
     /// ```
     /// # use inflight_tags::{AllocError, TagSet};
@@ -148,7 +150,8 @@ impl<T: Send + 'static> Split<T> {
         Ok(self.end_join())
     }
 
-    /// What it had for pieces to come goes back, and its place, which are for parts.
+    /// Gives back the tags collected for later pieces, and the place in the wait queue, which are
+    /// for parts.
     fn begin_join(&mut self) {
         if !self.joins_all {
             self.stop_waiting();
@@ -157,7 +160,8 @@ impl<T: Send + 'static> Split<T> {
         }
     }
 
-    /// Whether there can be as many as are asked for at once: the set may have been resized.
+    /// Checks that there can be as many tags as are asked for at once: the set may have been
+    /// resized.
     pub(super) fn check_join(&self) -> Result<(), AllocError> {
         if !self.joins_all {
             return Ok(());
@@ -174,12 +178,12 @@ impl<T: Send + 'static> Split<T> {
         })
     }
 
-    /// How many are asked for at once.
+    /// Returns how many tags are asked for at once.
     pub(super) fn pieces(&self) -> usize {
         self.remaining + self.joined.len()
     }
 
-    /// The tags, if all are there; else they go back, and the place with them.
+    /// Returns the tags, if all are there; else gives them and the place back.
     fn end_join(&mut self) -> Vec<Tag<T>> {
         self.joins_all = false;
         if self.remaining == 0 {

@@ -93,7 +93,7 @@ impl<T: Send + 'static> Completions<T> {
     /// assert_eq!((set.in_use(), completions.stats().completed()), (0, 1));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    // Why: it acts, and who only wants that may ignore where.
+    // Why: it acts, and a caller that wants only that may ignore where.
     #[allow(clippy::must_use_candidate)]
     pub fn complete_tag(&self, tag: Tag<T>) -> Decision {
         self.inner.router.complete(tag)

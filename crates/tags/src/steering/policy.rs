@@ -59,7 +59,7 @@ impl<T: Send + 'static> Tenant<T> {
         self.bitmaps().policies.set_own(self.id, None);
     }
 
-    /// Where completions of requests that it submitted now would run: by its own policy, or by the
+    /// Returns where completions of requests submitted now would run: by its own policy, or the
     /// set's. [`set_steering`](Self::set_steering) has an example.
     #[must_use]
     pub fn steering(&self) -> SteeringPolicy {
@@ -136,8 +136,8 @@ impl<T> Tag<T> {
         self.issue(true)
     }
 
-    /// The CPU its request was submitted on, last. A hint; none if it has not been submitted, or if
-    /// nobody had asked by then for CPUs to be noted: by
+    /// Returns the CPU on which its request was submitted last. A hint; `None` if it has not been
+    /// submitted, or if the recording of CPUs was off then. It is turned on by
     /// [`TagSetBuilder::steering`](crate::TagSetBuilder::steering),
     /// [`Tenant::set_steering`](crate::Tenant::set_steering) or
     /// [`TagSet::completions`](crate::TagSet::completions).

@@ -1,6 +1,6 @@
 //! How many tags each tenant got, without the first one's counting.
 //!
-//! Each slot knows how often it was given out, so the sum over all slots is what all tenants got.
+//! Each slot counts how often it was given out, so the sum over all slots is that of all tenants.
 //! Every tenant but the first counts its own; the rest is the first one's. So a set with one tenant
 //! counts nothing beside its slots.
 

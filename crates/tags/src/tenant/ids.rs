@@ -1,11 +1,11 @@
-//! A number for each tenant: in its tags, in what is counted for it, and in the share accounts.
+//! A number for each tenant: in its tags, in its counters, and in the share accounts.
 //!
 //! A number may be taken again when nothing is left of the tenant it was: no handle, and no tag.
 
 use inflight_steering::TenantId;
 use inflight_sync::Mutex;
 
-/// So many numbers may wait until somebody looks whether they are free.
+/// This many numbers may wait for a check whether they are free.
 const ENOUGH_TO_LOOK: usize = if cfg!(loom) { 1 } else { 16 };
 
 #[derive(Debug)]
@@ -13,7 +13,7 @@ pub(crate) struct TenantIds(Mutex<IdTable>);
 
 #[derive(Debug, Default)]
 struct IdTable {
-    /// How many have ever been taken.
+    /// The number of numbers ever taken.
     len: u32,
     free: Vec<TenantId>,
     /// Whose tenant has no handle any more; it may have tags.
@@ -41,7 +41,7 @@ impl TenantIds {
     /// those of which nothing is left, when whatever was kept for them is gone too; `several` is
     /// called for any but the first, before it can do anything.
     ///
-    /// They are called under the lock, so that nobody takes a number before it is clear.
+    /// They are called under the lock, so that no tenant takes a number before it is clear.
     pub(crate) fn take(
         &self,
         clear: impl FnOnce(&[TenantId]) -> Vec<TenantId>,

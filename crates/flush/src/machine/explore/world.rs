@@ -1,4 +1,4 @@
-//! A state of the exploration, the events that may follow, and what must hold in each step.
+//! A state of the exploration, the events that may follow, and the invariants of each step.
 
 use crate::machine::list::{List, Place};
 use crate::machine::mutation::{Mutant, Mutation};
