@@ -61,8 +61,8 @@ impl Completion {
     }
 }
 
-/// Waits while `waits`, unless that is refused. Both are asked anew in each poll: a wait that has
-/// begun may be handed to an item, and then be for its own return.
+/// Waits while `waits`, unless that is refused. Both are asked anew in each poll: an item
+/// may await a future that was polled elsewhere before, and then wait for its own return.
 pub(crate) async fn wait_unless(
     event: &Event,
     waits: impl Fn() -> bool + Unpin,

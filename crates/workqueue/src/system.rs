@@ -176,7 +176,7 @@ impl WorkqueueSystem {
         inner.begin_shutdown();
         async move {
             let mut ended = pin!(inner.clone().ended(may_block));
-            // Looked at in each poll: a wait that has begun may be handed to an item.
+            // In each poll: an item may await a future that was polled elsewhere before.
             poll_fn(|cx| {
                 if inner.is_inside() {
                     inner.give_up();

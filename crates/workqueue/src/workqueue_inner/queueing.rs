@@ -80,7 +80,7 @@ impl WorkqueueInner {
         cpu: usize,
         origin: Origin,
     ) -> Result<(), QueueError> {
-        let pushed = self.push_told(pwq, item.ptr(), seq, cpu, origin);
+        let pushed = self.push_and_trace(pwq, item.ptr(), seq, cpu, origin);
         let Err(refusal) = pushed else {
             return Ok(());
         };
@@ -114,12 +114,12 @@ impl WorkqueueInner {
     /// Queues a task that nobody knows yet.
     fn submit(self: &Arc<Self>, task: ItemPtr, cpu: usize) -> Result<(), QueueError> {
         let pwq = self.pwq_of_new(task, cpu)?;
-        self.push_told(pwq, task, 0, cpu, Origin::Anybody)
+        self.push_and_trace(pwq, task, 0, cpu, Origin::Anybody)
     }
 
-    /// *queue*, and tells those who want to know.
+    /// *queue*, and a trace of it while tracing is on.
     #[inline]
-    fn push_told(
+    fn push_and_trace(
         self: &Arc<Self>,
         pwq: &Pwq,
         item: ItemPtr,
