@@ -11,7 +11,6 @@ use inflight_sync::wait::Event;
 use std::future::poll_fn;
 use std::mem;
 use std::panic::{self, AssertUnwindSafe};
-use std::task::Poll;
 
 /// Lets one collector in.
 #[derive(Debug, Default)]
@@ -124,14 +123,14 @@ impl Batched {
     pub(crate) async fn get_many(&self, n: usize) -> Result<Vec<usize>, GetManyError> {
         let mut collecting = Collecting::begin(self, n).await?;
         while collecting.bits.len() < n {
-            let mut waiter = BatchedWaiter::new(Request::one(0));
+            // One bit, of at least `n`: a shrink tells the waiter while it registers, too.
+            let request = Request {
+                least_depth: n,
+                ..Request::one(0)
+            };
+            let mut waiter = BatchedWaiter::new(request);
             let mut wait = self.wait(&mut waiter);
-            // A resize makes all waiters look again.
-            let bit = poll_fn(|cx| match self.can_have(n) {
-                Ok(()) => wait.poll(cx),
-                Err(why) => Poll::Ready(Err(why)),
-            });
-            let bit = bit.await?;
+            let bit = poll_fn(|cx| wait.poll(cx)).await?;
             collecting.push(bit.only());
         }
         collecting.leave();
