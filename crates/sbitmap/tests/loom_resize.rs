@@ -7,11 +7,12 @@
 //! | `put_above_depth` without the lock, or always giving back | `h21_growth_against_a_late_get` |
 //! | a word judged full by all its bits instead of the searched | `h19_a_search_in_turn_ends` |
 //! | `resize` of a queue does not make waiters look | `h20_*` |
+//! | a collector that registers does not look at the depth again | `h20_shrink_against_collector` |
 //! | `set`: Release, `clear`: Acquire | `a46_a_pending_bit_carries_data` |
 //! | `set`: Acquire, `clear`: Release | `a46_a_bit_as_a_lock` |
 #![cfg(loom)]
 
-use inflight_sbitmap::{Fairness, Hint, Sbitmap, SbitmapQueue};
+use inflight_sbitmap::{Fairness, GetManyError, Hint, Sbitmap, SbitmapQueue};
 use inflight_sync::cell::UnsafeCell;
 use inflight_sync::model::{Bound, check};
 use inflight_sync::{Arc, thread};
@@ -189,6 +190,30 @@ fn h20_growth_against_waiter() {
         });
         queue.resize(2).unwrap();
         assert_eq!(waiter.join().unwrap(), 1);
+    });
+}
+
+/// H20. A collector of more than there will be is told, also while it registers.
+#[test]
+fn h20_shrink_against_collector() {
+    check("h20_shrink_against_collector", TWO, || {
+        let queue = SbitmapQueue::builder(2)
+            .fairness(Fairness::batched())
+            .shift(1)
+            .trusted(true)
+            .build()
+            .unwrap();
+        let bits = [queue.try_get().unwrap(), queue.try_get().unwrap()];
+        let queue = Arc::new(queue);
+        let collector = thread::spawn({
+            let queue = queue.clone();
+            move || queue.get_many_blocking(2)
+        });
+        queue.resize(1).unwrap();
+        let too_many = GetManyError::TooMany { n: 2, depth: 1 };
+        assert_eq!(collector.join().unwrap(), Err(too_many));
+        queue.put_batch(&bits).unwrap();
+        assert_eq!(queue.weight(), 0);
     });
 }
 
