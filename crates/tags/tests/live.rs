@@ -331,11 +331,11 @@ fn hardware_queues_may_double_if_nothing_else_is_said() {
         }
     };
     assert_eq!((most(1, 1), most(2, 1), most(5, 3)), (1, 4, 10));
-    assert_eq!(
-        (most(8, 4096), most(9, 4096)),
-        (16, 9),
-        "no more than 65,536 tags"
-    );
+    if !cfg!(miri) {
+        // For Miri that is too many slots.
+        let most = (most(8, 4096), most(9, 4096));
+        assert_eq!(most, (16, 9), "no more than 65,536 tags");
+    }
     let set = TagSet::builder().hw_queues(HwQueueOptions::new(4).max(4));
     assert!(
         set.build(|_, _| ())

@@ -113,7 +113,7 @@ fn several_go_in_and_out_in_one_call() {
 #[test]
 fn ids_survive_a_closer() {
     const IDS: u32 = 8;
-    let rounds = if cfg!(miri) { 20 } else { 2_000 };
+    let rounds = if cfg!(miri) { 4 } else { 2_000 };
     both(|backend| {
         let stacks = Arc::new(Stacks::new(backend, crate::cpu::possible()));
         let owners: Arc<Vec<AtomicBool>> = Arc::new((0..IDS).map(|_| false.into()).collect());
