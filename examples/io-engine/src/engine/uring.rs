@@ -211,6 +211,16 @@ impl Uring {
         }
     }
 
+    /// Submits to the page cache, which as a rule is done when the call returns. Returns whether
+    /// something is on the ring.
+    fn is_done_inside_enter(&mut self) -> io::Result<bool> {
+        if self.overlaps || self.ring.submission().is_empty() {
+            return Ok(false);
+        }
+        self.enter(0)?;
+        Ok(!self.ring.completion().is_empty())
+    }
+
     /// Looks until something is on the ring or the doorbell has rung. Gives way between the looks,
     /// so that whoever is to make it happen gets this CPU if there is no other.
     fn poll(&mut self) -> io::Result<()> {
@@ -289,7 +299,7 @@ impl Engine for Uring {
         let (mut slept, reaped) = (false, self.reaping.reaped);
         if self.polls && self.under_way > 0 {
             self.poll()?;
-        } else {
+        } else if !self.is_done_inside_enter()? {
             let arrived = self.sent > 0 && !self.inbox().is_empty();
             let sleep = self.backlog.is_empty() && !arrived && self.doorbell.fall_asleep();
             self.reaping.sleeps += u64::from(sleep);
