@@ -84,6 +84,7 @@ impl Sbitmap {
 
     /// Returns the number of bits to hand out. Bits beyond may still be in use after a
     /// [`resize`](Sbitmap::resize).
+    #[inline]
     #[must_use]
     pub fn depth(&self) -> usize {
         self.layout().depth
