@@ -184,7 +184,7 @@ impl SystemBuilder {
 
     /// How long a surplus worker stays idle before it exits: 300 s by default.
     ///
-    /// Each pool keeps two idle workers, and one more for each four busy ones. The others are
+    /// Each pool keeps two idle workers, and k more while more than 4k are busy. The others are
     /// surplus. While there is no surplus worker, the system makes no wakeups. With
     /// [`Duration::MAX`] no worker exits.
     pub fn idle_timeout(mut self, idle_timeout: Duration) -> Self {
