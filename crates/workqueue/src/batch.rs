@@ -2,11 +2,11 @@
 //!
 //! | field | written by | read by |
 //! |---|---|---|
-//! | `next` | owner: `i + 1` before it runs entry `i` | anybody under the lock: entries below `next - 1` have ended |
-//! | `end` | owner | anybody under the lock |
+//! | `next` | owner: `i + 1` before it runs entry `i` | any thread under the lock: entries below `next - 1` have ended |
+//! | `end` | owner | any thread under the lock |
 //! | `recalled` | set under the lock by others, cleared under the lock by the owner | owner, before each entry |
-//! | `entries` | owner, beyond `end` | owner; anybody under the lock, below `end` |
-//! | `skipped` | owner, of the entry it has started | anybody under the lock, of entries that have ended |
+//! | `entries` | owner, beyond `end` | owner; any thread under the lock, below `end` |
+//! | `skipped` | owner, for the entry it has started | any thread under the lock, for entries that have ended |
 //!
 //! "The lock" is that of the pool of the entries' pwqs. Indices only grow, and are taken modulo the
 //! ring. *Recall* is a store-buffer pair with one cheap side; see `PROTOCOL.md`, part *take and
@@ -63,7 +63,7 @@ pub(crate) struct Batch<P> {
     entries: [UnsafeCell<Option<Taken<P>>>; RING as usize],
 }
 
-// SAFETY: see the table: `next`, `end` and the lock hand the entries from the owner to others.
+// SAFETY: see the table: `next`, `end` and the lock pass the entries from the owner to others.
 unsafe impl<P: Sync> Sync for Batch<P> {}
 // SAFETY: as above; any thread may use what an entry points to.
 unsafe impl<P: Sync> Send for Batch<P> {}

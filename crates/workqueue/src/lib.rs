@@ -1,4 +1,4 @@
-//! Concurrency-managed worker pools: many queues with limits of their own over shared workers.
+//! Concurrency-managed worker pools: many queues, each with its own limit, over shared workers.
 //!
 //! Workqueues in the style of Linux (cmwq) for a userspace engine. A [`Workqueue`] takes work items
 //! and limits how many may be active at once. It owns no thread. The threads belong to worker pools
@@ -49,7 +49,7 @@
 //!
 //! | promise | see |
 //! |---|---|
-//! | a work never runs twice at once, through whatever queues | [`Work`] |
+//! | a work never runs twice at once, on whichever queues it is queued | [`Work`] |
 //! | if a work is pending already, its pending run sees what the caller of `queue` did before | [`Queued::AlreadyPending`] |
 //! | `max_active` is never exceeded | [`Workqueue::set_max_active`] |
 //! | later items do not delay a flush | [`Workqueue::flush`] |

@@ -52,8 +52,8 @@ pub struct WorkqueueStats {
     /// to its own group before it ran an item of the queue. Only in unbound queues that are not
     /// strict. The scheduler decides where the worker runs afterwards.
     pub repatriated: u64,
-    /// How often the queue's [wake rules](crate::WorkqueueBuilder::wake_rules) have put an item on
-    /// another CPU than the one before.
+    /// How often the queue's [wake rules](crate::WorkqueueBuilder::wake_rules) chose another CPU
+    /// for an item than the previous one.
     pub placed: u64,
     /// Items that run, and waiting items for which a slot of `max_active` is free. Computed when it
     /// is read.
