@@ -193,8 +193,8 @@ impl Word {
         if moves % 2 != 0 {
             return self.held_while_no_move(mask);
         }
-        // Relaxed, both. D3 is ordered by D2. A bit is marked granted before its waiter is woken,
-        // and the waiter clears the mark before it can put the bit.
+        // Relaxed, both. D3 is ordered by D2. A bit is set in `granted` before its waiter is woken,
+        // and the waiter clears it there before it can put the bit.
         let word = self.word.load(Ordering::Relaxed);
         mask & word & !cleared & !self.freed.granted.load(Ordering::Relaxed)
     }
