@@ -37,10 +37,10 @@ impl Hint {
 
     /// The hint after a search that began here, which must be inside the map.
     ///
-    /// If the bit at the hint was taken (or bits are handed out round robin), the hint moves to the
-    /// next bit. If the search had to leave its word, the hint follows it: the next search would
-    /// only find the same words full. A bit found elsewhere in the hint's own word leaves the hint
-    /// as it is.
+    /// If the found bit is the hint's (or bits are handed out round robin), the hint moves to the
+    /// bit after it. If the search had to leave its word, the hint follows it: the next search
+    /// would only find the same words full. A bit found elsewhere in the hint's own word leaves the
+    /// hint as it is.
     pub(crate) fn after(self, found: Option<usize>, layout: Layout, in_turn: bool) -> Self {
         let Some(bit) = found else { return Self(0) };
         if in_turn || bit == self.0 as usize {

@@ -14,9 +14,9 @@ use std::time::Duration;
 /// A function that can be queued again and again.
 ///
 /// The work item of Linux's workqueues. It is pending from the moment it is queued until its run
-/// begins; queueing it meanwhile changes nothing. It never runs twice at once, through whatever
-/// workqueues it goes: if it is queued while it runs, it runs again afterwards, on the workers that
-/// run it now. Its workqueue counts a run that panics; the work can then be queued again.
+/// begins; queueing it meanwhile changes nothing. It never runs twice at once, on whichever
+/// workqueues it is queued: if it is queued while it runs, it runs again afterwards, on the workers
+/// that run it now. Its workqueue counts a run that panics; the work can then be queued again.
 ///
 /// Clones are handles on the same work. Dropping the last handle does not cancel: a queued work
 /// still runs. A function that queues its own work gets a handle from
