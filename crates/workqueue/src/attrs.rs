@@ -111,10 +111,10 @@ impl Attrs {
 
     /// The CPUs whose pools the queue may use; the empty set means all.
     ///
-    /// The queue uses the CPUs of this set that are in the system's [unbound
-    /// mask](crate::WorkqueueSystem::set_unbound_cpumask), or the whole mask if they have none in
-    /// common. An item queued on a CPU outside goes to the pool of the remaining CPUs of its group,
-    /// or else to a pool of all CPUs that the queue uses.
+    /// The queue uses the CPUs of this set that are in the system's
+    /// [unbound mask](crate::WorkqueueSystem::set_unbound_cpumask), or the whole mask if they have
+    /// none in common. An item queued on a CPU outside goes to the pool of the remaining CPUs of
+    /// its group, or else to a pool of all CPUs that the queue uses.
     ///
     /// ```
     /// use inflight_topology::{CpuSet, Topology};
