@@ -54,7 +54,7 @@ impl DelayedWork {
     /// # Errors
     ///
     /// [`FlushError::WouldDeadlock`] as for a work. [`FlushError::Rejected`] if the work waits for
-    /// its delay and its queue does not take it now; its delay then goes on. If the queue is
+    /// its delay and its queue does not take it now; its delay continues. If the queue is
     /// destroyed or its system ends during the call, the pending instance may have been cancelled.
     pub fn flush(&self) -> Wait<'_, Result<bool, FlushError>> {
         Wait::new(self.flush_now())

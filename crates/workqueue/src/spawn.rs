@@ -135,11 +135,12 @@ impl Workqueue {
     /// Each poll is an item. It is queued on the CPU of the thread that wakes the future, or where
     /// the queue's [wake rules](crate::WorkqueueBuilder::wake_rules) place it. It waits for a slot
     /// of `max_active`, counts in the statistics, and a flush of the queue waits for it. Between
-    /// two polls the future holds no slot and no flush waits for it. A wake allocates nothing. While
-    /// the queue is drained, wakes through the queue's own waker are accepted. A future that has
-    /// not completed when the queue is destroyed or the system ends gives [`JoinError::Rejected`].
-    /// A future that nothing can wake any more gives [`JoinError::Cancelled`]. Dropping the handle
-    /// detaches the future; [`try_cancel`](JoinHandle::try_cancel) ends it.
+    /// two polls the future holds no slot and no flush waits for it. A wake allocates nothing.
+    /// While the queue is drained, wakes through the queue's own waker are accepted. A future that
+    /// has not completed when the queue is destroyed or the system ends gives
+    /// [`JoinError::Rejected`]. A future that nothing can wake any more gives
+    /// [`JoinError::Cancelled`]. Dropping the handle detaches the future;
+    /// [`try_cancel`](JoinHandle::try_cancel) ends it.
     ///
     /// With the feature `futures` a workqueue is also a `futures_task::Spawn`.
     ///

@@ -92,7 +92,7 @@ pub enum FlushError {
     /// The time limit has passed.
     #[error("{}", WaitError::TimedOut)]
     TimedOut,
-    /// The work waits for its delay, and its workqueue does not take it now. Its delay goes on.
+    /// The work waits for its delay, and its workqueue does not take it now. Its delay continues.
     #[error("the work was not queued now: {0}")]
     Rejected(#[source] QueueError),
 }

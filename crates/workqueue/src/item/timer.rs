@@ -61,7 +61,7 @@ pub(crate) fn disarm(item: &ReusableRef, seq: Seq) -> Option<(Armed, Option<Job>
 }
 
 /// If the item waits for its delay, queues it now. Returns that queueing. If its queue accepts
-/// nothing, the delay goes on.
+/// nothing, the delay continues.
 pub(crate) fn expedite(item: &ReusableRef) -> Result<Option<Seq>, QueueError> {
     let armed = |armed: &Armed| (armed.key, armed.seq, armed.cpu, armed.queue.clone());
     let state = item.known_state();
