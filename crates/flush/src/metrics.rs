@@ -1,4 +1,4 @@
-//! The counters, for the `metrics` facade.
+//! Counters and gauges for the `metrics` facade.
 
 use crate::counters::Counters;
 use crate::domain::FlushDomain;
@@ -196,11 +196,12 @@ fn record<C>(counters: &C, all: &[Counter<C>], levels: &[Gauge<C>], label: (&'st
 }
 
 impl FlushDomain {
-    /// Hands the domain's counters to the recorder of the `metrics` crate, as they are now, under
-    /// the label `domain`. To be called before figures are collected: by the handler of a scrape,
-    /// or every few seconds.
+    /// Gives the present counters of the domain to the recorder of the `metrics` crate, under the
+    /// label `domain`. Call it before figures are collected: in the handler of a scrape, or every
+    /// few seconds.
     ///
-    /// The names stand in `docs/metrics.md`; [`describe_metrics`] tells them to the recorder.
+    /// `docs/metrics.md` lists the names; [`describe_metrics`] gives the descriptions to the
+    /// recorder.
     ///
     /// ```
     /// # use inflight_flush::{FlushDomain, MemoryDevice};
@@ -218,7 +219,7 @@ impl FlushDomain {
 }
 
 impl Log {
-    /// Hands the log's counters to the recorder of the `metrics` crate, as they are now, under the
+    /// Gives the present counters of the log to the recorder of the `metrics` crate, under the
     /// label `log`.
     ///
     /// ```
@@ -236,8 +237,8 @@ impl Log {
     }
 }
 
-/// Tells the recorder of the `metrics` crate what the figures of domains and logs are and their
-/// units. Once, after the recorder has been installed.
+/// Gives the descriptions and units of the figures of domains and logs to the recorder of the
+/// `metrics` crate. Call it once, after the recorder has been installed.
 ///
 /// ```
 /// inflight_flush::describe_metrics();

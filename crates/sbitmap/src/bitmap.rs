@@ -42,9 +42,9 @@ mod set_clear;
 /// ```
 #[derive(Debug)]
 pub struct Sbitmap {
-    /// The layout for the largest depth. All its words exist, and its shift is that of every depth.
+    /// The layout for the largest depth. All its words exist, and its shift is used at every depth.
     full: Layout,
-    /// The number of bits handed out now. Written under `resizing`.
+    /// The number of bits in use for allocation. Written under `resizing`.
     depth: AtomicUsize,
     resizing: Mutex<()>,
     in_turn: bool,
@@ -60,7 +60,7 @@ impl Sbitmap {
         SbitmapBuilder::new(depth)
     }
 
-    /// Makes a map. The layout's depth is the first depth.
+    /// Makes a map with the layout's depth.
     pub(crate) fn new(layout: Layout, max_depth: usize, in_turn: bool, check: Check) -> Self {
         let full = layout.with_depth(max_depth);
         Self {
@@ -77,8 +77,8 @@ impl Sbitmap {
     /// Returns the layout with the present depth.
     #[inline]
     fn layout(&self) -> Layout {
-        // Relaxed: an operation that runs while the map is resized may go by either depth; `accept`
-        // looks again when a bit was taken.
+        // Relaxed: an operation during a resize may use either depth; `accept` checks again when a
+        // bit was taken.
         self.full.with_depth(self.depth.load(Ordering::Relaxed))
     }
 
@@ -155,7 +155,8 @@ impl Sbitmap {
     pub fn try_get_with(&self, hint: &mut Hint) -> Option<usize> {
         self.search(hint, |layout, word, from| Search {
             depth: layout.word_depth(word),
-            // Scanning within a word is one instruction, so only a turn-taking map minds where.
+            // The start within a word only matters for a round-robin map: the scan is one
+            // instruction.
             from: if self.in_turn { from } else { 0 },
             wrap: !self.in_turn,
         })
@@ -204,7 +205,7 @@ impl Sbitmap {
 
     /// Visits every word once, starting with the word of the hint.
     ///
-    /// If the first word's search does not wrap, the bits before its start are last. Without that
+    /// If the first word's search does not wrap, the bits before its start come last. Otherwise
     /// "none" would not be exact, and a waiter could miss a bit in its second search.
     #[inline]
     fn visit_words(
@@ -218,7 +219,7 @@ impl Sbitmap {
             return None;
         }
         let begun = search(first, offset);
-        // The first word has a bit nearly always, so the rest is kept out of its way.
+        // The first word nearly always has a bit, so the rest is a separate function.
         match self.words[first].try_get(begun) {
             Some(offset) => Some(layout.bit(first, offset)),
             None => self.visit_others(layout, first, begun, |i| search(i, 0)),
@@ -253,10 +254,10 @@ impl Sbitmap {
         )
     }
 
-    /// Returns whether a bit just taken is below the depth; gives it back if not.
+    /// Returns whether a bit just taken is below the depth; puts it back if not.
     ///
     /// A search may have begun before the map shrank. Relaxed is enough: a get that takes a bit of
-    /// a word after the shrinking flushed it has acquired the new depth with the bit.
+    /// a word after the shrink flushed it has acquired the new depth with the bit.
     #[inline]
     fn accept(&self, bit: usize) -> bool {
         bit < self.depth.load(Ordering::Relaxed) || {
@@ -265,7 +266,7 @@ impl Sbitmap {
         }
     }
 
-    /// Gives back those bits of a word just taken that are not below the depth, and returns the
+    /// Puts back the bits of a word just taken that are not below the depth, and returns the
     /// others.
     ///
     /// Under the lock: if the map grew in between, the bits would be free and no waiter would have
@@ -321,7 +322,7 @@ impl Sbitmap {
         self.take_mask(n).some()
     }
 
-    /// As `try_get_mask`; an empty mask means none.
+    /// As `try_get_mask`, but an empty mask means none.
     #[inline(never)]
     pub(crate) fn take_mask(&self, n: usize) -> BitMask {
         if self.in_turn || n == 0 {
@@ -342,7 +343,7 @@ impl Sbitmap {
                 mask = self.put_above_depth(i, mask << offset) >> offset;
             }
             if mask == 0 {
-                break; // The map has shrunk meanwhile, and no word after this one is left.
+                break; // The map has shrunk meanwhile, and no later word is left.
             }
             if i != first {
                 slot.store(Hint::at(first_bit));
@@ -374,7 +375,7 @@ impl Sbitmap {
 
     #[inline]
     fn put_bit(&self, bit: usize) -> Result<(), PutError> {
-        // Bits above the depth have a place too: they may still be in use.
+        // Bits above the depth have positions too: they may still be in use.
         let (word, offset) = self.full.locate(bit)?;
         if self.words[word].put(offset, self.check) {
             Ok(())
@@ -420,7 +421,7 @@ impl Sbitmap {
         Ok(())
     }
 
-    /// Points the calling CPU's hint at a bit just given back, unless the bit is above the depth.
+    /// Points the calling CPU's hint at a bit just put, unless the bit is above the depth.
     #[inline]
     fn set_hint(&self, bit: usize) {
         if !self.in_turn && bit < self.depth() {
@@ -449,7 +450,7 @@ impl Sbitmap {
         self.put_runs(bits).1
     }
 
-    /// As `put_batch`; also returns the number of bits given back.
+    /// As `put_batch`; also returns the number of bits that were put.
     pub(crate) fn put_runs(&self, bits: &[usize]) -> (usize, Result<(), PutError>) {
         let mut result = Ok(());
         let mut count = 0;
@@ -463,7 +464,7 @@ impl Sbitmap {
                 }
             };
             let mut mask = 1_u64 << offset;
-            // A bit given twice in one run ends the run, so that the second is reported.
+            // A bit that occurs twice ends the run, so that the second put is reported.
             while let Some(&next) = rest.peek() {
                 match self.full.locate(next) {
                     Ok((w, o)) if w == word && mask >> o & 1 == 0 => mask |= 1 << o,
@@ -508,7 +509,7 @@ impl Sbitmap {
         self.put_of_word(word, bits.mask << offset)
     }
 
-    /// Returns the number of bits of a word given back, and the error of the first that was not.
+    /// Returns the number of bits of a word that were put, and the error of the first that was not.
     fn put_of_word(&self, word: usize, mask: u64) -> (usize, Result<(), PutError>) {
         let held = self.words[word].put_mask(mask, self.check);
         let result = match offsets(mask & !held).next() {

@@ -78,7 +78,7 @@ impl SbitmapBuilder {
         self.check(Check::Trusted, on)
     }
 
-    /// Switching one check off keeps another that was chosen.
+    /// Switching one check off keeps another one that was chosen.
     fn check(mut self, check: Check, on: bool) -> Self {
         if on {
             self.check = check;
@@ -120,7 +120,7 @@ impl SbitmapBuilder {
         Ok(max_depth)
     }
 
-    /// Makes the local engine instead, or returns why the shared one is needed.
+    /// Makes the local engine, or returns why the shared one is needed.
     pub(crate) fn build_local(&self, users: Option<Users>) -> Result<PerCpuStore, BuildError> {
         let max_depth = self.checked_max_depth()?;
         if self.round_robin {

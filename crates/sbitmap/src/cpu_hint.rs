@@ -1,4 +1,4 @@
-//! Where a search begins. A hint gives no right to a bit: any value is correct.
+//! Where a search begins. A hint reserves nothing: any value is correct.
 
 use crate::layout::Layout;
 use inflight_sync::CachePadded;
@@ -26,7 +26,7 @@ impl Hint {
         Self(u32::try_from(bit).unwrap_or(u32::MAX))
     }
 
-    /// A hint inside the map: the depth may be smaller than when the hint was made.
+    /// A hint inside the map: the depth may have become smaller since.
     pub(crate) fn within(self, layout: Layout) -> Self {
         if (self.0 as usize) < layout.depth {
             self
@@ -37,9 +37,10 @@ impl Hint {
 
     /// The hint after a search that began here, which must be inside the map.
     ///
-    /// It moves on if it was spot-on (or bits are handed out in turn), and along if the search had
-    /// to leave its word: the next search would only find the same words full. A bit found in the
-    /// hint's own word leaves it.
+    /// If the found bit is the hint's (or bits are handed out round robin), the hint moves to the
+    /// bit after it. If the search had to leave its word, the hint follows it: the next search
+    /// would only find the same words full. A bit found elsewhere in the hint's own word leaves the
+    /// hint as it is.
     pub(crate) fn after(self, found: Option<usize>, layout: Layout, in_turn: bool) -> Self {
         let Some(bit) = found else { return Self(0) };
         if in_turn || bit == self.0 as usize {
@@ -58,7 +59,7 @@ impl Hint {
 
 /// One hint for each CPU, each on its own cache line.
 ///
-/// As many slots as the next power of two, so that a CPU number finds its slot by a mask.
+/// The number of slots is the next power of two, so that a mask maps a CPU number to its slot.
 #[derive(Debug)]
 pub(crate) struct Hints {
     slots: Box<[CachePadded<CpuHint>]>,
@@ -70,7 +71,7 @@ pub(crate) struct Hints {
 pub(crate) struct CpuHint(AtomicU32);
 
 impl Hints {
-    /// CPUs begin at different places, so that they meet late. In turn, all begin at 0.
+    /// CPUs begin at different places, so that they meet late. For round robin, all begin at 0.
     pub(crate) fn new(layout: Layout, in_turn: bool) -> Self {
         let first = || {
             // A model must do the same in every execution.
@@ -89,10 +90,10 @@ impl Hints {
         }
     }
 
-    /// The slot of the calling CPU. Asked for once in each operation: the number has its price.
+    /// The slot of the calling CPU. Read once in each operation, because the CPU number has a cost.
     #[inline]
     pub(crate) fn of_this_cpu(&self) -> &CpuHint {
-        // CPU numbers may be sparse, or stale: any slot is correct.
+        // CPU numbers may be sparse, or outdated: any slot is correct.
         &self.slots[cpu::current() & (self.slots.len() - 1)]
     }
 
@@ -104,18 +105,18 @@ impl Hints {
 }
 
 impl CpuHint {
-    /// The bit it points at, which may be beyond the map.
+    /// The bit of the hint, which may be beyond the map.
     #[inline]
     pub(crate) fn as_bit(&self) -> usize {
         // Relaxed: see `load`.
         self.0.load(Ordering::Relaxed) as usize
     }
 
-    /// A hint inside the map. One that a shrunken map has left outside is folded back into it, so
-    /// that the CPUs stay apart.
+    /// A hint inside the map. A hint outside a shrunken map is folded back into it, so that the
+    /// CPUs stay apart.
     #[inline]
     pub(crate) fn load(&self, layout: Layout) -> Hint {
-        // Relaxed: a stale hint costs a longer search, nothing else.
+        // Relaxed: an outdated hint only makes the search longer.
         let hint = self.0.load(Ordering::Relaxed);
         if (hint as usize) < layout.depth || layout.depth == 0 {
             Hint(hint)
@@ -126,8 +127,8 @@ impl CpuHint {
 
     #[inline]
     pub(crate) fn store(&self, hint: Hint) {
-        // Relaxed: see `load`. A racing store of a neighbour may win; both are fine. The look first
-        // leaves the line of a CPU number shared by many threads in peace.
+        // Relaxed: see `load`. A racing store of a neighbour may win; both are fine. The load first
+        // avoids writing the line of a CPU number that many threads share.
         if self.0.load(Ordering::Relaxed) != hint.0 {
             self.0.store(hint.0, Ordering::Relaxed);
         }

@@ -1,7 +1,7 @@
 //! Detection of double frees: a put of a bit that is not in use is refused.
 //!
-//! The shared bitmap sees who holds a bit in its words (`word.rs`). The local engine, whose ids are
-//! mostly in stacks, has a byte for each id (`clear_owned`): its owner alone writes it.
+//! The shared bitmap sees in its words who holds a bit (`word.rs`). The local engine, whose ids are
+//! mostly in stacks, has a byte for each id (`clear_owned`), which only the id's owner writes.
 
 use crate::layout::offsets;
 use crate::mask::BitMask;
@@ -25,11 +25,11 @@ const HELD: u8 = 1;
 const SMALL: usize = 64;
 const MIDDLE: usize = 16;
 
-/// How far apart the states of two ids are, in bytes.
+/// The distance between the states of two ids, in bytes.
 ///
-/// In a small map every id has a line: there the same few ids go to and fro between the CPU that
-/// gets and the one that puts. The larger the map, the closer they lie, so that the table stays in
-/// the cache; a refill takes ids of one word, so a CPU still mostly has lines of its own.
+/// In a small map every id has a cache line: the same few ids move between the CPU that gets and
+/// the one that puts. In a larger map they are closer together, so that the table stays in the
+/// cache. A refill takes ids of one word, so a CPU still mostly has its own lines.
 const fn stride(ids: usize) -> usize {
     match ids {
         _ if cfg!(loom) => 1,
@@ -41,8 +41,8 @@ const fn stride(ids: usize) -> usize {
 
 #[derive(Debug)]
 pub(crate) struct IdStates {
-    /// Of each whether it is held. Its owner alone writes it, and ownership moves with the bit: so
-    /// all accesses are Relaxed. None at all if trusted.
+    /// For each id, whether it is held. Only its owner writes it, and ownership moves with the bit,
+    /// so all accesses are Relaxed. Empty if the queue is trusted.
     states: Box<[AtomicU8]>,
     stride: usize,
     check: Check,
@@ -62,7 +62,7 @@ impl IdStates {
         }
     }
 
-    /// Whether `clear_owned` takes an exchange.
+    /// Whether `clear_owned` needs an exchange.
     pub(crate) fn swaps(&self) -> bool {
         self.check == Check::Racing
     }
@@ -75,7 +75,7 @@ impl IdStates {
         self.states.get(id.wrapping_mul(self.stride))
     }
 
-    /// The caller will soon change the state of `id`, or somebody else on this CPU will.
+    /// The caller, or another user of this CPU, will soon change the state of `id`.
     #[inline]
     pub(crate) fn prefetch(&self, id: usize) {
         if let Some(state) = self.state(id) {
@@ -104,11 +104,11 @@ impl IdStates {
         self.clear_owned_alone(id)
     }
 
-    /// As `clear_owned`, but of two racing calls both may find it held.
+    /// As `clear_owned`, but two racing calls may both find it held.
     #[inline]
     pub(crate) fn clear_owned_alone(&self, id: usize) -> bool {
         self.state(id).is_none_or(|state| {
-            // Relaxed: a put that comes after another one sees its store by coherence.
+            // Relaxed: a put after another one sees its store by coherence.
             let held = state.load(Ordering::Relaxed) == HELD;
             if held {
                 // Relaxed: see `states`.
@@ -118,7 +118,7 @@ impl IdStates {
         })
     }
 
-    /// `clear_owned` for several: the bits of those that were held.
+    /// `clear_owned` for several ids: returns the bits of those that were held.
     pub(crate) fn clear_owned_mask(&self, ids: BitMask) -> u64 {
         let held =
             offsets(ids.mask).filter(|&offset| self.clear_owned(ids.first + offset as usize));

@@ -22,7 +22,7 @@ pub enum BuildError {
     MaxDepth {
         /// The largest depth asked for.
         max_depth: usize,
-        /// The depth to begin with.
+        /// The initial depth.
         depth: usize,
     },
     /// The shift is above 6 (a word has 64 bits).

@@ -162,7 +162,7 @@ impl SbitmapQueue {
         if self.try_get_batch(n, &mut bits) == n {
             return Ok(bits);
         }
-        // An error: a user has put one of them a second time. What is back is back.
+        // An error: a user has put one of them a second time. The others are back.
         let _ = self.put_batch(&bits);
         close::check(self.is_closed())?;
         Err(GetManyError::Exhausted { n })

@@ -16,10 +16,10 @@ pub(crate) const SHIFT_MAX: u32 = 6;
 /// A bitmap of 4 or more bits has at least this many words, so that it spreads over cache lines.
 const WORDS_WANTED: usize = 4;
 
-/// A map that may grow has at most this many words that are not whole: a search visits them all.
+/// A map that may grow has at most this many partial words: a search visits them all.
 const WORDS_ENOUGH: usize = 64;
 
-/// A number of bits, cut into words of `2^shift`.
+/// A number of bits, divided into words of `2^shift`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     pub(crate) depth: usize,
@@ -27,8 +27,8 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// `shift` must be at most [`SHIFT_MAX`]. Without one, words are cut for `depth`, but there are
-    /// no more of them than [`WORDS_ENOUGH`] at `max_depth` unless they are whole.
+    /// `shift` must be at most [`SHIFT_MAX`]. Without one, the words are chosen for `depth`, but
+    /// there are no more of them than [`WORDS_ENOUGH`] at `max_depth` unless they are full words.
     pub(crate) fn new(depth: usize, max_depth: usize, shift: Option<u32>) -> Self {
         let shift = shift.unwrap_or_else(|| auto_shift(depth, max_depth));
         debug_assert!(shift <= SHIFT_MAX);
@@ -48,7 +48,7 @@ impl Layout {
         self.depth.div_ceil(self.bits_per_word())
     }
 
-    /// How many bits of word `i` count: all, but for the last word; none beyond.
+    /// How many bits of word `i` are below the depth.
     pub(crate) const fn word_depth(self, i: usize) -> u32 {
         let left = self.depth.saturating_sub(i << self.shift);
         if left < self.bits_per_word() {
@@ -80,7 +80,7 @@ impl Layout {
     }
 
     /// The bits that `of_word` has, from `start` on and once around. A `start` beyond the last bit
-    /// is 0. Each word is looked at when the iterator comes to it.
+    /// counts as 0. Each word is read when the iterator reaches it.
     pub(crate) fn set_bits(
         self,
         start: usize,

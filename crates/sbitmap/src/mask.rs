@@ -23,8 +23,8 @@ pub struct BitMask {
 }
 
 impl BitMask {
-    /// No bits. Where one of these says "none" a mask stays in two registers; an `Option` would go
-    /// through memory, to be read there in another width than it was written.
+    /// No bits. As the value for "none" it keeps a mask in two registers; an `Option` would go
+    /// through memory, and would be read there in another width than it was written.
     pub(crate) const EMPTY: Self = Self { first: 0, mask: 0 };
 
     /// `None` if it has no bits.

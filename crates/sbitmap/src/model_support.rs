@@ -1,4 +1,4 @@
-//! The local engine by itself, for its models: the shipped code with the model's config. And the
+//! The local engine by itself, for its models: the shipped code with the model's config. Also the
 //! engine of a queue that a model builds as users do.
 
 use crate::double_free::Check;

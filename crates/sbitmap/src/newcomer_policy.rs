@@ -2,8 +2,8 @@
 //!
 //! | mode | it has to wait | unless |
 //! |---|---|---|
-//! | `Fair`, `Fifo` | while anybody waits: `must_wait` (G1) | it overtakes them: `turns/overtake.rs` |
-//! | `Batched` | if a crate above has a [`NewcomerPolicy`], and this one does not admit it (E1, E2) | it is privileged, or asks without waiting |
+//! | `Fair`, `Fifo` | while there are waiters: `must_wait` (G1) | it overtakes them: `turns/overtake.rs` |
+//! | `Batched` | if a crate above has a [`NewcomerPolicy`], and this one does not admit it (E1, E2) | it is privileged, or tries without waiting |
 //! | all, in a crate above | while its tenant has its share: [`ShareLimiter`](crate::share_limiter::ShareLimiter) | |
 
 /// G1: returns whether a newcomer gets no id because others wait, in `Fair` and `Fifo`.

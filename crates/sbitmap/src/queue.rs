@@ -65,7 +65,7 @@ pub struct SbitmapQueue {
     pub(crate) clock: Clock,
 }
 
-/// Takes no lock and delays no caller; [`snapshot`](SbitmapQueue::snapshot) has the rest.
+/// Takes no lock and delays no caller; [`snapshot`](SbitmapQueue::snapshot) shows the rest.
 impl fmt::Debug for SbitmapQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SbitmapQueue")
@@ -78,9 +78,10 @@ impl fmt::Debug for SbitmapQueue {
 }
 
 /// How ids are kept and how users wait.
-// A queue has one of them for its life, and every operation goes through it: no pointer between.
+// A queue has one of them for its life, and every operation uses it: so there is no pointer
+// between.
 #[allow(clippy::large_enum_variant)]
-// The tag in a place of its own, not hidden in a field's unused values: it is read by each get.
+// Each get reads the tag, so it has its own byte and is not hidden in a field's unused values.
 #[repr(u8)]
 pub(crate) enum Inner {
     Batched(Batched),
@@ -90,7 +91,7 @@ pub(crate) enum Inner {
     Rseq(Turns<PerCpuStore>, Rseq),
 }
 
-/// Calls the same method on whatever is inside.
+/// Calls the same method on the variant.
 macro_rules! on {
     ($queue:expr, $inner:ident => $call:expr) => {
         match &$queue.inner {
@@ -101,7 +102,7 @@ macro_rules! on {
     };
 }
 
-/// Calls the same method on whatever keeps the bits.
+/// Calls the same method on the store of bits of the variant.
 macro_rules! on_bits {
     ($queue:expr, $bits:ident => $call:expr) => {
         match &$queue.inner {
@@ -131,7 +132,7 @@ impl SbitmapQueue {
             Inner::Batched(_) | Inner::Shared(_) => BackEnd::Shared,
             Inner::Local(queue) | Inner::Rseq(queue, _) => match queue.store().backend() {
                 Backend::TryLock => BackEnd::TryLock,
-                // In this crate's own models another one stands for it.
+                // In this crate's own models another back end stands in.
                 _ => BackEnd::Rseq,
             },
         }
@@ -209,7 +210,7 @@ impl SbitmapQueue {
     #[inline]
     #[must_use = "a bit that is dropped is never given back"]
     pub fn try_get(&self) -> Option<usize> {
-        // One question on the fast path: what else there may be is asked elsewhere.
+        // One check on the fast path; the other variants are checked elsewhere.
         if let Inner::Rseq(queue, rseq) = &self.inner {
             match queue.store().get_fast(Some(*rseq)) {
                 Ok(bit) => Some(bit),
@@ -231,7 +232,7 @@ impl SbitmapQueue {
         }
     }
 
-    /// A way of its own: the long one below saves registers that this one does not need.
+    /// A separate function: the slow path below saves registers that this one does not need.
     #[inline(never)]
     fn try_get_shared(&self) -> Option<usize> {
         match &self.inner {
@@ -240,7 +241,7 @@ impl SbitmapQueue {
         }
     }
 
-    /// What is too long to be inlined.
+    /// The part that is too long to be inlined.
     #[inline(never)]
     fn try_get_slow(&self, left: Option<u32>) -> Option<usize> {
         if let (Some(bit), Inner::Local(queue) | Inner::Rseq(queue, _)) = (left, &self.inner) {
@@ -368,7 +369,7 @@ impl SbitmapQueue {
         }
     }
 
-    /// The short case of [`put`](Self::put). `false`: nothing has happened.
+    /// The short case of [`put`](Self::put). `false` if nothing has happened.
     #[inline(always)]
     pub(crate) fn put_fast(&self, bit: usize) -> bool {
         match &self.inner {

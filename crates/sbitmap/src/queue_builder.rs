@@ -113,7 +113,7 @@ impl SbitmapQueueBuilder {
     pub(crate) fn build_with(self, rules: Rules) -> Result<SbitmapQueue, BuildError> {
         let local = match self.engine {
             Engine::Shared => None,
-            // Models of a user's code stay small; the local engine has its own.
+            // Models of a user's code stay small; the local engine has its own models.
             Engine::Auto if cfg!(loom) => None,
             _ if matches!(self.fairness, Fairness::Batched(_)) => {
                 Some(Err(BuildError::BatchedNeedsShared))
@@ -123,7 +123,7 @@ impl SbitmapQueueBuilder {
         match local {
             Some(Ok(local)) => Ok(SbitmapQueue::on_local(local, self, rules)),
             Some(Err(e)) if self.engine == Engine::Local => Err(e),
-            // What the shared engine cannot do either is found out by its own build.
+            // The build of the shared engine reports what it cannot do either.
             _ => Ok(SbitmapQueue::on_shared(
                 self.map.clone().build()?,
                 self,
@@ -132,7 +132,7 @@ impl SbitmapQueueBuilder {
         }
     }
 
-    /// Returns what waiting in turns allows; `None` with batches.
+    /// Returns the rules for waiting in turns; `None` with batches.
     pub(crate) const fn mode_rules(&self) -> Option<ModeRules> {
         match self.fairness {
             Fairness::Batched(_) => None,

@@ -1,4 +1,4 @@
-//! The request of a waiter, and the end of its wait: plain data.
+//! The request of a waiter, and the result of its wait: plain data.
 
 use crate::error::GetManyError;
 use crate::share_limiter::TenantIndex;
@@ -39,7 +39,7 @@ impl Request {
         }
     }
 
-    /// Whether there are so many.
+    /// Whether the depth has enough bits.
     pub(crate) const fn check(&self, depth: usize) -> Result<(), GetManyError> {
         let n = self.least_depth;
         if n > depth {
@@ -48,7 +48,7 @@ impl Request {
         Ok(())
     }
 
-    /// Several bits that come together.
+    /// Several bits that are granted together.
     pub(crate) const fn together(n: usize) -> Self {
         Self {
             want: n,
@@ -59,7 +59,7 @@ impl Request {
     }
 }
 
-/// What a wait ends with.
+/// The result of a wait.
 pub(crate) type Outcome = Result<Ids, GetManyError>;
 
 /// The ids of a waiter: one, without an allocation, or several in the caller's buffer.
@@ -86,7 +86,7 @@ impl Ids {
         Self::One(Some(id))
     }
 
-    /// Of a wait for one.
+    /// The id of a wait for one.
     pub(crate) fn only(self) -> usize {
         self.as_slice()[0]
     }

@@ -14,7 +14,7 @@ pub struct Users {
 }
 
 impl Users {
-    /// All that the process may use.
+    /// All CPUs that the process may use.
     pub(crate) fn all() -> Self {
         Self {
             count: cpu::usable(),

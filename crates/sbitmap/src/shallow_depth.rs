@@ -3,10 +3,10 @@
 use crate::layout::Layout;
 
 impl Layout {
-    /// How many bits of each word are open to users who may hold `limit` bits of the whole map.
+    /// How many bits of each word are open to users that may hold `limit` bits of the whole map.
     ///
-    /// Each word gives its proportional share, rounded down; what is missing to `limit` is given by
-    /// the first words, one bit each. So the shares add up to exactly `limit`.
+    /// Each word gives its proportional share, rounded down; the first words give one more bit each
+    /// until the sum is exactly `limit`.
     pub(crate) const fn shallow(self, limit: usize) -> Shallow {
         let mut shallow = Shallow {
             layout: self,

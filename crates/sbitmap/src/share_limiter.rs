@@ -12,9 +12,8 @@ pub type TenantIndex = u32;
 pub trait ShareLimiter: Debug + Send + Sync {
     /// Returns whether the tenant may take one more bit now.
     ///
-    /// The queue passes over a tenant that may not. A caller that makes this true for a waiting
-    /// tenant calls `shares_changed` afterwards; a put need not, because the queue asks again
-    /// before it.
+    /// The queue skips a tenant that may not. A caller that makes this true for a waiting tenant
+    /// calls `shares_changed` afterwards; a put need not, because the queue asks again before it.
     fn may_take(&self, tenant: TenantIndex) -> bool;
 
     /// Records that the tenant has taken this bit, which is not kept for another waiter.
@@ -23,14 +22,15 @@ pub trait ShareLimiter: Debug + Send + Sync {
     /// Records that the bit is about to be put without having been handed out.
     fn gives(&self, bit: usize);
 
-    /// Returns the smallest share of any tenant that counts, from which `Batched` makes its wake
-    /// batch. `None`: there are no limits.
+    /// Returns the smallest share of any active tenant, from which `Batched` computes its wake
+    /// batch. `None` if there are no limits.
     fn least_share(&self) -> Option<usize> {
         None
     }
 
     /// Returns how often a sleeping thread of this tenant calls
-    /// [`look_for_idle`](ShareLimiter::look_for_idle). `None`: it waits for a put, which wakes it.
+    /// [`look_for_idle`](ShareLimiter::look_for_idle). `None` if it just waits for a put, which
+    /// wakes it.
     fn look_every(&self, tenant: TenantIndex) -> Option<Duration> {
         let _ = tenant;
         None
@@ -44,7 +44,7 @@ pub trait ShareLimiter: Debug + Send + Sync {
     }
 }
 
-/// `None`: no tenant is limited to a share.
+/// `None` means that no tenant is limited to a share.
 impl ShareLimiter for Option<Box<dyn ShareLimiter>> {
     fn may_take(&self, tenant: TenantIndex) -> bool {
         self.as_ref().is_none_or(|shares| shares.may_take(tenant))

@@ -1,8 +1,8 @@
-//! For crates that give their users an order of service of their own, above a queue: the lists of
-//! waiters, and the tenants that may be served.
+//! For crates above a queue that give their users their own order of service: the lists of waiters,
+//! and the tenants that may be served.
 //!
-//! Not for general use, and without a promise of stable versions. `inflight-tags` is made with it:
-//! the mechanism is here, the policy there.
+//! Not for general use, and without a promise of stability. `inflight-tags` uses it: the mechanism
+//! is here, the policy there.
 
 pub use crate::newcomer_policy::{Force, NewcomerPolicy};
 pub use crate::request::Request;
@@ -52,15 +52,15 @@ impl BuildWithRules for SbitmapQueueBuilder {
 /// What a queue offers to a crate above.
 pub trait Tenancy: sealed::Queue {
     /// The short case of [`put`](SbitmapQueue::put), without waiters, to be inlined. It runs no
-    /// waker. `false`: nothing has happened, and the caller calls `put`.
+    /// waker. `false` if nothing has happened; the caller then calls `put`.
     #[must_use = "a bit that was not put is still the caller's"]
     #[inline(always)]
     fn put_fast(&self, bit: usize) -> bool {
         self.queue().put_fast(bit)
     }
 
-    /// A wait to come for what is asked for, kept apart from the queue: whoever drops it calls
-    /// [`leave`](Tenancy::leave) first. With `Batched` bits come one by one.
+    /// A future wait for the request, kept apart from the queue: before it is dropped,
+    /// [`leave`](Tenancy::leave) must be called. With `Batched` bits come one by one.
     #[must_use]
     fn waiter(&self, request: Request) -> Waiter {
         Waiter::new(self.queue(), request)
@@ -71,7 +71,7 @@ pub trait Tenancy: sealed::Queue {
         waiter.poll(self.queue(), cx).map(waiter::one)
     }
 
-    /// As `poll_one` for a thread, at most until the deadline; the list is left then.
+    /// As `poll_one` for a thread, at most until the deadline; it then leaves the list.
     ///
     /// # Errors
     ///
@@ -80,8 +80,8 @@ pub trait Tenancy: sealed::Queue {
         waiter::one(waiter.block(self.queue(), deadline))
     }
 
-    /// Waits as a task for the next part, which is pushed to `bits`. Nothing comes, and the list is
-    /// left, if the depth is below the request's [`least_depth`](Request::least_depth).
+    /// Waits as a task for the next part, which is pushed to `bits`. If the depth is below the
+    /// request's [`least_depth`](Request::least_depth), pushes nothing and leaves the list.
     fn poll_part(
         &self,
         waiter: &mut Waiter,
@@ -107,9 +107,9 @@ pub trait Tenancy: sealed::Queue {
         waiter::part(waiter.block(self.queue(), deadline), bits)
     }
 
-    /// Pushes to `bits` what a waiter in the list can have without waiting: the part that it has
-    /// been granted; with `Batched` any free bit. The waiter keeps its place; with `Batched` a
-    /// waiter that gets a bit leaves, and must ask anew.
+    /// Pushes to `bits` what a waiter in the list can have without waiting: the part that was
+    /// granted to it; with `Batched` any free bit. The waiter keeps its position; with `Batched` a
+    /// waiter that gets a bit leaves, and must ask again.
     ///
     /// # Errors
     ///
@@ -124,7 +124,7 @@ pub trait Tenancy: sealed::Queue {
         waiter.leave(self.queue());
     }
 
-    /// Serves the waiters that may be served by now, after the [`ShareLimiter`] has changed.
+    /// Serves the waiters that may be served now, after the [`ShareLimiter`] has changed.
     fn shares_changed(&self) {
         match &self.queue().inner {
             Inner::Batched(queue) => queue.shares_changed(),
@@ -133,22 +133,22 @@ pub trait Tenancy: sealed::Queue {
         }
     }
 
-    /// Returns the first bit in use from `from` on: for one pass over all, a word at a time, by a
-    /// caller that waits at each bit until it is free.
+    /// Returns the first bit in use from `from` on. For one pass over all bits, a word at a time,
+    /// by a caller that waits at each bit until it is free.
     #[must_use]
     fn next_set(&self, from: usize) -> Option<usize> {
         on_bits!(self.queue(), bits => bits.next_set(from))
     }
 
-    /// Sets the number of CPUs that use the queue: each may keep a larger or smaller part of the
-    /// free bits.
+    /// Sets the number of CPUs that use the queue, which decides how many of the free bits each may
+    /// keep.
     fn set_users(&self, cpus: usize) {
         if let Inner::Local(queue) | Inner::Rseq(queue, _) = &self.queue().inner {
             queue.store().set_users(cpus);
         }
     }
 
-    /// Returns whether a newcomer that could wait may try first, by the [`NewcomerPolicy`].
+    /// Returns whether the [`NewcomerPolicy`] lets a newcomer that could wait try first.
     #[must_use]
     #[inline]
     fn admits_newcomer(&self) -> bool {
@@ -161,8 +161,8 @@ pub trait Tenancy: sealed::Queue {
     /// Takes a bit for a tenant that may take one, also while others wait that cannot be served:
     /// their tenants may not take one, or the waiter before them has not fetched its part.
     ///
-    /// A large request does not pass another of its tenant. The caller records the bit in the
-    /// [`ShareLimiter`].
+    /// A large request does not overtake another one of its tenant. The caller records the bit in
+    /// the [`ShareLimiter`].
     #[must_use = "a bit that is dropped is never given back"]
     fn try_get_past(&self, tenant: TenantIndex, large: bool) -> Option<usize> {
         match &self.queue().inner {
@@ -172,7 +172,7 @@ pub trait Tenancy: sealed::Queue {
         }
     }
 
-    /// Does [`try_get_past`](Tenancy::try_get_past) for a small request after `try_get` found
+    /// As [`try_get_past`](Tenancy::try_get_past) for a small request after `try_get` found
     /// nothing: one load, unless no waiter can be served. The load reads a hint, so the call may
     /// fail needlessly.
     #[must_use = "a bit that is dropped is never given back"]
@@ -184,7 +184,7 @@ pub trait Tenancy: sealed::Queue {
         }
     }
 
-    /// Passes on a wake whose receiver does not take the `n` bits that it was counted for.
+    /// Passes on a wake whose receiver does not take the `n` bits that it was worth.
     fn pass_on(&self, n: usize) {
         if let Inner::Batched(queue) = &self.queue().inner {
             queue.pass_on(n);

@@ -1,5 +1,5 @@
-//! One wait for bits of a queue, whatever its mode, kept apart from the queue: what all futures and
-//! blocking calls are made of.
+//! One wait for bits of a queue in any mode, kept apart from the queue: all futures and blocking
+//! calls are made of it.
 
 use crate::batched::BatchedWaiter;
 use crate::error::{GetError, GetManyError};
@@ -21,8 +21,8 @@ enum ByMode {
     Batched(BatchedWaiter),
 }
 
-/// Calls the same on the wait of a waiter, whatever its mode. Should it panic, the list has been
-/// left.
+/// Calls the same method on the wait of a waiter, in any mode. If it panics, the waiter has left
+/// the list.
 macro_rules! on {
     ($queue:expr, $self:expr, $wait:ident => $call:expr) => {
         match (&$queue.inner, &mut $self.0) {
@@ -37,7 +37,7 @@ macro_rules! on {
     ($queue:ident, $waiter:ident => $wait:ident, $call:expr) => {{
         let mut $wait = $queue.wait($waiter);
         let result = $call;
-        mem::forget($wait); // it keeps its place
+        mem::forget($wait); // it keeps its position
         result
     }};
 }
@@ -59,14 +59,14 @@ impl Waiter {
         }
     }
 
-    /// A wait for one bit by somebody who has not tried: G1, and then as `poll`.
+    /// A wait for one bit by a caller that has not tried: G1, and then as `poll`.
     pub(crate) fn poll_first(
         &mut self,
         queue: &SbitmapQueue,
         cx: &Context<'_>,
     ) -> Poll<Result<usize, GetError>> {
         if !self.is_in_list() {
-            // A task has no turn, whatever its thread has.
+            // A task has no turn, even if its thread has one.
             let bit = match &queue.inner {
                 Inner::Batched(_) => None, // it tries if it may
                 Inner::Shared(turns) => turns.store().try_get(),
@@ -75,13 +75,13 @@ impl Waiter {
             if let Some(bit) = bit {
                 return Poll::Ready(Ok(bit));
             }
-            // Also one that was ready before waits for one.
+            // A waiter that was ready before also waits for one bit.
             *self = Self::new(queue, Request::one(0));
         }
         self.poll(queue, cx).map(one)
     }
 
-    /// Waits as a task: for all that is asked for, or for the next part.
+    /// Waits as a task: for all of the request, or for the next part.
     pub(crate) fn poll(&mut self, queue: &SbitmapQueue, cx: &Context<'_>) -> Poll<Outcome> {
         on!(queue, self, wait => wait.poll(cx))
     }
@@ -91,8 +91,8 @@ impl Waiter {
         on!(queue, self, wait => wait.block(deadline))
     }
 
-    /// What can be had without waiting by one that is in a list: a part that has been granted, or
-    /// where bits come one by one any bit that is free.
+    /// What a waiter in a list can get without waiting: a part that has been granted, or any free
+    /// bit if bits come one by one.
     pub(crate) fn fetch(&mut self, queue: &SbitmapQueue) -> Option<Outcome> {
         on!(queue, self, wait => wait.fetch())
     }
@@ -102,12 +102,13 @@ impl Waiter {
     }
 }
 
-/// Of a wait for one.
+/// The result of a wait for one.
 pub(crate) fn one(outcome: Outcome) -> Result<usize, GetError> {
     outcome.map(Ids::only).map_err(GetManyError::of_one)
 }
 
-/// Of a wait for a part, which is pushed to `bits`: nothing, if there are not so many together.
+/// The result of a wait for a part, which is pushed to `bits`. Pushes nothing if the depth is too
+/// small.
 pub(crate) fn part(outcome: Outcome, bits: &mut Vec<usize>) -> Result<(), GetError> {
     match outcome {
         Ok(ids) => bits.extend_from_slice(ids.as_slice()),

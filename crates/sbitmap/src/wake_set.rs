@@ -22,7 +22,7 @@ impl<const CAP: usize> WakeSet<CAP> {
         self.len == CAP
     }
 
-    /// Must not be full.
+    /// The set must not be full.
     pub(crate) fn push(&mut self, notify: Notify) {
         self.waiters[self.len] = Some(notify);
         self.len += 1;

@@ -1,13 +1,13 @@
 //! One word of the bitmap: up to 64 bits, their deferred clear, and their double-free check.
 //!
-//! Two lines. Getters work on `word` (1 = taken, or freed and not yet moved back). Putters set bits
-//! in `cleared`. A bit is *in use* iff word = 1 and cleared = 0, *parked* iff both are 1, *free*
-//! iff word = 0. `deferred_clear` moves the parked bits back. A put of a bit that is not in use is
-//! refused: `held` looks.
+//! Two cache lines. Getters use `word` (1 = taken, or freed and not yet moved back). Putters set
+//! bits in `cleared`. A bit is *in use* iff word = 1 and cleared = 0, *parked* iff both are 1,
+//! *free* iff word = 0. `deferred_clear` moves the parked bits back. A put of a bit that is not in
+//! use is refused: `held` checks.
 //!
 //! Writes of one owner reach the next in two hops: put releases `cleared`, M1 acquires it, M2
-//! releases `word`, the next get acquires it; or in one, where a parked bit is taken directly. All
-//! accesses in between are RMWs, which keep the release sequences alive; nobody writes either word
+//! releases `word`, the next get acquires it; or in one hop, if a parked bit is taken directly. All
+//! accesses in between are RMWs, which keep the release sequences alive; neither word is written
 //! with a plain store.
 
 mod deferred_clear;
@@ -68,7 +68,7 @@ impl Word {
         }
     }
 
-    /// Takes one bit. `None` is exact for the bits searched, but for puts that come later.
+    /// Takes one bit. `None` is exact for the bits searched, except for later puts.
     #[inline]
     pub(crate) fn try_get(&self, search: Search) -> Option<u32> {
         if search.depth == 0 {
@@ -87,10 +87,11 @@ impl Word {
         }
     }
 
-    /// Finds a zero in `word` and sets it. Goes round again only when another getter was faster.
+    /// Finds a zero in `word` and sets it. Repeats only when another getter was faster.
     #[inline]
     fn take_zero(&self, search: Search) -> Option<u32> {
-        // Relaxed: a stale view costs a failed exchange, or a call of `refill`, which may lock.
+        // Relaxed: an outdated value only costs a failed exchange, or a call of `refill`, which may
+        // lock.
         let mut word = self.word.load(Ordering::Relaxed);
         loop {
             let zeros = !word & search.mask();
@@ -114,12 +115,11 @@ impl Word {
         }
     }
 
-    /// Takes those of the `n` bits from the first free one that are free, in one step.
+    /// Of the `n` bits from the first free one on, takes those that are free, in one step.
     ///
     /// `None` if they would not fit below `depth`.
     pub(crate) fn take_range(&self, n: u32, depth: u32) -> Option<(u32, u64)> {
-        // Parked bits would cut the free ranges into pieces. Relaxed: one missed is found by the
-        // next call.
+        // Parked bits would split the free ranges. Relaxed: the next call finds one that is missed.
         if self.freed.cleared.load(Ordering::Relaxed) != 0 {
             self.flush();
         }
@@ -145,8 +145,8 @@ impl Word {
         }
     }
 
-    /// Gives a bit back: parks it, or, where puts may race, clears it as `put_mask` does. `false`:
-    /// nobody held it.
+    /// Puts a bit: parks it, or clears it as `put_mask` does if puts may race. `false` if it was
+    /// not held.
     #[inline]
     pub(crate) fn put(&self, offset: u32, check: Check) -> bool {
         let bit = 1 << offset;
@@ -161,8 +161,7 @@ impl Word {
         true
     }
 
-    /// Gives several bits back in one step, directly: none of them is parked, so `cleared` needs no
-    /// look.
+    /// Puts several bits in one step, directly: none of them is parked, so `cleared` is not read.
     ///
     /// Bits that are not allocated are left out. Returns the others.
     pub(crate) fn put_mask(&self, mask: u64, check: Check) -> u64 {
@@ -175,27 +174,27 @@ impl Word {
         }
         // Ordering: Release pairs with the Acquire in `take_zero` and `take_range`.
         let before = self.word.fetch_and(!held, Ordering::Release);
-        // If all puts are direct, as they are for racing ones, one of two is told here.
+        // If all puts are direct, as they are if puts may race, one of two racing puts fails here.
         held & before
     }
 
     /// Those of `mask` that have an owner.
     ///
-    /// It is exact for a put that does not race with another put of the same bit, whatever movers
-    /// do. If that one's bit is gone from `cleared`, a move has taken it (D1), and then `moves` is
+    /// Exact for a put that does not race with another put of the same bit, whatever movers do. If
+    /// the other put's bit is gone from `cleared`, a move has taken it (D1), and then `moves` is
     /// odd (D2), or the bit is gone from `word` too (D3).
     #[inline]
     fn held(&self, mask: u64) -> u64 {
-        // Ordering: D1, Acquire pairs with the Release of M1: who misses a bit that it took sees
-        // the odd `moves`, or a later one.
+        // Ordering: D1, Acquire pairs with the Release of M1: a thread that misses a bit taken by
+        // M1 sees the odd `moves`, or a later one.
         let cleared = self.freed.cleared.load(Ordering::Acquire);
         // Ordering: D2, Acquire pairs with the Release that ends a move: M2 is seen.
         let moves = self.freed.moves.load(Ordering::Acquire);
         if moves % 2 != 0 {
             return self.held_while_no_move(mask);
         }
-        // Relaxed, both. D3 is ordered by D2. A bit is granted before its waiter is told, and the
-        // waiter ends that before it can put the bit.
+        // Relaxed, both. D3 is ordered by D2. A bit is set in `granted` before its waiter is woken,
+        // and the waiter clears it there before it can put the bit.
         let word = self.word.load(Ordering::Relaxed);
         mask & word & !cleared & !self.freed.granted.load(Ordering::Relaxed)
     }
@@ -209,8 +208,8 @@ impl Word {
         mask & word & !cleared & !self.freed.granted.load(Ordering::Relaxed)
     }
 
-    /// Says whether a bit that was taken is kept for a waiter: until that has fetched it, a put of
-    /// it is an error.
+    /// Marks whether a taken bit is kept for a waiter: until the waiter has fetched it, a put of it
+    /// is an error.
     pub(crate) fn set_granted(&self, offset: u32, granted: bool) {
         let bit = 1 << offset;
         // Relaxed, both: the next putter has the bit from the waiter, or put it before.
@@ -223,8 +222,8 @@ impl Word {
 
     /// Returns the bits in use. A snapshot; exact while there are no gets and puts.
     ///
-    /// A clear bit was free at some moment of the call, and what its owner wrote before giving it
-    /// back is visible.
+    /// A clear bit was free at some moment of the call, and its owner's writes before the put are
+    /// visible.
     pub(crate) fn in_use(&self, depth: u32) -> u64 {
         // Ordering: Acquire pairs with the Release in `move_parked` (M2) and `put_mask`.
         let word = self.word.load(Ordering::Acquire);
@@ -254,7 +253,7 @@ impl Word {
 mod tests {
     use super::*;
 
-    /// Of a mask in which one bit is not held the others are given back, with holes and without.
+    /// If one bit of a mask is not held, the others are put back, with holes and without.
     #[test]
     fn a_mask_that_is_held_in_part_goes_back_in_part() {
         for (taken, mask) in [(0b0111_u64, 0b1111_u64), (0b1110, 0b1111), (0b1001, 0b1011)] {
@@ -270,7 +269,7 @@ mod tests {
         }
     }
 
-    /// A4. Getters and putters of a word have a line each, and words share none.
+    /// A4. Getters and putters of a word have separate cache lines, and words share none.
     #[test]
     fn a4_lines_are_not_shared() {
         let words = [(); 2].map(|()| Word::new());

@@ -5,13 +5,13 @@ use inflight_sync::Mutex;
 use inflight_sync::atomic::{AtomicU64, Ordering};
 use std::collections::BTreeSet;
 
-/// Which hardware queues serve, and which stand in for the others.
+/// For each hardware queue, the queue that serves for it.
 #[derive(Debug)]
 pub(crate) struct ActiveQueues {
-    /// By hardware queue: `serial << 32 | who serves for it`. The serial moves whenever the queue
-    /// turns active or inactive.
+    /// By hardware queue: `serial << 32 | the queue that serves for it`. The serial changes
+    /// whenever the queue becomes active or inactive.
     words: Box<[AtomicU64]>,
-    /// The CPUs that have left. Changed under the lock for changes of size.
+    /// The CPUs that are offline. Changed under the lock for changes of size.
     pub(crate) gone: Mutex<BTreeSet<usize>>,
 }
 
@@ -30,12 +30,12 @@ impl ActiveQueues {
         self.words[hw_queue].load(Ordering::Acquire)
     }
 
-    /// Who serves for the hardware queue: itself, unless it is inactive.
+    /// The queue that serves for the hardware queue: itself, unless it is inactive.
     pub(crate) fn stand_in(&self, hw_queue: usize) -> usize {
         (self.word(hw_queue) % SERIAL) as usize
     }
 
-    /// D1 or E1 of one hardware queue. One caller at a time. Returns whether it turned active.
+    /// D1 or E1 of one hardware queue. One caller at a time. Returns whether it became active.
     pub(crate) fn set_stand_in(&self, hw_queue: usize, by: usize) -> bool {
         let old = self.word(hw_queue);
         let was_active = old % SERIAL == hw_queue as u64;

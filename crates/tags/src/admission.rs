@@ -1,6 +1,6 @@
 //! The order of callers when tags are short: the policies, as data.
 //!
-//! The bitmap below decides which newcomer has to wait, by [`NewcomerPolicy`]: there in
+//! The bitmap decides which newcomer has to wait, by [`NewcomerPolicy`] in its module
 //! `newcomer_policy`.
 
 use inflight_sbitmap::WakePolicy;
@@ -82,7 +82,7 @@ impl Admission {
         }
     }
 
-    /// The order of the wait queues, where there are several.
+    /// The order of the wait queues, if there are several.
     pub(crate) const fn wake_policy(self) -> Option<WakePolicy> {
         match self {
             Self::WholeIo => None,

@@ -27,7 +27,7 @@ use std::time::Duration;
 const MAX_DEPTH: usize = 10_240;
 /// A unique tag has 16 bits for the hardware queue.
 const MAX_HW_QUEUES: usize = 1 << 16;
-/// The usual depth of a device that states none.
+/// The usual depth for a device that states none.
 const DEFAULT_DEPTH: usize = 128;
 
 /// The builder of a [`TagSet`], made by [`TagSet::builder`].
@@ -330,7 +330,7 @@ impl<T> TagSetBuilder<T> {
         let slot = |flat: usize| {
             let (table, tag) = (flat / layout.stride(), flat % layout.stride());
             let slot = Slot::new(&bitmaps, table, tag);
-            // Tags beyond the layout's depth are there from the beginning.
+            // Tags beyond the layout's depth are made at the beginning.
             if table < tables && (tag < depth || tag >= layout.depth) {
                 slot.make(payload(table, tag));
             }
@@ -344,7 +344,7 @@ impl<T> TagSetBuilder<T> {
     }
 }
 
-/// Memory for more tags than these is laid out only if the user sets a larger number.
+/// Memory for more tags than this is reserved only if the user sets a larger number.
 const MAX_SLOTS_UNASKED: usize = 1 << 16;
 
 /// The default room to grow. `layout` has the most tags per hardware queue.

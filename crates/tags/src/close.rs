@@ -1,10 +1,9 @@
 //! Closing a set: no caller gets a tag any more, and all waiters get an error.
 //!
-//! | after `close` | answer |
-//! |---|---|
+//! | after `close` | result |
 //! | an allocation, or a call of a split for a tag, also behind a freeze | `Closed`: `GateState::refuses`, in `freeze/gate.rs` |
-//! | a waiter | `Closed`: `answer_of_wait`; one for a split tries again, and gets the gate's answer |
-//! | a try beside `close` that finds no tag | `Closed`: `answer_of_try` |
+//! | a waiter | `Closed`: `answer_of_wait`; a waiter for a split tries again, and gets the gate's answer |
+//! | a try during `close` that finds no tag | `Closed`: `answer_of_try` |
 //! | `try_alloc_batch` | no tags |
 //! | `add_tenant` | `TenantError::Closed` |
 //! | tokens, `freeze`, `quiesce`, `resize`, hotplug | unchanged |
@@ -15,7 +14,7 @@ use crate::panics::call_for_each;
 use crate::set::TagSet;
 use inflight_sbitmap::GetError;
 
-/// What a try says that failed for this reason: it may have found its bitmap closed.
+/// The error of a try that failed with `why`: its bitmap may have been closed.
 pub(crate) fn answer_of_try(why: AllocError, gate: &FreezeGate) -> AllocError {
     if why == AllocError::Exhausted && gate.is_set_closed_by_now() {
         return AllocError::Closed;
@@ -23,7 +22,7 @@ pub(crate) fn answer_of_try(why: AllocError, gate: &FreezeGate) -> AllocError {
     why
 }
 
-/// What a wait says that ended without a bit. A bitmap is closed with its set only.
+/// The error of a wait that ended without a bit. A bitmap is closed only with its set.
 pub(crate) const fn answer_of_wait(ended: GetError) -> AllocError {
     match ended {
         GetError::TimedOut => AllocError::TimedOut,

@@ -1,17 +1,17 @@
-//! CPUs in even groups, of neighbours.
+//! CPUs in even groups of neighbours.
 //!
-//! After the way of blk-mq, which spreads the interrupts of a device so.
+//! As in blk-mq, which spreads the interrupts of a device in this way.
 
 use inflight_topology::{Scope, Topology};
 use std::collections::BTreeMap;
 
-/// The CPUs of a machine, by memory node; within a node neighbours stand together: those of a
-/// cache, within it of a core.
+/// The CPUs of a machine, by memory node. Within a node neighbours are together: those of a cache,
+/// and in it those of a core.
 #[derive(Clone, Debug)]
 pub(crate) struct CpuNodes {
-    /// That can be used now.
+    /// The CPUs that can be used now.
     present: Vec<Vec<usize>>,
-    /// That may be some day.
+    /// The CPUs that may appear later.
     others: Vec<Vec<usize>>,
 }
 
@@ -55,8 +55,8 @@ impl CpuNodes {
         self.present.iter().flatten().copied()
     }
 
-    /// Calls `f(cpu, group)` for each CPU: first those that are present are spread over the groups,
-    /// then the others, beginning with the next group.
+    /// Calls `f(cpu, group)` for each CPU: first spreads the present ones over the groups, then the
+    /// others, beginning with the next group.
     pub(crate) fn spread(&self, groups: usize, mut f: impl FnMut(usize, usize)) {
         let used = spread(&self.present, groups, &mut f);
         spread(&self.others, groups, |cpu, group| {
@@ -67,8 +67,8 @@ impl CpuNodes {
 
 /// Spreads CPUs over `groups`, at least one, and returns how many got any.
 ///
-/// With no more groups than nodes, each node is of one group. With more, each node has groups of
-/// its own, whose sizes differ by at most one, the larger ones first. Never more groups than CPUs.
+/// With no more groups than nodes, each node is in one group. With more, each node has its own
+/// groups, whose sizes differ by at most one, the larger ones first. Never more groups than CPUs.
 fn spread(nodes: &[Vec<usize>], groups: usize, mut f: impl FnMut(usize, usize)) -> usize {
     let groups = groups.min(nodes.iter().map(Vec::len).sum());
     if groups <= nodes.len() {
@@ -92,8 +92,8 @@ fn spread(nodes: &[Vec<usize>], groups: usize, mut f: impl FnMut(usize, usize)) 
 
 /// How many groups each node has: by its part of the CPUs, at least one, small nodes first.
 ///
-/// Invariant: no more groups are left than CPUs, and no fewer than nodes. So no node gets more than
-/// it has CPUs, and all are given out.
+/// Invariant: no more groups are left than CPUs, and no fewer than nodes. So no node gets more
+/// groups than it has CPUs, and all groups are assigned.
 fn shares(nodes: &[Vec<usize>], groups: usize) -> Vec<usize> {
     let mut by_size: Vec<usize> = (0..nodes.len()).collect();
     by_size.sort_by_key(|&node| nodes[node].len());
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// By CPU number; `usize::MAX` for numbers that are none.
+    /// By CPU number; `usize::MAX` for numbers of no CPU.
     fn groups_of(topology: &Topology, groups: usize) -> Vec<usize> {
         let machine = CpuNodes::new(topology);
         let mut map = vec![usize::MAX; machine.cpus()];
@@ -162,7 +162,7 @@ mod tests {
         assert_eq!(spread_over("core:4 smt:2", 3), [0, 0, 1, 2, 0, 1, 1, 2]);
     }
 
-    /// As C52 says it, one step at a time.
+    /// As C52 describes it, one step at a time.
     fn naive(topology: &Topology, groups: usize) -> Vec<usize> {
         let mut map = vec![usize::MAX; topology.possible().iter().max().unwrap() + 1];
         let nodes = topology.nodes();
@@ -198,7 +198,7 @@ mod tests {
                 room += usize::from(part < on(node).count() % parts);
                 while room > 0 {
                     let free = on(node).find(|&cpu| map[cpu] == usize::MAX).unwrap();
-                    // Siblings of a core begun before come first.
+                    // Siblings of a core that was begun come first.
                     let begun = topology.pods(Scope::Smt).iter().find(|core| {
                         let mine = |cpu| topology.node_of(cpu) == Some(node);
                         let cpus = || core.cpus().iter().filter(|&cpu| mine(cpu));
@@ -241,7 +241,7 @@ mod tests {
             for cpu in topology.cpus().iter() {
                 prop_assert_eq!(map[cpu], naive[cpu], "CPU {} of {}", cpu, &machine);
             }
-            // What a user relies on, whatever the naive way says.
+            // What a user relies on, whatever the simple model says.
             let used = groups.min(topology.cpus().len());
             let mut sizes = vec![0usize; used];
             topology.cpus().iter().for_each(|cpu| sizes[map[cpu]] += 1);

@@ -8,12 +8,12 @@ use inflight_sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use inflight_sync::{Mutex, cpu};
 use std::collections::BTreeSet;
 
-/// From CPU number to hardware queue, for any number and each kind. Changed by one at a time.
+/// From CPU number to hardware queue, for any number and each kind. One change at a time.
 ///
-/// It is advice: which hardware queue a tag is from is decided by the bit that was taken.
+/// It is a hint: the bit that was taken decides which hardware queue a tag is of.
 #[derive(Debug)]
 pub(crate) struct CpuMap {
-    /// Without one, CPUs are told apart by their number alone.
+    /// Without a topology, CPUs are distinguished only by their number.
     nodes: Mutex<Option<CpuNodes>>,
     kinds: Kinds,
     /// By kind.
@@ -24,12 +24,12 @@ pub(crate) struct CpuMap {
 
 #[derive(Debug)]
 struct KindMap {
-    /// By CPU number; `UNMAPPED` for numbers that name no CPU.
+    /// By CPU number; `UNMAPPED` for numbers of no CPU.
     table: Box<[AtomicU32]>,
-    /// The CPUs beyond, which were not known at first.
+    /// The CPUs beyond the table, which were not known at first.
     beyond: Grown<AtomicU32>,
-    /// The hardware queues by turns of the numbers that are not in the table: one, if there is a
-    /// machine.
+    /// The hardware queues that serve numbers outside the table in turn; only one if there is a
+    /// topology.
     first: AtomicUsize,
     len: AtomicUsize,
 }
@@ -49,7 +49,7 @@ impl KindMap {
             Some(entry) => entry,
             None => {
                 let index = cpu - self.table.len();
-                // Why: no machine has so many; they would go to the first.
+                // No machine has so many CPUs; they would go to the first queue.
                 if index >= Grown::<AtomicU32>::MOST {
                     return;
                 }
@@ -70,7 +70,7 @@ impl KindMap {
 }
 
 impl CpuMap {
-    /// Even groups of the machine's CPUs for each kind; without a machine by the number alone.
+    /// Even groups of the machine's CPUs for each kind; without a topology by the number alone.
     pub(crate) fn new(
         nodes: Option<CpuNodes>,
         kinds: Kinds,
@@ -96,12 +96,13 @@ impl CpuMap {
         map
     }
 
-    /// Spreads the CPUs over another number. A reader meanwhile finds an old or a new number.
+    /// Spreads the CPUs over another number of hardware queues. A reader meanwhile finds the old or
+    /// the new queue.
     pub(crate) fn set_hw_queues(&self, hw_queues: usize) {
         self.lay_out(self.nodes.lock().as_ref(), hw_queues);
     }
 
-    /// Spreads the CPUs of another machine. Who looks meanwhile finds an old or a new number, or
+    /// Spreads the CPUs of another machine. A reader meanwhile finds the old or the new queue, or
     /// the first of the kind.
     pub(crate) fn set_nodes(&self, nodes: CpuNodes, hw_queues: usize) {
         let mut current = self.nodes.lock();
@@ -111,7 +112,8 @@ impl CpuMap {
     }
 
     fn lay_out(&self, nodes: Option<&CpuNodes>, hw_queues: usize) {
-        // Relaxed throughout: a caller admitted after the change compares; see `Tenant::admit`.
+        // Relaxed throughout: a caller admitted after the change compares again; see
+        // `Tenant::admit`.
         for (kind, map) in QueueKind::ALL.into_iter().zip(&self.maps) {
             let Span { first, len } = self.kinds.span(kind, hw_queues);
             map.first.store(first, Ordering::Relaxed);
@@ -136,8 +138,8 @@ impl CpuMap {
         }
     }
 
-    /// The CPUs that each hardware queue serves, for any kind: at least one. Where they share their
-    /// tags, the first says how many all of them serve.
+    /// The number of CPUs that each hardware queue serves, for any kind: at least one. If they
+    /// share their tags, the first entry is the number that all of them serve.
     pub(crate) fn users(&self, shared: bool) -> Vec<Users> {
         let nodes = self.nodes.lock();
         let mut cpus: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); self.serving.len()];
@@ -182,7 +184,7 @@ impl CpuMap {
 
     /// Whether a hardware queue serves any CPU that can be used.
     pub(crate) fn serves_any(&self, hw_queue: usize) -> bool {
-        // Unknown CPUs go to the first. Relaxed: as in `lay_out`.
+        // Unknown CPUs go to the first queue. Relaxed: as in `lay_out`.
         hw_queue == 0 || self.serving[hw_queue].load(Ordering::Relaxed)
     }
 }
@@ -194,7 +196,7 @@ fn usable(nodes: Option<&CpuNodes>) -> Vec<usize> {
     }
 }
 
-/// Of these, the ones the process is expected to run on.
+/// The CPUs of these that the process is expected to run on.
 fn in_use(nodes: Option<&CpuNodes>) -> Vec<usize> {
     match nodes {
         Some(nodes) => nodes.present().collect(),

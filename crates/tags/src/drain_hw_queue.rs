@@ -1,4 +1,4 @@
-//! Draining an inactive hardware queue: its end, D2 and D3 of [`hotplug`](crate::hotplug).
+//! Draining an inactive hardware queue: D2 and D3 of [`hotplug`](crate::hotplug).
 
 use crate::active_queues::SERIAL;
 use crate::error::DrainError;
@@ -17,7 +17,7 @@ use std::time::Duration;
 /// A drain of a hardware queue that has begun.
 pub(crate) struct HwQueueDrain {
     hw_queue: usize,
-    /// What says whose it is, as it was then.
+    /// The word of the queue that serves for it, at the beginning.
     word: u64,
     pass: UnusedPass,
 }
@@ -32,7 +32,7 @@ impl<T> Shared<T> {
         if word % SERIAL == hw_queue as u64 {
             return Err(DrainError::Active { hw_queue });
         }
-        // The thread that did D1 may not have come to its D2 yet.
+        // The thread that did D1 may not have reached its D2 yet.
         self.bitmaps.gate.publish();
         Ok(HwQueueDrain {
             hw_queue,
@@ -41,7 +41,7 @@ impl<T> Shared<T> {
         })
     }
 
-    /// D3: whether it has come to an end.
+    /// D3: whether it has ended.
     fn end_drain(&self, drain: &mut HwQueueDrain) -> Option<Result<(), DrainError>> {
         let hw_queue = drain.hw_queue;
         if self.bitmaps.active_queues.word(hw_queue) / SERIAL != drain.word / SERIAL {
@@ -53,7 +53,7 @@ impl<T> Shared<T> {
             };
             return Some(Err(why));
         }
-        // The bit first: whose it is was written before A2, and stays until its put.
+        // The bit first: its hardware queue was written before A2, and stays until its put.
         let counts = |table, tag| {
             !self.bitmaps.layout.shared_tags || self.slot(table, tag).hw_queue() == hw_queue
         };
@@ -166,7 +166,7 @@ impl<T: Send + 'static> HwQueues<'_, T> {
 pub struct DrainHwQueue<T: Send + 'static> {
     set: TagSet<T>,
     hw_queue: usize,
-    /// Once it has begun.
+    /// Set once it has begun.
     drain: Option<HwQueueDrain>,
     key: Option<WaiterKey>,
 }

@@ -1,4 +1,4 @@
-//! A set as text, for people: the tags in use and their tenants.
+//! A set as text for people: the tags in use and their tenants.
 
 use crate::set::TagSet;
 use crate::slot::Phase;
@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// The number of tags with a line of their own.
+/// The number of tags with their own line.
 const TAGS: usize = 64;
-/// The number of tenants with a line of their own.
+/// The number of tenants with their own line.
 const TENANTS: usize = 32;
 
 /// A tag that is in use.
@@ -84,7 +84,7 @@ impl<T: Send + 'static> TagSet<T> {
             let names = names.iter().filter_map(|(name, id)| Some(((*id)?, name)));
             names.map(|(id, name)| (id, name.clone())).collect()
         };
-        // Of one without handles tags may be left.
+        // Tags of a tenant without handles may be left.
         let name = |tenant| names.get(tenant).map_or("(gone)", String::as_str);
         let mut text = format!(
             "tag set: {} hardware queue(s), {} tags each, {in_use} in use",
@@ -119,7 +119,7 @@ impl<T: Send + 'static> TagSet<T> {
     }
 }
 
-/// Keeps the rows that are to be shown.
+/// Keeps the rows to be shown.
 fn oldest(rows: &mut Vec<InUse>) {
     rows.sort_by_key(|row| (Reverse(row.age), row.hw_queue, row.index));
     rows.truncate(TAGS);

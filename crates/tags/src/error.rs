@@ -1,10 +1,10 @@
 //! The errors of this crate, one small enum per operation.
 //!
 //! An error contains the values that its operation got and its reader may not know: numbers that
-//! were computed or came from a ring, the hardware queue, the token. `TimedOut` has no duration,
-//! here as in the other crates of the family: the duration is the argument of the call that failed,
-//! and a [`Duration`](std::time::Duration) would make `Result<Tag<T>, AllocError>` half as large
-//! again, in each allocation. The text says what did not come in time.
+//! were computed or came from a ring, the hardware queue, the token. As in the other crates of the
+//! family, `TimedOut` has no duration: it is the argument of the call that failed, and a
+//! [`Duration`](std::time::Duration) would make `Result<Tag<T>, AllocError>` half as large again,
+//! in each allocation. The text says what did not happen in time.
 
 use crate::shares::SharePolicy;
 use crate::token::TokenTail;
@@ -33,14 +33,14 @@ pub enum BuildError {
     MaxDepth {
         /// The largest depth asked for.
         max_depth: usize,
-        /// The depth to begin with.
+        /// The initial depth.
         depth: usize,
     },
     /// The largest number of hardware queues is below the number to begin with, or above 65,536.
     MaxHwQueues {
         /// The largest number asked for.
         max_hw_queues: usize,
-        /// The number to begin with.
+        /// The initial number.
         hw_queues: usize,
     },
     /// [`Engine::Local`](crate::Engine::Local) was chosen together with an
@@ -49,7 +49,7 @@ pub enum BuildError {
     BatchedNeedsShared,
     /// The reserved tags leave no normal one.
     Reserved {
-        /// How many reserved tags were asked for.
+        /// The number of reserved tags asked for.
         reserved: usize,
         /// The depth, which includes them.
         depth: usize,
@@ -66,7 +66,7 @@ pub enum BuildError {
         read: usize,
         /// The number for polled requests.
         poll: usize,
-        /// The number in all.
+        /// The total number.
         hw_queues: usize,
     },
     /// All hardware queues together have more than 2^24 tags.

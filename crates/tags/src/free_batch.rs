@@ -1,4 +1,4 @@
-//! Tags that are freed together.
+//! Freeing several tags together.
 
 use crate::slot::{PUT_AT_ONCE, Slot};
 use crate::tag::Tag;
@@ -36,7 +36,7 @@ impl<T> Tag<T> {
     }
 }
 
-/// Tags to be freed, those of a bitmap side by side.
+/// Tags to be freed, grouped by bitmap.
 struct ToFree<T>(Vec<Tag<T>>);
 
 impl<T> ToFree<T> {
@@ -45,7 +45,7 @@ impl<T> ToFree<T> {
         Self(tags)
     }
 
-    /// Frees the last ones. Returns whether there were any.
+    /// Frees the last group. Returns whether there was one.
     fn free_next(&mut self) -> bool {
         let Some(bitmap) = self.0.last().map(Tag::bitmap) else {
             return false;
@@ -65,7 +65,7 @@ impl<T> ToFree<T> {
 }
 
 impl<T> Drop for ToFree<T> {
-    /// Frees the rest when a waker panics.
+    /// Frees the rest if a waker panics.
     fn drop(&mut self) {
         while self.free_next() {}
     }

@@ -1,4 +1,4 @@
-//! How a bit is taken: from a bitmap, within the tenant's share.
+//! Taking a bit from a bitmap, within the tenant's share.
 
 use crate::pending_tag::{PendingTag, PendingTags};
 use crate::shares::ShareAccounts;
@@ -42,7 +42,7 @@ impl TagMaps {
         Some(bit)
     }
 
-    /// A1 for up to `n` bits, each a request of its own.
+    /// A1 for up to `n` bits, each a separate request.
     pub(crate) fn try_get_batch(
         &self,
         tag_map: TagMapId,
@@ -52,7 +52,7 @@ impl TagMaps {
         self.try_get_some(tag_map, n, tenant, false)
     }
 
-    /// A1 for the `n` bits of a large request at once, or none.
+    /// A1 for all `n` bits of a large request at once, or none.
     pub(crate) fn try_get_all(
         &self,
         tag_map: TagMapId,
@@ -77,7 +77,7 @@ impl TagMaps {
         if n > 0 {
             bitmap.try_get_batch(n, &mut bits);
         }
-        // One of several would be of no use to a large request.
+        // A single bit would be of no use to a large request for several.
         if bits.is_empty() && (n == 1 || !large) {
             let past = || match shared {
                 Some(_) => bitmap.try_get_past(tenant, large),

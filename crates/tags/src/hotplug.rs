@@ -73,7 +73,7 @@ impl<T: Send + 'static> Cpus<'_, T> {
     /// assert_eq!(set.hw_queues().of_cpu(3), 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    // Why: a caller that drains nothing does not need it.
+    // A caller that drains nothing does not need the result.
     #[allow(clippy::must_use_candidate)]
     pub fn offline(&self, cpu: usize) -> Vec<usize> {
         self.set.shared().set_online(cpu, false)
@@ -85,7 +85,7 @@ impl<T: Send + 'static> Cpus<'_, T> {
     /// # Panics
     ///
     /// Panics in the build closure of this set.
-    // Why: as above.
+    // As above.
     #[allow(clippy::must_use_candidate)]
     pub fn online(&self, cpu: usize) -> Vec<usize> {
         self.set.shared().set_online(cpu, true)
@@ -132,12 +132,12 @@ impl<T: Send + 'static> Cpus<'_, T> {
     /// assert_eq!(map(), [0, 0, 1, 1]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    // Why: as above.
+    // As above.
     #[allow(clippy::must_use_candidate)]
     pub fn refresh(&self, topology: &Topology) -> Vec<usize> {
         let (shared, nodes) = (self.set.shared(), CpuNodes::new(topology));
         let size = &shared.bitmaps.size;
-        // Held past the lock: dropping one may run callbacks.
+        // Dropped after the lock is released: dropping one may run callbacks.
         let subscribers = shared.subscribers();
         let (changed, left) = {
             let _change = size.change();
@@ -178,7 +178,8 @@ impl TagMaps {
 }
 
 impl<T> Shared<T> {
-    /// A CPU goes or comes. Which hardware queues turn active or inactive by that.
+    /// A CPU goes offline or comes online. Returns the hardware queues that become active or
+    /// inactive.
     pub(crate) fn set_online(&self, cpu: usize, online: bool) -> Vec<usize> {
         let _change = self.bitmaps.size.change();
         {
@@ -215,8 +216,8 @@ impl<T> Shared<T> {
         let is_active = |hw_queue: &usize| served[*hw_queue] || !mapped[*hw_queue];
         let all_serve = (0..n).all(|hw_queue| is_active(&hw_queue));
         if !all_serve {
-            // Before the words of the queues: who finds one, and drains, must know that submitters
-            // look for it.
+            // Before the words of the queues: a thread that finds one inactive, and drains it, must
+            // know that submitters check for it.
             bitmaps.gate.set_inactive_queue(true);
         }
         let mut returned = false;
@@ -224,7 +225,7 @@ impl<T> Shared<T> {
             let by = if hw_queue >= n || is_active(&hw_queue) {
                 hw_queue
             } else {
-                // The next one that has a CPU; of its kind, if there is one.
+                // The next queue that has a CPU; of its kind, if there is one.
                 let others = (hw_queue + 1..n).chain(0..hw_queue);
                 let mut others = others.filter(|&by| served[by]);
                 let kind = bitmaps.kind_of(hw_queue);
@@ -252,8 +253,8 @@ impl<T> Shared<T> {
             .collect()
     }
 
-    /// Which hardware queues turn active or inactive by a change of the map or of who is there.
-    /// Under the lock for changes of size.
+    /// Which hardware queues become active or inactive by a change of the map or of the CPUs. Under
+    /// the lock for changes of size.
     pub(crate) fn queues_changed_by(&self, change: impl FnOnce()) -> Vec<usize> {
         let before = self.active();
         change();

@@ -26,7 +26,7 @@ impl<T: Send + 'static> TagSet<T> {
     }
 }
 
-// Why: a set has at least one.
+// A set has at least one.
 #[allow(clippy::len_without_is_empty)]
 impl<T: Send + 'static> HwQueues<'_, T> {
     /// Returns the number of hardware queues.

@@ -1,6 +1,6 @@
 //! Visiting tags in flight while they complete.
 //!
-//! A visitor never reaches a payload and never owns a slot. It sees one state of one slot's word.
+//! A visitor never accesses a payload and never owns a slot. It sees one state of one slot's word.
 //! [`InFlight::mark_timed_out`] is a compare-exchange on exactly that state: if the tag has
 //! completed meanwhile, or the slot is in its next use, nothing happens.
 
@@ -85,7 +85,7 @@ impl InFlight<'_> {
     ///
     /// The device may still use the request's buffers. The caller that takes the tag must make sure
     /// that it does not (by cancelling the request at the device) before the tag is freed.
-    // Why: it acts, and a caller that wants only that may ignore which call was first.
+    // A caller may ignore which call was first.
     #[allow(clippy::must_use_candidate)]
     pub fn mark_timed_out(&self) -> bool {
         self.record.mark_timed_out(self.generation)

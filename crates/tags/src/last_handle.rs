@@ -1,4 +1,4 @@
-//! The handles that keep a set, and the work that the last of them leaves to the set's tags.
+//! The handles that keep a set, and what the last of them leaves to the set's tags.
 //!
 //! K3 to K5 of [`teardown`](crate::teardown). PROTOCOL.md, "Memory", has the proof.
 
@@ -7,9 +7,9 @@ use inflight_sync::Arc;
 use std::ops::Deref;
 use std::ptr::NonNull;
 
-/// A handle: keeps the set from being orphaned.
+/// A handle: while there is one, the set is not orphaned.
 pub(crate) struct Handle<T> {
-    /// Beside the count, not behind it: every operation goes through this pointer.
+    /// Beside the count, not behind it: every operation uses this pointer.
     shared: NonNull<Shared<T>>,
     alive: Arc<LastHandle<T>>,
 }
@@ -17,8 +17,8 @@ pub(crate) struct Handle<T> {
 /// What the handles count. Its drop orphans the set.
 struct LastHandle<T>(NonNull<Shared<T>>);
 
-// SAFETY: a handle gives shared references to what all threads may use (a `Slot` answers for its
-// payload), and the last one drops payloads, on whatever thread: hence T: Send.
+// SAFETY: a handle gives shared references to what all threads may use (a `Slot` justifies that for
+// its payload), and the last handle drops payloads, on any thread: hence T: Send.
 unsafe impl<T: Send> Send for Handle<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send> Sync for Handle<T> {}
@@ -61,7 +61,7 @@ impl<T> Deref for Handle<T> {
 
 impl<T> Drop for LastHandle<T> {
     fn drop(&mut self) {
-        /// Does what is left to do also if a payload's drop panics.
+        /// Does the remaining work also if a payload's drop panics.
         struct DropPayloads<T> {
             shared: NonNull<Shared<T>>,
             next: usize,
@@ -70,7 +70,7 @@ impl<T> Drop for LastHandle<T> {
         impl<T> DropPayloads<T> {
             /// K4.
             fn run(&mut self) {
-                // SAFETY: K5 is still to come.
+                // SAFETY: K5 has not happened yet.
                 let slots = &unsafe { self.shared.as_ref() }.slots;
                 while let Some(slot) = slots.get(self.next) {
                     self.next += 1;
@@ -80,7 +80,7 @@ impl<T> Drop for LastHandle<T> {
 
             /// K5. Whether no tag is left.
             fn is_last(&self) -> bool {
-                // SAFETY: the bias is this one's until K5 has taken it.
+                // SAFETY: the bias keeps the memory until K5 has subtracted it.
                 let shared = unsafe { self.shared.as_ref() };
                 let given_out = shared.slots.iter().map(|s| s.record.allocs_and_frees().0);
                 shared.bitmaps.teardown.is_last(given_out.sum(), self.ended)
@@ -95,7 +95,7 @@ impl<T> Drop for LastHandle<T> {
                 }
             }
         }
-        // SAFETY: K5 is still to come.
+        // SAFETY: K5 has not happened yet.
         let ended = unsafe { self.0.as_ref() }.bitmaps.teardown.close();
         let mut payloads = DropPayloads {
             shared: self.0,

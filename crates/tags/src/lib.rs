@@ -51,8 +51,8 @@
 //! proofs are in `PROTOCOL.md` beside the sources; the loom models in `tests/` use its names.
 #![deny(missing_docs)]
 
-// rustdoc shows the methods of a type in the order in which the modules stand here: what users need
-// first stands first.
+// rustdoc shows the methods of a type in the order of these modules: what users need first is
+// first.
 mod alloc;
 
 mod tenant;

@@ -1,4 +1,4 @@
-//! The counters, for the `metrics` facade.
+//! Counters and gauges for the `metrics` facade.
 
 use crate::set::TagSet;
 use crate::stats::{SetStats, TenantStats};
@@ -6,7 +6,7 @@ use crate::steering::{Completions, SteeringStats};
 use crate::tenant::Tenant;
 use metrics::{Unit, counter, describe_counter, describe_gauge, gauge};
 
-/// Its name, what it counts, and where it stands.
+/// The name, the description, and the field.
 type Counter<S> = (&'static str, &'static str, fn(&S) -> u64);
 
 macro_rules! counters {
@@ -52,7 +52,7 @@ const STEERING: [Counter<SteeringStats>; 7] = counters![
 
 type Reason = (&'static str, fn(&SteeringStats) -> u64);
 
-/// By why it ran where it was seen.
+/// By the reason why a completion ran where it was seen.
 const RUN_HERE: &str = "inflight_steering_run_here_total";
 const REASONS: [Reason; 8] = [
     ("same_cpu", |s| s.inline_same_cpu),

@@ -3,7 +3,7 @@
 use inflight_steering::first_of;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-/// Calls `f` for each item, also if one panics; the first panic comes out then.
+/// Calls `f` for each item, also if a call panics; then resumes the first panic.
 pub(crate) fn call_for_each<I>(items: impl IntoIterator<Item = I>, f: impl Fn(I)) {
     let call = |item| catch_unwind(AssertUnwindSafe(|| f(item)));
     let called = first_of(items.into_iter().map(call));

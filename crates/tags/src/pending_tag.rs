@@ -1,13 +1,13 @@
-//! Bits that are taken and no tags yet, or on their way back.
+//! Bits that are taken and not tags yet, or are being put.
 //!
-//! Why not bare numbers: wherever a bit is given back a waker may panic, and then what the caller
-//! still has must go back too, and the freezers must be told.
+//! They are not plain numbers, because a waker may panic wherever a bit is put. Then the bits that
+//! the caller still has must be put too, and the freezers notified.
 
 use crate::tag_layout::TagMapId;
 use crate::tag_maps::TagMaps;
 use std::mem::ManuallyDrop;
 
-/// A bit that is no tag yet. Dropping it gives it back: P1 to P3.
+/// A bit that is not a tag yet. Dropping it puts it: P1 to P3.
 ///
 /// Invariant: it was taken from the bitmap for this value alone (A1).
 #[derive(Debug)]
@@ -24,7 +24,7 @@ impl PendingTag<'_> {
         self.tag_map
     }
 
-    /// The same bit for another hardware queue, if its table is theirs too.
+    /// The same bit for another hardware queue, if both share a table.
     pub(crate) fn moved(mut self, to: TagMapId) -> Result<Self, Self> {
         let layout = self.bitmaps.layout;
         if layout.table(to.hw_queue) == layout.table(self.tag_map.hw_queue) {
@@ -35,7 +35,7 @@ impl PendingTag<'_> {
         }
     }
 
-    /// The bare bit, for the caller that makes it a tag.
+    /// The plain bit, for the caller that makes it a tag.
     #[inline]
     pub(crate) fn into_bit(self) -> (TagMapId, usize) {
         let this = ManuallyDrop::new(self);
@@ -51,7 +51,7 @@ impl Drop for PendingTag<'_> {
     }
 }
 
-/// Several bits of one bitmap. Dropping them gives them back together.
+/// Several bits of one bitmap. Dropping them puts them together.
 ///
 /// Invariant: as for [`PendingTag`].
 #[derive(Debug)]
@@ -75,7 +75,7 @@ impl PendingTags<'_> {
         self.bits.iter().copied()
     }
 
-    /// The bare bits.
+    /// The plain bits.
     pub(crate) fn into_bits(mut self) -> Vec<usize> {
         std::mem::take(&mut self.bits)
     }
@@ -151,7 +151,7 @@ mod tests {
     }
 
     /// A refused batch whose put wakes a waker that panics: no bit is lost, and the freezer is
-    /// told.
+    /// notified.
     #[test]
     fn h24_a_batch_goes_back_although_a_waker_panics() {
         let layout = TagLayout {

@@ -6,15 +6,15 @@ use crate::tag_maps::TagMaps;
 use inflight_sbitmap::SbitmapQueue;
 
 impl TagMaps {
-    /// Gives a tag's bit back, whose slot its owner has freed: P1 to P3. `tag` is its
-    /// hardware queue and number.
+    /// Puts the bit of a tag whose slot its owner has freed: P1 to P3. `tag` is its hardware queue
+    /// and number.
     pub(crate) fn put(&self, bitmap: &SbitmapQueue, bit: usize, tag: (usize, usize)) {
         let put = || bitmap.put(bit).is_ok();
         self.put_by(tag, |accounts| accounts.gives(bit), put);
     }
 
-    /// [`put`](Self::put) for several bits of one bitmap, with one look at the waiters. `tag`
-    /// is one of them.
+    /// [`put`](Self::put) for several bits of one bitmap, with one check for waiters. `tag` is one
+    /// of them.
     pub(crate) fn put_all(&self, bitmap: &SbitmapQueue, bits: &[usize], tag: (usize, usize)) {
         let put = || bitmap.put_batch(bits).is_ok();
         self.put_by(tag, |accounts| accounts.gives_all(bits), put);
@@ -31,7 +31,7 @@ impl TagMaps {
         let _freezers = self.gate.wake_at_end();
         let counted = self.gate.has_several_tenants();
         if counted && self.layout.bit_of(hw_queue, tag).0.kind == TagMap::Normal {
-            // C3. Why first: a waiter that the bit wakes finds the share without it.
+            // C3. First, so that a waiter woken by the bit finds the share without it.
             uncount(self.accounts(hw_queue));
         }
         let put = put();
@@ -41,7 +41,7 @@ impl TagMaps {
         }
     }
 
-    /// B1 for a bit that was taken and is to be no tag.
+    /// B1 for a bit that was taken and does not become a tag.
     #[cold]
     #[inline(never)]
     pub(crate) fn put_refused(&self, tag_map: TagMapId, bit: usize) {

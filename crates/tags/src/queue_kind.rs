@@ -54,15 +54,15 @@ impl fmt::Display for QueueKind {
     }
 }
 
-/// How many of the hardware queues are for what; the rest are the default ones. They stand in the
-/// order default, read, poll.
+/// How many of the hardware queues are of which kind; the others are default ones. Their order is
+/// default, read, poll.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Kinds {
     pub(crate) read: usize,
     pub(crate) poll: usize,
 }
 
-/// Hardware queues in a row.
+/// Consecutive hardware queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) first: usize,
@@ -71,7 +71,7 @@ pub(crate) struct Span {
 
 impl Kinds {
     /// How many there are of each kind. With too few hardware queues, as after a change of their
-    /// number, there is one default one first, then those for polling, then those for reads.
+    /// number, one default queue comes first, then those for polling, then those for reads.
     const fn counts(self, hw_queues: usize) -> [usize; 3] {
         let beyond = hw_queues - 1;
         let poll = if self.poll < beyond {

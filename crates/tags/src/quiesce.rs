@@ -1,4 +1,4 @@
-//! Quiescing: no tag is given out, while the tags in use stay valid.
+//! Quiescing: no tag is allocated, while the tags in use stay valid.
 //!
 //! F1 and F2 of a freeze, without F3; the end is T1 and T2. PROTOCOL-freeze.md has the proof.
 

@@ -1,5 +1,5 @@
-//! The way from a token back to its tag: where a token is refused that is stale, foreign, damaged,
-//! late, or was redeemed before.
+//! From a token back to its tag. Refuses tokens that are stale, foreign, damaged, late, or redeemed
+//! before.
 
 use crate::error::RedeemError;
 use crate::shared::Shared;
@@ -9,20 +9,20 @@ use crate::token::{Generation, Token};
 use inflight_sync::atomic::Ordering;
 
 impl Record {
-    /// S2. On success the caller owns the slot; otherwise the state that was found.
+    /// S2. On success the caller owns the slot; otherwise returns the state that was found.
     #[inline]
     pub(crate) fn redeem(&self, generation: Generation) -> Result<(), SlotState> {
         self.change(generation, Phase::InFlight, Phase::Redeemed)
     }
 
-    /// S4. On success the caller owns the slot; otherwise the state that was found.
+    /// S4. On success the caller owns the slot; otherwise returns the state that was found.
     #[inline]
     pub(crate) fn redeem_timed_out(&self, generation: Generation) -> Result<(), SlotState> {
         self.change(generation, Phase::Overdue, Phase::Handled)
     }
 }
 
-/// Says why a token was refused, by the state that was found in its slot.
+/// Computes why a token was refused from the state of its slot.
 type Why = fn(SlotState, Token) -> RedeemError;
 
 impl<T> Shared<T> {
@@ -47,7 +47,7 @@ impl<T> Shared<T> {
         let Some(slot) = self.slots.get(token.slot.from(self.first_slot)) else {
             return Err(self.refuse(token, None, why));
         };
-        // Why: read before the exchange, which delays later reads.
+        // Read before the exchange, which delays later reads.
         let bitmap = slot.bitmap;
         match step(&slot.record, token.generation) {
             // SAFETY: `step` is S2 or S4. It succeeded, so the slot is the caller's by
@@ -57,7 +57,7 @@ impl<T> Shared<T> {
         }
     }
 
-    /// `found` in the slot, if the set has that slot.
+    /// `found` is the state of the slot, if the set has that slot.
     #[cold]
     fn refuse(&self, token: Token, found: Option<SlotState>, why: Why) -> RedeemError {
         let tail = token.tail();

@@ -4,9 +4,8 @@
 //! growth: R1 make the slots    R2 heavy fence    R3 the bitmaps' depth
 //! ```
 //!
-//! Tags above a lower depth stay valid, and vanish when they are freed. R3 gives new tags to
-//! waiters, in their order, and to tenants whose share the new tags enlarge. PROTOCOL-freeze.md has
-//! the proof.
+//! Tags above a lower depth stay valid until they are freed. R3 gives new tags to waiters, in their
+//! order, and to tenants whose share the new tags enlarge. PROTOCOL-freeze.md has the proof.
 
 use crate::error::ResizeError;
 use crate::panics::call_for_each;
@@ -18,8 +17,8 @@ use crate::tag_maps::TagMaps;
 use inflight_sync::atomic::Ordering;
 
 impl<T> Shared<T> {
-    /// Makes the slots that are still to be made of `depth` tags in these tables, and of those
-    /// beyond the depth. Under the lock.
+    /// Makes the missing slots for `depth` tags in these tables, and those beyond the depth. Under
+    /// the lock.
     pub(crate) fn make_slots(&self, tables: std::ops::Range<usize>, depth: usize) {
         let layout = self.bitmaps.layout;
         for table in tables {

@@ -1,4 +1,4 @@
-//! The set: hardware queues, slots, and the way from a token back to its tag.
+//! The set: hardware queues, slots, and redeeming tokens.
 
 use crate::error::{RedeemError, TenantError};
 use crate::in_flight::InFlight;

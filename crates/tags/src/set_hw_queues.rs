@@ -5,7 +5,7 @@
 //! ```
 //!
 //! A waiter in the bitmap of a queue that is removed gets a bit while the set is drained, puts it
-//! back, waits for the thaw and begins anew. PROTOCOL-freeze.md has the proof.
+//! back, waits for the thaw and starts again. PROTOCOL-freeze.md has the proof.
 
 use crate::error::{FreezeError, ResizeError};
 use crate::freeze::{Freeze, FrozenGuard};
@@ -19,7 +19,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 impl<T> Shared<T> {
-    /// Returns whether a change to this number is to be made.
+    /// Returns whether the number changes, or an error.
     fn check_hw_queues(&self, n: usize) -> Result<bool, ResizeError> {
         let most = self.bitmaps.layout.hw_queues;
         if !(1..=most).contains(&n) {
@@ -29,18 +29,18 @@ impl<T> Shared<T> {
         if n == size.hw_queues() {
             return Ok(false);
         }
-        // Before anybody waits for requests.
+        // Before the wait for requests.
         size.refuse_in_build_closure();
         Ok(true)
     }
 
-    /// Under a freeze, which begins before the lock is taken, so that no caller that changes
-    /// something else waits for requests.
+    /// Under a freeze that begins before the lock is taken, so that a caller that changes something
+    /// else does not wait for requests.
     fn set_hw_queues(&self, n: usize, frozen: FrozenGuard) {
         let bitmaps = &self.bitmaps;
         let (layout, size) = (bitmaps.layout, &bitmaps.size);
         let _change = size.change();
-        // First what can panic: the set is then as it was.
+        // What can panic comes first: the set is then unchanged.
         self.make_slots(0..layout.tables_of(n), size.depth());
         self.cpu_map.set_hw_queues(n);
         bitmaps.set_users(&self.cpu_map.users(layout.shared_tags));

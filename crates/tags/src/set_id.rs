@@ -1,7 +1,9 @@
-//! The number that tells sets apart in tokens.
+//! The number that distinguishes sets in tokens.
 //!
-//! A process-wide table, because tokens of two sets that know nothing of each other must differ. A
-//! new set gets a number that the fewest living sets have: none, as long as there are fewer than
+//! A process-wide table, because tokens of two independent sets must differ. A new set gets a
+//! number that the fewest living sets have: none, while there are fewer than 64. If two sets share
+//! a number, only the generation refuses a token of the other. In a model there is no state outside
+//! the model, so all sets there have number 0.
 //! 64. Where two sets share a number, a token of the other is refused by its generation only. In a
 //! model there is no state outside the model, so all sets have number 0 there.
 
@@ -31,7 +33,7 @@ mod table {
     struct Table {
         /// How many living sets have each number.
         users: [u32; MAX_SETS],
-        /// Where the search begins, so that a number rests before it is used again.
+        /// Where the search begins, so that a number is not reused soon.
         next: usize,
     }
 

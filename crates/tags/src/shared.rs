@@ -17,9 +17,9 @@ use std::time::Duration;
 /// The default of [`TagSetBuilder::timeout`](crate::TagSetBuilder::timeout).
 pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Wants to know what happens to the set.
+/// A subscriber to changes of the set.
 pub(crate) trait SetSubscriber: Send + Sync {
-    /// From now on by this topology. One call at a time. What comes back is run outside all locks.
+    /// Uses this topology from now on. One call at a time. The result is run outside all locks.
     fn refresh(&self, topology: &Topology) -> Leftover;
 
     /// These tenants are gone, and so are their tags.
@@ -29,32 +29,32 @@ pub(crate) trait SetSubscriber: Send + Sync {
 /// See [`TagSetBuilder::before_wait`](crate::TagSetBuilder::before_wait).
 pub(crate) type BeforeWait = Box<dyn Fn(usize) + Send + Sync>;
 
-/// What all handles and tags of a set share.
+/// The state that all handles and tags of a set share.
 pub(crate) struct Shared<T> {
-    /// What the token of the first slot names.
+    /// The slot id in tokens of the first slot.
     pub(crate) first_slot: SlotId,
     pub(crate) slots: Box<[CachePadded<Slot<T>>]>,
     /// Makes payloads.
     pub(crate) payload: Box<dyn Fn(usize, usize) -> T + Send + Sync>,
-    /// Of requests that have none of their own.
+    /// The timeout of requests that set none.
     pub(crate) timeout: Duration,
     /// Called before a submitter waits.
     pub(crate) before_wait: Option<BeforeWait>,
     pub(crate) cpu_map: CpuMap,
-    /// How many CPUs there are: the size of each tenant's counters.
+    /// The number of CPUs: the size of each tenant's counters.
     pub(crate) cpus: usize,
     pub(crate) others: Mutex<Others>,
-    /// Of its tenants, with their numbers once they have one.
+    /// The names of its tenants, with their numbers once they have one.
     pub(crate) names: Mutex<BTreeMap<String, Option<TenantId>>>,
     /// The subscribers to changes of the set.
     subscribers: Mutex<Vec<Weak<dyn SetSubscriber>>>,
-    /// Tokens refused. Away from what every allocation and completion reads.
+    /// Tokens refused. On another cache line than what every allocation and completion reads.
     pub(crate) redeem_errors: CachePadded<AtomicU64>,
-    /// Completions that came after their request's time.
+    /// Completions after their request's timeout.
     pub(crate) late_completions: AtomicU64,
     /// Wakes tasks that wait for timeouts.
     pub(crate) timer: Timer,
-    /// Dropped last: the slots point to them.
+    /// Dropped last, because the slots point to them.
     pub(crate) bitmaps: Arc<TagMaps>,
 }
 
@@ -83,7 +83,7 @@ impl<T> Shared<T> {
         }
     }
 
-    /// What [`Setup`](crate::tag_maps::Setup) says frees it.
+    /// The function to free the set, see [`Setup`](crate::tag_maps::Setup).
     ///
     /// # Safety
     ///
@@ -103,13 +103,13 @@ impl<T> Shared<T> {
         self.slots.iter().map(|slot| &**slot)
     }
 
-    /// Tags given out and given back so far.
+    /// How many tags were allocated and freed so far.
     pub(crate) fn allocs_and_frees(&self) -> (u64, u64) {
         let counts = self.slots().map(|slot| slot.record.allocs_and_frees());
         counts.fold((0, 0), |sum, slot| (sum.0 + slot.0, sum.1 + slot.1))
     }
 
-    /// The tags held or in flight. A bit that a refused submitter has not yet put back is none.
+    /// The tags held or in flight. A bit that a refused submitter has not yet put back is not one.
     pub(crate) fn in_use(&self) -> usize {
         self.slots().filter(|slot| slot.record.is_tag()).count()
     }
@@ -120,7 +120,8 @@ impl<T> Shared<T> {
         subscribers.push(subscriber);
     }
 
-    /// Those that there are. Each may be the last handle of its own: drop them outside all locks.
+    /// The present subscribers. Each may be the last handle of its own: drop them outside all
+    /// locks.
     pub(crate) fn subscribers(&self) -> Vec<Arc<dyn SetSubscriber>> {
         let subscribers = self.subscribers.lock();
         subscribers.iter().filter_map(Weak::upgrade).collect()
@@ -132,8 +133,9 @@ impl<T> Shared<T> {
         let bitmaps = &self.bitmaps;
         let first_time = !bitmaps.gate.has_several_tenants();
         let clear = |left: &[TenantId]| {
-            // A tenant that has left gives out no more tags, and what its handles did comes before.
-            // That a tag has ended is seen by a Relaxed load: a count that is late is a newcomer's.
+            // A tenant that has left allocates no more tags, and what its handles did comes before.
+            // A Relaxed load sees whether a tag has ended: a late value only makes the number free
+            // later.
             let mut clear: BTreeSet<TenantId> = left.iter().copied().collect();
             for slot in self.slots().filter(|slot| slot.record.is_tag()) {
                 clear.remove(&slot.info.tenant());

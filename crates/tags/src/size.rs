@@ -1,4 +1,4 @@
-//! The present size of a set: how deep it is, and how many hardware queues it has.
+//! The present size of a set: its depth, and its number of hardware queues.
 
 use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_sync::{Mutex, MutexGuard};
@@ -8,10 +8,10 @@ use std::ptr;
 /// The present size; the limits are in the layout.
 #[derive(Debug)]
 pub(crate) struct Size {
-    /// Tags per hardware queue, reserved ones included.
+    /// Tags per hardware queue, including reserved ones.
     pub(crate) depth: AtomicUsize,
     pub(crate) hw_queues: AtomicUsize,
-    /// Of what is here, and of who serves: one change at a time.
+    /// For changes of the size, and of which queues serve: one at a time.
     change: Mutex<()>,
 }
 
@@ -22,15 +22,16 @@ inflight_sync::thread_local! {
     static BUILDING: Cell<*const Size> = Cell::new(ptr::null());
 }
 
-/// A build closure runs until this is dropped.
+/// While it exists, a build closure runs.
 pub(crate) struct InBuildClosure {
-    /// Around this one, of another set.
+    /// The set of an outer build closure, if there is one.
     outer: *const Size,
 }
 
 impl InBuildClosure {
     pub(crate) fn begin(size: &Size) -> Self {
-        // Why a default: a thread on its way out is not found out, and waits for itself.
+        // The default: a build closure on a thread that is ending is not detected, and would wait
+        // for itself.
         let outer = BUILDING.try_with(|building| building.replace(size));
         Self {
             outer: outer.unwrap_or(ptr::null()),
@@ -40,7 +41,7 @@ impl InBuildClosure {
 
 impl Drop for InBuildClosure {
     fn drop(&mut self) {
-        // Why ignored: as in `begin`.
+        // Ignored as in `begin`.
         let _ = BUILDING.try_with(|building| building.set(self.outer));
     }
 }
@@ -55,7 +56,7 @@ impl Size {
     }
 
     /// # Panics
-    /// In the build closure of this set: its caller is at a change, and would be waited for.
+    /// In the build closure of this set: its caller makes a change, which this would wait for.
     pub(crate) fn refuse_in_build_closure(&self) {
         let building = BUILDING.try_with(Cell::get).unwrap_or(ptr::null());
         assert!(

@@ -1,9 +1,9 @@
-//! Counters that cost the fast path nothing it shares.
+//! Counters that do not make the fast path write shared data.
 //!
-//! How often a slot was given out stands in the slot, which its owner writes anyway. A tenant
-//! counts its tags in a [`PerCpuCounter`], by a plain addition where the system allows that; what
-//! happens less often is one padded line per CPU. Everything is Relaxed: a reader gets numbers that
-//! were true at some moment of its reading, not all at the same one.
+//! The slot, which its owner writes anyway, counts its allocations. A tenant counts its tags in a
+//! [`PerCpuCounter`], by a plain addition if the system allows that. Rarer events are counted in
+//! one padded line per CPU. Everything is Relaxed: a reader gets numbers that were true at some
+//! moment of its reading, not all at the same one.
 
 use inflight_sync::atomic::{AtomicU64, Ordering};
 use inflight_sync::percpu::{Backend, PerCpuCounter};
@@ -75,7 +75,7 @@ pub struct TenantStats {
     pub longest_wait: Duration,
 }
 
-/// One CPU's share of what a tenant counts now and then.
+/// One CPU's share of a tenant's rarer counters.
 #[derive(Debug, Default)]
 pub(crate) struct Stripe {
     /// Tags whose addition to the counter was refused.

@@ -44,7 +44,7 @@ use std::time::Duration;
 pub struct Tag<T> {
     /// Lives while the tag does: see [`teardown`](crate::teardown).
     slot: NonNull<Slot<T>>,
-    /// The slot's bitmap, so that a free need not wait for the slot's line.
+    /// The slot's bitmap, so that a free need not wait for the slot's cache line.
     bitmap: NonNull<SbitmapQueue>,
     /// A tag owns its T.
     payload: PhantomData<T>,
@@ -60,8 +60,8 @@ impl<T> Tag<T> {
     ///
     /// # Safety
     ///
-    /// The caller owns the slot, by A1, S2 or S4 (PROTOCOL.md, "One owner"), and gives it to the
-    /// tag. `bitmap` is the slot's.
+    /// The caller owns the slot, by A1, S2 or S4 (PROTOCOL.md, "One owner"), and gives the
+    /// ownership to the tag. `bitmap` is the slot's.
     #[inline]
     pub(crate) unsafe fn own(slot: &Slot<T>, bitmap: NonNull<SbitmapQueue>) -> Self {
         debug_assert!(
@@ -93,7 +93,7 @@ impl<T> Tag<T> {
 
     /// # Safety
     ///
-    /// The pointer comes from `into_raw`, and becomes a tag again this once.
+    /// The pointer comes from `into_raw`, and becomes a tag again only once.
     pub(crate) const unsafe fn from_raw(slot: NonNull<Slot<T>>) -> Self {
         // SAFETY: the tag has not ended, so its slot lives.
         let bitmap = unsafe { slot.as_ref() }.bitmap;
@@ -248,7 +248,7 @@ impl<T> Tag<T> {
     /// ```
     #[must_use]
     pub fn as_mut_ptr(&mut self) -> NonNull<T> {
-        // SAFETY: the payload lies in the slot, whose address is not null.
+        // SAFETY: the payload is in the slot, whose address is not null.
         unsafe { NonNull::new_unchecked(self.slot().payload_mut()) }
     }
 
@@ -285,7 +285,7 @@ impl<T> Tag<T> {
     /// S1. `polled`: see [`into_polled_token`](Self::into_polled_token).
     #[inline]
     pub(crate) fn issue(self, polled: bool) -> u64 {
-        // The tag does not end: its redeemer owns it next.
+        // The tag does not end: the caller that redeems it owns it next.
         let this = ManuallyDrop::new(self);
         let slot = this.slot();
         // Read before S1: afterwards another thread may own the slot, and free it with its set.
@@ -318,7 +318,7 @@ impl<T> DerefMut for Tag<T> {
     }
 }
 
-// The payload lies in its slot, however the tag moves.
+// The payload is in its slot, however the tag moves.
 impl<T> Unpin for Tag<T> {}
 
 impl<T> Drop for Tag<T> {

@@ -1,13 +1,13 @@
 //! How the tags of a set are numbered: by hardware queue, and in each the reserved ones first, then
 //! the normal ones, then those beyond the depth.
 
-/// How many hardware queues, and how many tags each: at most. `Size` has the present numbers.
+/// The most hardware queues, and the most tags of each. `Size` has the present numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TagLayout {
     pub(crate) hw_queues: usize,
-    /// Tags per hardware queue, reserved ones included.
+    /// Tags per hardware queue, including reserved ones.
     pub(crate) depth: usize,
-    /// One table of tags for all hardware queues.
+    /// Whether there is one table of tags for all hardware queues.
     pub(crate) shared_tags: bool,
     /// Tags 0..reserved of each hardware queue.
     pub(crate) reserved: usize,
@@ -37,7 +37,7 @@ impl TagLayout {
         if self.shared_tags { 0 } else { hw_queue }
     }
 
-    /// The ids of a hardware queue.
+    /// The number of tag ids of a hardware queue.
     #[inline]
     pub(crate) const fn stride(self) -> usize {
         self.depth + self.extra
@@ -48,7 +48,7 @@ impl TagLayout {
         self.table(hw_queue) * self.stride() + tag
     }
 
-    /// Where the bits of a bitmap begin among the tags of its hardware queue.
+    /// The first tag of a bitmap within its hardware queue.
     const fn first_tag(&self, tag_map: TagMapId) -> usize {
         match tag_map.kind {
             TagMap::Reserved => 0,
@@ -76,7 +76,7 @@ impl TagLayout {
         (tag_map, tag - self.first_tag(tag_map))
     }
 
-    /// All bitmaps, each table's in the order in which its tags are numbered.
+    /// All bitmaps, those of each table in the order of their tags.
     pub(crate) fn tag_map_ids(&self) -> impl Iterator<Item = TagMapId> + use<> {
         let layout = *self;
         let kinds = [TagMap::Reserved, TagMap::Normal, TagMap::Extra];

@@ -1,4 +1,4 @@
-//! The bitmaps of all hardware queues: everything of a set but its payloads.
+//! The bitmaps of all hardware queues: everything of a set except its payloads.
 
 use crate::active_queues::ActiveQueues;
 use crate::admission::Admission;
@@ -22,9 +22,9 @@ use std::ptr::NonNull;
 #[derive(Debug)]
 struct HwQueue {
     normal: SbitmapQueue,
-    /// If the set has reserved tags. Boxed, as the other one: most sets have none.
+    /// If the set has reserved tags. Boxed, as the next field: most sets have none.
     reserved: Option<Box<SbitmapQueue>>,
-    /// If the set has tags beyond the depth. There are no waiters for these.
+    /// If the set has tags beyond the depth. These have no waiters.
     extra: Option<Box<SbitmapQueue>>,
     /// How many of the normal ones each tenant has.
     accounts: Arc<ShareAccounts>,
@@ -40,12 +40,12 @@ pub(crate) struct TagMaps {
     hw_queues: Box<[HwQueue]>,
     pub(crate) gate: FreezeGate,
     pub(crate) teardown: Teardown,
-    /// The set, whatever its payload: for the one who frees it. Written once, when it is made.
+    /// The set, whatever its payload, for the thread that frees it. Written once, when it is made.
     owner: AtomicPtr<()>,
     free: Option<unsafe fn(NonNull<()>)>,
     pub(crate) set_id: SetId,
     pub(crate) clock: Clock,
-    /// Of the clock, if the set keeps ages.
+    /// The clock of the stamps, if the set keeps ages.
     stamps: Option<Ticks>,
     pub(crate) admission: Admission,
     kinds: Kinds,
@@ -64,7 +64,7 @@ impl Owner {
     ///
     /// # Safety
     ///
-    /// It lives, nobody uses it any more, and nobody else frees it.
+    /// The set lives, nothing uses it any more, and no other caller frees it.
     pub(crate) unsafe fn free(&self) {
         if let (Some(set), Some(free)) = (self.set, self.free) {
             // SAFETY: by the contract; `free` is the set's, see `Setup`.
@@ -73,14 +73,14 @@ impl Owner {
     }
 }
 
-/// What the builder says of the bitmaps, beside their layout.
+/// The builder's settings for the bitmaps, apart from their layout.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Setup {
     pub(crate) admission: Admission,
     pub(crate) engine: Engine,
     pub(crate) share: SharePolicy,
     pub(crate) kinds: Kinds,
-    /// The depth at first, if not the largest; and the number of hardware queues.
+    /// The initial depth, if it is not the largest; and the initial number of hardware queues.
     pub(crate) depth: Option<usize>,
     pub(crate) hw_queues: Option<usize>,
     /// The CPUs that each hardware queue serves, if that is known.
@@ -106,7 +106,7 @@ impl TagMaps {
                 .max_depth(max_depth)
                 .fairness(fairness)
                 .engine(engine)
-                .trusted(true) // Why: each bit has one owner, whose drop puts it, once.
+                .trusted(true) // Each bit has one owner, whose drop puts it, once.
                 .clock(clock.clone())
                 .build_with_rules(Rules {
                     shares,
@@ -145,7 +145,7 @@ impl TagMaps {
         }
     }
 
-    /// What a hardware queue that is there is for.
+    /// The kind of an existing hardware queue.
     pub(crate) fn kind_of(&self, hw_queue: usize) -> QueueKind {
         self.kinds.of(hw_queue, self.size.hw_queues())
     }
@@ -155,7 +155,7 @@ impl TagMaps {
         self.owner.store(owner.as_ptr(), Ordering::Relaxed);
     }
 
-    /// The set they belong to.
+    /// The set that the bitmaps belong to.
     ///
     /// # Safety
     ///
@@ -170,7 +170,8 @@ impl TagMaps {
         }
     }
 
-    /// The count of ended tags. A pointer: the memory may go while the caller is in it.
+    /// The count of ended tags. A pointer, because the memory may be freed while the caller is in
+    /// it.
     ///
     /// # Safety
     ///
@@ -193,13 +194,13 @@ impl TagMaps {
         self.stamps.as_ref().map(|_| self.clock.now())
     }
 
-    /// B2 for a thread, at most until the deadline. Whether the set was thawed.
+    /// B2 for a thread, at most until the deadline. Returns whether the set was thawed.
     pub(crate) fn wait_thaw(&self, deadline: Option<Instant>) -> bool {
         self.gate
             .wait_thaw(deadline.map(|deadline| (&self.clock, deadline)))
     }
 
-    /// A kind is asked for only where the set has tags of it.
+    /// Called only for a kind that the set has tags of.
     #[inline]
     pub(crate) fn bitmap(&self, tag_map: TagMapId) -> &SbitmapQueue {
         let hw_queue = self.table_of(tag_map.hw_queue);
@@ -228,7 +229,7 @@ impl TagMaps {
         &self.table_of(hw_queue).accounts
     }
 
-    /// So many CPUs each hardware queue serves from now on.
+    /// Sets how many CPUs each hardware queue serves.
     pub(crate) fn set_users(&self, users: &[Users]) {
         for tag_map in self.layout.tag_map_ids() {
             let users = users[tag_map.hw_queue];

@@ -13,7 +13,7 @@ use std::task::{Context, Poll};
 pub(crate) struct TagWait {
     tag_map: TagMapId,
     waiter: Waiter,
-    /// Whose account says that it waits.
+    /// The tenant whose account counts this wait.
     counted: Option<TenantIndex>,
 }
 
@@ -35,12 +35,12 @@ impl TagWait {
         self.tag_map
     }
 
-    /// Whether it is in the wait queue: it waits, or is to have more.
+    /// Whether it is in the wait queue: it waits, or must get more.
     pub(crate) const fn is_queued(&self) -> bool {
         self.waiter.is_in_list()
     }
 
-    /// Stays in the wait queue, and does not count as one that waits until it is resumed.
+    /// Stays in the wait queue, but does not count as a wait until it is resumed.
     pub(crate) fn pause(mut self, bitmaps: &TagMaps) -> Self {
         self.uncount(bitmaps);
         self
@@ -67,15 +67,14 @@ impl TagWait {
         bit.map(|bit| bit.map(|bit| bitmaps.pending_tag(self.tag_map, bit)))
     }
 
-    /// Leaves the wait queue. What had been granted and not fetched goes to others, and freezers
-    /// are told.
+    /// Leaves the wait queue. Bits granted and not fetched go to others, and freezers are notified.
     pub(crate) fn end(&mut self, bitmaps: &TagMaps) {
         let _freezers = bitmaps.gate.wake_at_end();
         self.uncount(bitmaps);
         bitmaps.bitmap(self.tag_map).leave(&mut self.waiter);
     }
 
-    /// Ends when it is dropped.
+    /// Returns a wait that ends when it is dropped.
     pub(crate) const fn ending(self, bitmaps: &TagMaps) -> EndingWait<'_> {
         EndingWait {
             bitmaps,
@@ -130,7 +129,7 @@ impl<'a> EndingWait<'a> {
         bitmap.block_part(&mut wait.waiter, until, bits)
     }
 
-    /// What of the next part can be had without waiting.
+    /// The bits of the next part that are there without waiting.
     pub(crate) fn fetch(&mut self, bits: &mut Vec<usize>) -> Result<(), GetError> {
         let (bitmap, wait) = self.parts();
         bitmap.fetch_part(&mut wait.waiter, bits)

@@ -1,8 +1,8 @@
-//! How long a set's memory lives: as long as a handle, a tag or a device may reach it.
+//! How long a set's memory lives: as long as a handle, a tag or a device may access it.
 //!
-//! Tags are not counted one by one in a common word, which would be the line all CPUs fight for.
-//! Each slot knows how often it was given out, and each CPU counts how many tags have left for
-//! good; the two are compared only when the last handle goes:
+//! Tags are not counted in a common word, because all CPUs would contend for its cache line. Each
+//! slot counts how often it was allocated, and each CPU counts how many tags have ended for good.
+//! The two are compared only when the last handle is dropped:
 //!
 //! ```text
 //! tag's end:    K1 free the slot, put the bit (S5, P1 to P3)     K2 counter += 1, if it is open
@@ -17,20 +17,19 @@ use inflight_sync::atomic::{AtomicU64, Ordering, fence};
 use inflight_sync::cpu;
 use inflight_sync::percpu::{Backend, PerCpuCounter};
 
-/// More than there will ever be tags: nobody brings `outstanding` to 0 before K5 has taken it away.
+/// More than there will ever be tags: `outstanding` does not reach 0 before K5 has subtracted it.
 const BIAS: u64 = 1 << 62;
 
 /// Counts the tags that have come to their end.
 #[derive(Debug)]
 pub(crate) struct Teardown {
-    /// K2. Read by every tag's end, written by the last handle.
+    /// K2. Every tag's end reads it; the last handle writes it.
     ended: PerCpuCounter,
-    /// `BIAS`, less the ends that were not in the counter; after K5 the number of tags there still
-    /// are.
+    /// `BIAS`, less the ends that were not in the counter; after K5 the number of remaining tags.
     outstanding: AtomicU64,
 }
 
-/// What the end of a tag is for its set.
+/// The result of counting the end of a tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// Counted. The memory may be gone.
@@ -51,12 +50,12 @@ impl Teardown {
     ///
     /// # Safety
     ///
-    /// The caller was `n` tags of the set until now, and is not counted yet. Afterwards, if it is,
-    /// it does not touch the set any more.
+    /// The caller was `n` tags of the set until now, and is not counted yet. Afterwards, if it is
+    /// counted, it does not access the set any more.
     #[inline]
     pub(crate) unsafe fn end(this: *const Self, n: u64) -> End {
-        // SAFETY: a tag that is not counted keeps the memory. A place, not a reference, which
-        // would promise that the memory outlives this call.
+        // SAFETY: a tag that is not counted keeps the memory. A place, not a reference, which would
+        // promise that the memory outlives this call.
         let ended = unsafe { &raw const (*this).ended };
         // SAFETY: as above.
         if unsafe { PerCpuCounter::add_last(ended, n) } {
@@ -70,7 +69,7 @@ impl Teardown {
         }
     }
 
-    /// K7. Whether this was the last: then the caller frees the set.
+    /// K7. Returns whether this was the last: then the caller frees the set.
     ///
     /// # Safety
     ///
@@ -79,18 +78,18 @@ impl Teardown {
     pub(crate) unsafe fn end_late(this: *const Self) -> bool {
         // SAFETY: the caller is not counted before the subtraction.
         let outstanding: *const AtomicU64 = unsafe { &raw const (*this).outstanding };
-        // Ordering: Release, so that whoever frees comes after what this tag did; Acquire for the
-        // one who does.
+        // Ordering: Release, so that the thread that frees comes after what this tag did; Acquire
+        // for that thread.
         // SAFETY: as above.
         unsafe { (*outstanding).fetch_sub(1, Ordering::AcqRel) == 1 }
     }
 
-    /// K3: from here on every end is refused. How many were counted.
+    /// K3: from here on every end is refused. Returns how many were counted.
     pub(crate) fn close(&self) -> u64 {
         self.ended.close()
     }
 
-    /// K5. Whether no tag is left: then the caller frees the set.
+    /// K5. Returns whether no tag is left: then the caller frees the set.
     pub(crate) fn is_last(&self, given_out: u64, ended: u64) -> bool {
         let left = given_out - ended;
         // Ordering: as in `end_late`.

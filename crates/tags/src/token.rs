@@ -1,5 +1,5 @@
-//! A tag in flight as one number: a ring's user data. `redeem.rs` takes one back, and refuses stale
-//! and foreign ones.
+//! A tag in flight as one number: a ring's user data. `redeem.rs` turns it back into the tag, and
+//! refuses stale and foreign ones.
 //!
 //! ```text
 //!  63                              30 29      24 23                      0
@@ -20,10 +20,10 @@ const _: () = assert!(INDEX_BITS + SET_BITS + GENERATION_BITS == u64::BITS);
 
 /// How many slots a set can have.
 pub(crate) const MAX_SLOTS: usize = 1 << INDEX_BITS;
-/// How many sets have numbers of their own.
+/// How many sets have their own numbers.
 pub(crate) const MAX_SETS: usize = 1 << SET_BITS;
 
-/// Which use of its slot a token names.
+/// The use of its slot that a token names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Generation(u64);
 
@@ -31,13 +31,13 @@ impl Generation {
     const FIRST: u64 = 1;
     const LAST: u64 = (1 << GENERATION_BITS) - 2;
 
-    /// A generation from its number; whatever the number, the result is a legal generation.
+    /// A valid generation from any number.
     pub(crate) const fn new(number: u64) -> Self {
         Self(Self::FIRST + number % Self::LAST)
     }
 
-    /// Where a slot starts. Neighbours start far apart, so that a token with a damaged index finds
-    /// a slot whose generation does not fit.
+    /// The first generation of a slot. Neighbours start far apart, so that a token with a damaged
+    /// index finds a slot whose generation does not match.
     pub(crate) fn start() -> Self {
         #[cfg(not(any(loom, shuttle)))]
         {
@@ -58,7 +58,7 @@ impl Generation {
         }
     }
 
-    /// Out of the way of what is done 2^34 times as often.
+    /// Not inlined: the other case is 2^34 times as frequent.
     #[cold]
     #[inline(never)]
     const fn after_last() -> Self {
@@ -75,7 +75,8 @@ impl Generation {
     }
 }
 
-/// Which slot a token names: the token's lower bits, which are the same for all uses of the slot.
+/// The slot that a token names: the token's lower bits, which are the same for all uses of the
+/// slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SlotId(u32);
 
@@ -85,8 +86,8 @@ impl SlotId {
         Self((set as u32) << INDEX_BITS | index as u32)
     }
 
-    /// Where it lies in a table of slots whose first one is this. One of another set is
-    /// further away than a table is long.
+    /// Its index in a table of slots whose first slot is `first`. A slot of another set gets an
+    /// index beyond the table.
     #[inline]
     pub(crate) const fn from(self, first: Self) -> usize {
         self.0.wrapping_sub(first.0) as usize
@@ -104,16 +105,16 @@ impl SlotId {
     }
 }
 
-/// What a token names: a slot, and one use of it.
+/// The contents of a token: a slot, and one use of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Token {
-    /// Of a token from outside, possibly no legal generation; such a one fits no slot.
+    /// For a token from outside, this may be an invalid generation, which matches no slot.
     pub(crate) generation: Generation,
     pub(crate) slot: SlotId,
 }
 
 impl Token {
-    /// Whether it is one of the numbers that are no tokens.
+    /// Whether it is one of the numbers that are not tokens.
     pub(crate) const fn is_none(self) -> bool {
         matches!(self.encode(), 0 | u64::MAX)
     }
@@ -127,7 +128,7 @@ impl Token {
         (self.generation.bits() << (SET_BITS + INDEX_BITS)) | self.slot.0 as u64
     }
 
-    /// Takes any number apart.
+    /// Decodes any number.
     #[inline]
     pub(crate) const fn decode(token: u64) -> Self {
         Self {

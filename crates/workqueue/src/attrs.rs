@@ -1,4 +1,4 @@
-//! What kind of workqueue it is, and where its items may run.
+//! The kind of a workqueue, and where its items may run.
 
 use crate::error::AttrsError;
 use inflight_topology::{CpuSet, Scope};
@@ -6,8 +6,9 @@ use std::fmt;
 
 /// Where the items of an unbound workqueue run, and with which priority.
 ///
-/// Queues with equal attributes share their pools, and those whose pools come out equal. Can be
-/// changed while the queue is in use: [`Workqueue::set_attrs`](crate::Workqueue::set_attrs).
+/// Queues with equal attributes share their pools; so do queues whose attributes lead to equal
+/// pools. [`Workqueue::set_attrs`](crate::Workqueue::set_attrs) changes the attributes while the
+/// queue is in use.
 ///
 /// ```
 /// use inflight_topology::{CpuSet, Scope};
@@ -24,11 +25,11 @@ use std::fmt;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attrs {
-    /// `None`: that of the system.
+    /// `None` for the system's default.
     scope: Option<Scope>,
     strict: bool,
     nice: i32,
-    /// Empty: all.
+    /// Empty for all.
     cpus: CpuSet,
     concurrency: Concurrency,
 }
@@ -37,12 +38,12 @@ pub struct Attrs {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Concurrency {
-    /// As many as the pool has CPUs; a worker that blocks is replaced.
+    /// As many as the pool has CPUs; when a worker blocks, another one runs.
     #[default]
     Managed,
-    /// As many as `max_active` lets, as unbound pools of the kernel do it: the scheduler shares the
-    /// CPUs among them. For items that compute for long, or that the scheduler is to share the CPUs
-    /// among. With scope `cpu`, strict, they are as bound ones that are `cpu_intensive`.
+    /// As many as `max_active` permits, as in unbound pools of the kernel; the scheduler shares the
+    /// CPUs among them. For items that compute for long. With scope `cpu` and strict, items behave
+    /// like those of a bound queue that is `cpu_intensive`.
     Unmanaged,
 }
 
@@ -55,15 +56,15 @@ impl fmt::Display for Concurrency {
     }
 }
 
-/// The priorities there are.
+/// The valid nice values.
 pub(crate) const NICE: std::ops::RangeInclusive<i32> = -20..=19;
 
-/// That of highpri workers and rescuers.
+/// The nice value of highpri workers and rescuers.
 pub(crate) const HIGHPRI: i32 = -20;
 
 impl Attrs {
     /// The [default scope](crate::SystemBuilder::default_scope) of the system (`cache_shard` unless
-    /// changed), not strict, on all CPUs, with the priority of the process.
+    /// changed), not strict, all CPUs, the priority of the process.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -75,15 +76,15 @@ impl Attrs {
         }
     }
 
-    /// How wide the group of CPUs is that shares a pool. An item goes to the pool of the CPU it is
-    /// queued on.
+    /// The size of the group of CPUs that shares a pool. An item goes to the pool of the CPU that
+    /// it is queued on.
     #[must_use]
     pub fn scope(self, scope: Scope) -> Self {
         let scope = Some(scope);
         Self { scope, ..self }
     }
 
-    /// The default scope of the system, whatever it is or will be.
+    /// Uses the default scope of the system, also if that changes later.
     #[must_use]
     pub fn default_scope(self) -> Self {
         Self {
@@ -92,28 +93,28 @@ impl Attrs {
         }
     }
 
-    /// Whether the workers are pinned to their group of CPUs. Strict queues keep their caches warm
-    /// and leave other groups idle; see the affinity scopes of cmwq.
+    /// Whether the workers are pinned to their group of CPUs. Strict queues keep their caches warm,
+    /// but do not use idle CPUs of other groups; see the affinity scopes of cmwq.
     #[must_use]
     pub fn strict(self, strict: bool) -> Self {
         Self { strict, ..self }
     }
 
-    /// The priority of the workers: -20 to 19, lower is preferred; 0 is that of the process. Where
-    /// the system refuses it the workers go on without
+    /// The nice value of the workers: -20 to 19, lower is preferred; 0 is the priority of the
+    /// process. If the system refuses it, the workers run without it
     /// ([`nice_refused`](crate::WorkqueueSystem::nice_refused)). A
-    /// [`highpri`](crate::WorkqueueBuilder::highpri) queue has -20 whatever this says.
+    /// [`highpri`](crate::WorkqueueBuilder::highpri) queue always has -20.
     #[must_use]
     pub fn nice(self, nice: i32) -> Self {
         Self { nice, ..self }
     }
 
-    /// The CPUs whose pools the queue may use; the empty set for all.
+    /// The CPUs whose pools the queue may use; the empty set means all.
     ///
-    /// What counts is the part of it within the system's
-    /// [unbound mask](crate::WorkqueueSystem::set_unbound_cpumask), or that whole mask if they have
-    /// nothing in common. An item queued on a CPU outside goes to the pool of what is left of its
-    /// group, or to one of all these CPUs.
+    /// The queue uses the CPUs of this set that are in the system's
+    /// [unbound mask](crate::WorkqueueSystem::set_unbound_cpumask), or the whole mask if they have
+    /// none in common. An item queued on a CPU outside goes to the pool of the remaining CPUs of
+    /// its group, or else to a pool of all CPUs that the queue uses.
     ///
     /// ```
     /// use inflight_topology::{CpuSet, Topology};
@@ -132,8 +133,7 @@ impl Attrs {
         Self { cpus, ..self }
     }
 
-    /// Whether the pool keeps as many workers running as it has CPUs, or as many as `max_active`
-    /// lets.
+    /// Whether a pool runs as many workers as it has CPUs, or as many as `max_active` permits.
     #[must_use]
     pub fn concurrency(self, concurrency: Concurrency) -> Self {
         Self {
@@ -146,7 +146,7 @@ impl Attrs {
         self.concurrency == Concurrency::Unmanaged
     }
 
-    /// The scope; `None` for that of the system.
+    /// The scope; `None` for the system's default.
     #[must_use]
     pub fn get_scope(&self) -> Option<Scope> {
         self.scope
@@ -158,19 +158,19 @@ impl Attrs {
         self.strict
     }
 
-    /// The priority of the workers.
+    /// The nice value of the workers.
     #[must_use]
     pub fn get_nice(&self) -> i32 {
         self.nice
     }
 
-    /// The CPUs that were asked for; empty for all.
+    /// The CPUs that were set; empty for all.
     #[must_use]
     pub fn get_cpumask(&self) -> &CpuSet {
         &self.cpus
     }
 
-    /// How many workers of a pool may run its items at once.
+    /// How many workers of a pool may run the items at once.
     #[must_use]
     pub fn get_concurrency(&self) -> Concurrency {
         self.concurrency
@@ -212,7 +212,7 @@ impl fmt::Display for Attrs {
     }
 }
 
-/// What kind of workqueue it is.
+/// The kind of a workqueue.
 ///
 /// ```
 /// use inflight_workqueue::{Attrs, Kind, WorkqueueSystem};
@@ -225,19 +225,20 @@ impl fmt::Display for Attrs {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Kind {
-    /// An item runs on the CPU it is queued on, under concurrency management. `max_active` counts
-    /// for each CPU.
+    /// An item runs on the CPU that it is queued on, under concurrency management. `max_active`
+    /// counts for each CPU.
     Bound,
-    /// An item runs in the group of CPUs it is queued on. `max_active` counts for the whole queue.
+    /// An item runs in the group of CPUs that it is queued in. `max_active` counts for the whole
+    /// queue.
     Unbound(Attrs),
-    /// As unbound, one item at a time, in the order in which they were queued.
+    /// As unbound, but one item at a time, in the order in which they were queued.
     Ordered(Attrs),
-    /// An item runs on the CPU it is queued on, one after the other, and never sleeps: by a
-    /// [`BhPoller`](crate::BhPoller), or a thread where there is none. There is no limit.
+    /// Items run one after the other on the CPU that they are queued on, and never sleep. A
+    /// [`BhPoller`](crate::BhPoller) runs them, or a thread if there is none. There is no limit.
     Bh,
 }
 
-/// What of a queue's kind never changes.
+/// The part of a queue's kind that never changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     Bound,
@@ -271,7 +272,7 @@ impl Kind {
         }
     }
 
-    /// Those of a bound queue say nothing.
+    /// The defaults for a bound or BH queue, which does not use them.
     pub(crate) fn attrs(&self) -> Attrs {
         match self {
             Self::Bound | Self::Bh => Attrs::new(),

@@ -2,15 +2,15 @@
 //!
 //! | field | written by | read by |
 //! |---|---|---|
-//! | `next` | owner: `i + 1` before it runs entry `i` | anybody under the lock: entries below `next - 1` have ended |
-//! | `end` | owner | anybody under the lock |
+//! | `next` | owner: `i + 1` before it runs entry `i` | any thread under the lock: entries below `next - 1` have ended |
+//! | `end` | owner | any thread under the lock |
 //! | `recalled` | set under the lock by others, cleared under the lock by the owner | owner, before each entry |
-//! | `entries` | owner, beyond `end` | owner; anybody under the lock, below `end` |
-//! | `skipped` | owner, of the entry it has started | anybody under the lock, of entries that have ended |
+//! | `entries` | owner, beyond `end` | owner; any thread under the lock, below `end` |
+//! | `skipped` | owner, for the entry it has started | any thread under the lock, for entries that have ended |
 //!
-//! "The lock" is that of the pool whose pwqs the entries belong to. Indices only grow and are taken
-//! modulo the ring. *Recall* is a store-buffer pair with one cheap side; `PROTOCOL.md`, part *take
-//! and recall*.
+//! "The lock" is that of the pool of the entries' pwqs. Indices only grow, and are taken modulo the
+//! ring. *Recall* is a store-buffer pair with one cheap side; see `PROTOCOL.md`, part *take and
+//! recall*.
 
 use crate::item::ItemPtr;
 use crate::item::word::Seq;
@@ -19,30 +19,30 @@ use inflight_sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use inflight_sync::cell::UnsafeCell;
 use std::ptr::NonNull;
 
-/// So many entries a worker takes at most.
+/// The most entries that a worker takes.
 pub(crate) const BATCH_MAX: u32 = if cfg!(loom) { 3 } else { 48 };
 
-/// A batch, and what its items append to it.
+/// Room for a batch and for what its items append.
 const RING: u32 = if cfg!(loom) { 6 } else { 64 };
 
-/// One queueing of an item. Who has an entry keeps the item alive by its PENDING or, after a
-/// cancel, by a reference.
+/// One queueing of an item. While there is an entry, its PENDING keeps the item alive, or after a
+/// cancel a reference.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
     pub(crate) item: ItemPtr,
     pub(crate) seq: Seq,
-    /// The flush colour it is counted under, or is to be.
+    /// The flush colour that counts it, or that will count it.
     pub(crate) colour: u8,
-    /// Whether its pwq counts it as in flight. What an item appends to its own batch is not: the
-    /// batch's other entries of that pwq and colour stand for it until they are settled.
+    /// Whether its pwq counts it as in flight. An entry appended to its own batch is not counted:
+    /// the batch's other entries of that pwq and colour stand for it until they are settled.
     pub(crate) counted: bool,
 }
 
-/// An entry of a batch, taken from a pwq, of which a batch knows nothing.
+/// An entry of a batch, with the pwq that it was taken from. The batch does not use the pwq.
 #[derive(Debug)]
 pub(crate) struct Taken<P> {
     pub(crate) entry: Entry,
-    /// It lives as long as the entry, or another one of the batch and this pwq, is in flight.
+    /// Alive while this entry, or another one of the batch and this pwq, is in flight.
     pub(crate) pwq: NonNull<P>,
 }
 
@@ -63,10 +63,9 @@ pub(crate) struct Batch<P> {
     entries: [UnsafeCell<Option<Taken<P>>>; RING as usize],
 }
 
-// SAFETY: see the table: the entries are handed from the owner to others by `next` and `end`, and
-// by the lock.
+// SAFETY: see the table: `next`, `end` and the lock pass the entries from the owner to others.
 unsafe impl<P: Sync> Sync for Batch<P> {}
-// SAFETY: as above; what an entry points to may be used by any thread.
+// SAFETY: as above; any thread may use what an entry points to.
 unsafe impl<P: Sync> Send for Batch<P> {}
 
 impl<P> Batch<P> {
@@ -85,35 +84,35 @@ impl<P> Batch<P> {
         &self.entries[(i % RING) as usize]
     }
 
-    /// An entry that has been appended and not been settled. Owner, or under the lock.
+    /// An entry that has been appended and is not settled. For the owner, or under the lock.
     #[inline]
     pub(crate) fn get(&self, i: u32) -> Taken<P> {
-        // SAFETY: below `end` nothing is written.
+        // SAFETY: nothing below `end` is written.
         let taken = self.place(i).with(|p| unsafe { *p });
         taken.expect("an entry below the end")
     }
 
     #[inline]
     pub(crate) fn next(&self) -> u32 {
-        // Ordering: Acquire, pairs with `start`: entries below `next - 1` have ended, and what
-        // their runs did is seen.
+        // Ordering: Acquire, pairs with `start`: entries below `next - 1` have ended, and the
+        // effects of their runs are seen.
         self.next.load(Ordering::Acquire)
     }
 
     #[inline]
     pub(crate) fn end(&self) -> u32 {
-        // Ordering: Acquire, pairs with `append`: entries below are there.
+        // Ordering: Acquire, pairs with `append`: the entries below are written.
         self.end.load(Ordering::Acquire)
     }
 
-    /// Whether nothing may be appended. A hint: the owner finds out before it starts what it has.
+    /// Whether nothing may be appended. A hint: the owner checks again before it starts an entry.
     #[inline]
     pub(crate) fn is_recalled(&self) -> bool {
-        // Relaxed: as said.
+        // Relaxed: a hint.
         self.recalled.load(Ordering::Relaxed)
     }
 
-    /// The same, after an append: whoever recalled sees the entry, or the owner sees the recall.
+    /// The same after an append: the recaller sees the entry, or the owner sees the recall.
     #[inline]
     pub(crate) fn is_recalled_now(&self) -> bool {
         // Ordering: pairs with the heavy fence in `recall`.
@@ -121,19 +120,19 @@ impl<P> Batch<P> {
         self.recalled.load(Ordering::Relaxed)
     }
 
-    /// *recall*, under the lock, X1. After [`fence`](Batch::fence) the owner starts nothing at or
-    /// beyond [`next`](Batch::next) before it has had the lock.
+    /// *recall*, under the lock, X1. After [`fence`](Batch::fence) the owner must take the lock
+    /// before it starts anything at or beyond [`next`](Batch::next).
     pub(crate) fn recall(&self) {
         self.recalled.store(true, Ordering::Relaxed);
     }
 
-    /// *recall*, X2, for all batches of which it is said.
+    /// *recall*, X2; serves all batches that were recalled before it.
     pub(crate) fn fence(&self) {
         // Ordering: pairs with the light fences in `start` and `is_recalled_now`.
         self.fence.heavy();
     }
 
-    /// Owner, under the lock: it goes on at `next`, and nothing is there beyond.
+    /// For the owner, under the lock: continue at `next`, with nothing beyond.
     #[inline]
     pub(crate) fn resume(&self, next: u32) {
         // Relaxed: the lock orders this.
@@ -144,15 +143,15 @@ impl<P> Batch<P> {
         }
     }
 
-    /// Owner: adds one entry. `settled` is the first that is still in use; `false` if there is no
-    /// room.
+    /// For the owner: appends one entry. `settled` is the first entry that is still in use; `false`
+    /// if there is no room.
     #[inline]
     pub(crate) fn append(&self, settled: u32, taken: Taken<P>) -> bool {
         let end = self.end.load(Ordering::Relaxed);
         if end.wrapping_sub(settled) >= RING {
             return false;
         }
-        // SAFETY: nobody reads beyond `end`, and what was in this place has been settled.
+        // SAFETY: nothing beyond `end` is read, and the entry that was in this place is settled.
         self.place(end).with_mut(|p| unsafe { *p = Some(taken) });
         let skipped = self.skipped.load(Ordering::Relaxed);
         if skipped & bit(end) != 0 {
@@ -163,11 +162,11 @@ impl<P> Batch<P> {
         true
     }
 
-    /// Owner, under the lock, whose batch has been settled: so many entries at most, [`BATCH_MAX`]
-    /// of them, added together when this is finished.
+    /// For the owner of a settled batch, under the lock: fills the batch with at most [`BATCH_MAX`]
+    /// entries, which are published together by `finish`.
     #[inline]
     pub(crate) fn fill(&self) -> Fill<'_, P> {
-        // Relaxed, here and in `finish`: its own.
+        // Relaxed, here and in `finish`: only the owner writes it.
         let end = self.end.load(Ordering::Relaxed);
         Fill {
             batch: self,
@@ -177,8 +176,8 @@ impl<P> Batch<P> {
         }
     }
 
-    /// *start*, owner: takes entry `i` for running. `false`: the batch may have been recalled; the
-    /// owner is to ask under the lock.
+    /// *start*, for the owner: starts entry `i`. `false` if the batch may have been recalled; the
+    /// owner then checks under the lock.
     #[inline]
     pub(crate) fn start(&self, i: u32) -> bool {
         // Ordering: Release, pairs with the Acquire in `next`.
@@ -189,17 +188,17 @@ impl<P> Batch<P> {
         !self.recalled.load(Ordering::Relaxed)
     }
 
-    /// Owner: the entry that it has started did not run.
+    /// For the owner: the entry that it started did not run.
     pub(crate) fn mark_skipped(&self, i: u32) {
-        // Relaxed: written by the owner only; `start` of the next entry, or the lock, publishes it.
+        // Relaxed: only the owner writes it; `start` of the next entry, or the lock, publishes it.
         let skipped = self.skipped.load(Ordering::Relaxed);
         self.skipped.store(skipped | bit(i), Ordering::Relaxed);
     }
 
-    /// Whether each entry that has ended did run. Owner.
+    /// For the owner: whether all entries that have ended ran.
     #[inline]
     pub(crate) fn has_skipped_none(&self) -> bool {
-        // Relaxed: its own.
+        // Relaxed: only the owner writes it.
         self.skipped.load(Ordering::Relaxed) == 0
     }
 
@@ -210,28 +209,28 @@ impl<P> Batch<P> {
     }
 }
 
-/// A pwq and a flush colour, which entries have in common.
+/// The pwq and the flush colour that entries share.
 pub(crate) type PwqColour<P> = (NonNull<P>, u8);
 
-/// Entries on their way into a batch.
+/// Entries that are being added to a batch.
 pub(crate) struct Fill<'a, P> {
     batch: &'a Batch<P>,
     end: u32,
-    /// What the first of them has.
+    /// The pwq and colour of the first entry.
     first: Option<PwqColour<P>>,
-    /// And the others.
+    /// Whether the others have the same.
     alike: bool,
 }
 
-/// What has been taken.
+/// The result of a take.
 pub(crate) struct BatchTaken<P> {
     pub(crate) entries: usize,
-    /// What all of them have, if it is the same.
+    /// The pwq and colour of all entries, if they are the same.
     pub(crate) common: Option<PwqColour<P>>,
 }
 
 impl<P> Fill<'_, P> {
-    /// Entries of a pwq. There is room: what was in these places has been settled.
+    /// Adds entries of a pwq. There is room: the entries that were in these places are settled.
     #[inline]
     pub(crate) fn extend(&mut self, pwq: NonNull<P>, places: &[Option<Entry>]) {
         let entries = places.iter().flatten();
@@ -244,7 +243,7 @@ impl<P> Fill<'_, P> {
         entries.for_each(|entry| {
             alike &= entry.colour == common.1;
             let place = self.batch.place(end);
-            // SAFETY: nobody reads beyond `end`.
+            // SAFETY: nothing beyond `end` is read.
             place.with_mut(|p| unsafe { *p = Some(Taken { entry: *entry, pwq }) });
             end = end.wrapping_add(1);
         });
@@ -256,9 +255,9 @@ impl<P> Fill<'_, P> {
         let Self { batch, end, .. } = self;
         let entries = end.wrapping_sub(batch.end.load(Ordering::Relaxed));
         debug_assert!(entries <= BATCH_MAX, "a batch fits into the ring");
-        // Nothing of an earlier round is left.
+        // Clears the marks of the entries before.
         batch.skipped.store(0, Ordering::Relaxed);
-        // Relaxed: others read this under the lock only.
+        // Relaxed: others read this only under the lock.
         batch.end.store(end, Ordering::Relaxed);
         BatchTaken {
             entries: entries as usize,

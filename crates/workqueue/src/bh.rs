@@ -1,8 +1,9 @@
-//! Whoever runs the items of BH queues on its own thread.
+//! Pollers: threads of the user that run the items of BH queues.
 //!
-//! To its pool a poller is a worker without a thread. While it comes in time it is the one that is
-//! called, and a thread that has become a worker leaves the rest to it after its item. A poller
-//! that does not come is late: the thread is brought, until the poller comes again.
+//! For its pool a poller is a worker without a thread. While it polls in time, the pool calls the
+//! poller, and a thread that has become a worker leaves the remaining items to the poller after its
+//! own item. A poller that does not poll in time is late: the pool uses the thread until the poller
+//! polls again.
 
 use crate::attrs::HIGHPRI;
 use crate::current::{self, Context};
@@ -18,49 +19,50 @@ use inflight_sync::{Arc, MutexGuard, cpu};
 use std::fmt;
 use std::time::Duration;
 
-/// So many items a poll runs that has no reason to choose another number.
+/// The budget for a poll that has no reason to choose another one.
 pub const BH_BUDGET: usize = 10;
 
-/// A poll that has run for so long does not begin another item.
+/// A poll that has run for so long begins no further item.
 const TIME: Duration = Duration::from_millis(2);
 
-/// A poller that has been called and does not come for so long is late: a thread runs what waits.
-/// By the system's clock.
+/// How long a poller that was called may take to poll before it is late. Then a thread runs the
+/// waiting items. By the system's clock.
 pub const BH_PATIENCE: Duration = Duration::from_millis(10);
 
-/// What a poll has done.
+/// The result of a poll.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[must_use = "if more waits, nobody calls again"]
 pub struct Polled {
-    /// So many items it has run.
+    /// How many items the poll ran.
     pub ran: usize,
-    /// More wait. The poller is not told of them: it is to poll again, within [`BH_PATIENCE`].
+    /// Whether more items wait. The poller is not notified of them: it has to poll again within
+    /// [`BH_PATIENCE`].
     pub more: bool,
 }
 
-/// Runs the items of one CPU's BH queues, of all of them, on the thread that calls
-/// [`poll`](BhPoller::poll): an event loop, for instance, that is pinned to that CPU.
+/// Runs the items of all BH queues of one CPU on the thread that calls [`poll`](BhPoller::poll):
+/// for instance an event loop that is pinned to that CPU.
 ///
-/// As long as it comes in time nobody else runs them, and no thread is made for them. It is told by
-/// the function given to [`bh_poller`](crate::WorkqueueSystem::bh_poller) when there is something
-/// to run, once until it has polled. If it then does not poll for [`BH_PATIENCE`], or when it is
-/// dropped, the thread `inflight/bh:N` of the CPU runs what waits, until the poller comes again.
-/// So a poller may even wait for its own items: it only loses time. Once the system ends, the
-/// thread runs all that is left.
+/// While it polls in time, no other thread runs these items, and none is started for them. When
+/// there is something to run, the function given to
+/// [`bh_poller`](crate::WorkqueueSystem::bh_poller) notifies it once until it polls. If it does not
+/// poll within [`BH_PATIENCE`], or when it is dropped, the thread `inflight/bh:N` of the CPU runs
+/// the waiting items until it polls again. So a poller may even wait for its own items: it only
+/// loses time. Once the system shuts down, the thread runs the remaining items.
 ///
-/// Items run one at a time, those of [`highpri`](crate::WorkqueueBuilder::highpri) queues (from a
-/// thread: beside the others) first, those of each queue in the order in which they were queued on
-/// that CPU, and the queues by turns.
+/// Items run one at a time. Those of [`highpri`](crate::WorkqueueBuilder::highpri) queues run first
+/// (on the threads, beside the others). The items of a queue run in the order in which they were
+/// queued on that CPU. The queues take turns.
 ///
 /// # What an item may not do
 ///
-/// It may not sleep. [`blocking`](crate::blocking), and each wait of this library that would
-/// sleep, panic in it; the panic is the item's, and counted. To flush, drain or destroy a queue,
+/// It may not sleep. [`blocking`](crate::blocking), and each wait of this library that would sleep,
+/// panic in it; the panic counts as the item's. Flushing, draining or destroying a queue,
 /// [`flush`](crate::Work::flush), [`cancel_sync`](crate::Work::cancel_sync) and
-/// [`disable_sync`](crate::Work::disable_sync) are
-/// [`WouldDeadlock`](crate::WaitError::WouldDeadlock) there, whether they would have to wait or
-/// not; [`JoinHandle::wait`](crate::JoinHandle::wait) is, unless the result is there. Other sleep
-/// is not noticed, and holds up the loop.
+/// [`disable_sync`](crate::Work::disable_sync) return
+/// [`WouldDeadlock`](crate::WaitError::WouldDeadlock), whether they would have to wait or not.
+/// [`JoinHandle::wait`](crate::JoinHandle::wait) returns it unless the result is there. Other ways
+/// to sleep are not detected and hold up the loop.
 ///
 /// ```
 /// use inflight_workqueue::WorkqueueSystem;
@@ -79,11 +81,11 @@ pub struct Polled {
 /// ```
 pub struct BhPoller {
     cpu: usize,
-    /// Of high priority, and the other.
+    /// The highpri pool, then the normal one.
     pools: Vec<Polling>,
 }
 
-/// A poller in one pool.
+/// The poller's part in one pool.
 struct Polling {
     pool: Arc<WorkerPool>,
     me: WorkerId,
@@ -103,7 +105,7 @@ impl BhPoller {
         if system.is_shut() {
             return Err(PollerError::ShutDown);
         }
-        // Who polls can be late.
+        // The timer detects a late poller.
         let started = shared.start_timer();
         started.map_err(|e| PollerError::NoTimer(e.kind()))?;
         let mut poller = Self {
@@ -113,12 +115,12 @@ impl BhPoller {
         for nice in [HIGHPRI, 0] {
             let pool = system.pool(&PoolAttrs::of_cpu(cpu, nice, true), system.shared.machine());
             let shared = WorkerShared::new(shared, None);
-            // Who has the first has both.
+            // The poller that has the first pool has both.
             let me = pool.register_poller(notify.clone(), &shared);
             let me = me.ok_or(PollerError::Taken(cpu))?;
             poller.pools.push(Polling { pool, me, shared });
         }
-        // It came while the others were told.
+        // The shutdown may have missed this poller's pools.
         if system.is_shut() {
             return Err(PollerError::ShutDown);
         }
@@ -132,14 +134,14 @@ impl BhPoller {
     }
 
     /// Runs up to `budget` items on the calling thread, and begins none once 2 ms have passed by
-    /// the system's clock. [`BH_BUDGET`] is a good budget. What the items queue, they queue on the
+    /// the system's clock. [`BH_BUDGET`] is a good budget. Items that these items queue go to the
     /// poller's CPU.
     ///
-    /// While the thread of the CPU runs an item, or is on its way, nothing is run; from then on the
-    /// rest is the poller's, which is told of it, also if the thread was refused. Inside a BH item
-    /// nothing is run either.
+    /// While the thread of the CPU runs an item or is being woken, the poll runs nothing. After
+    /// that the remaining items are the poller's, and it is notified of them, also if the thread
+    /// was refused. Inside a BH item the poll runs nothing either.
     ///
-    /// The items' CPU time is the caller's, and not counted for the queues.
+    /// The items' CPU time is the caller's, and is not counted for the queues.
     pub fn poll(&mut self, budget: usize) -> Polled {
         if current::may_not_sleep() {
             return Polled::default();
@@ -157,7 +159,7 @@ impl BhPoller {
             polled.ran += 1;
         }
         for (polling, here) in self.pools.iter().zip(here) {
-            // Who has not come is called as before.
+            // A pool in which the poller may not run calls it later, as before.
             polled.more |= if here {
                 polling.end()
             } else {
@@ -170,7 +172,8 @@ impl BhPoller {
 }
 
 impl Polling {
-    /// An entry into the batch, if the poller may run one. `here` says whether it has come.
+    /// Takes an entry into the batch, if the poller may run one. `here` says whether it counts as
+    /// running in this pool.
     fn take(&self, here: &mut bool) -> bool {
         let mut state = self.pool.lock();
         if !*here {
@@ -190,12 +193,12 @@ impl Polling {
         worker::run_as_guest(&context);
     }
 
-    /// The poller, which has come, goes. Whether something waits for it.
+    /// The poller stops running in this pool. Returns whether items wait for it.
     fn end(&self) -> bool {
         let mut state = self.pool.lock();
         state.end_batch(self.me, &self.shared.batch, &Settlement::default());
         state.core.workers.set_aside(self.me);
-        // Once the system ends, the rest is the thread's.
+        // After a shutdown the remaining items are the thread's.
         let more = state.core.has_waiting() && state.is_polled();
         if more {
             self.pool.poller_is_called(&mut state);
@@ -229,18 +232,18 @@ impl PoolState {
         self.poller.as_ref().is_some_and(|p| p.me == worker)
     }
 
-    /// Whether there is a poller that nobody has called.
+    /// Whether there is a poller that has not been called.
     pub(crate) fn is_poller_idle(&self) -> bool {
         let me = self.poller.as_ref().map(|p| p.me);
         me.is_some_and(|me| self.core.workers.get(me).phase == WorkerPhase::Idle)
     }
 
-    /// Whether the poller, and not a thread, is to run what comes.
+    /// Whether the poller, and not a thread, is to run new items.
     pub(crate) fn is_polled(&self) -> bool {
         self.poller.as_ref().is_some_and(|p| !p.late && !p.relieved)
     }
 
-    /// Who is brought for what is listed.
+    /// The action that calls the poller, if items need it.
     pub(crate) fn need_poller(&mut self) -> WakeAction {
         let me = self.poller.as_ref().expect("it is polled").me;
         if !self.core.has_waiting() || self.core.workers.are_enough() {
@@ -251,7 +254,7 @@ impl PoolState {
 }
 
 impl WorkerPool {
-    /// The pool's poller, unless it has one.
+    /// Registers a poller, unless the pool has one.
     fn register_poller(&self, notify: BhNotify, shared: &Arc<WorkerShared>) -> Option<WorkerId> {
         let mut state = self.lock();
         if state.poller.is_some() {
@@ -272,7 +275,7 @@ impl WorkerPool {
         Some(me)
     }
 
-    /// The poller goes for good.
+    /// Removes the poller for good.
     fn unseat_poller(&self) {
         let mut state = self.lock();
         let poller = state.poller.take();
@@ -281,11 +284,11 @@ impl WorkerPool {
         }
         self.unlock(state, true);
         self.dismiss_if_unused();
-        // Outside the lock: what it captured is foreign.
+        // Dropped outside the lock: the function's captures are the user's.
         drop(poller);
     }
 
-    /// The system ends; nobody waits for the poller any more.
+    /// The system shuts down, and the pool no longer waits for the poller.
     pub(crate) fn relieve_poller(&self) {
         let mut state = self.lock();
         let Some(poller) = &mut state.poller else {
@@ -297,14 +300,14 @@ impl WorkerPool {
         self.unlock(state, true);
     }
 
-    /// A poller that has not come does not count as on its way any more.
+    /// A poller that has not polled no longer counts as being woken.
     fn give_up_call(&self, state: &mut PoolState, me: WorkerId) {
         if state.core.workers.get(me).phase == WorkerPhase::Waking {
             state.core.workers.set_flag(me, ASLEEP, true);
         }
     }
 
-    /// The poller has been called, or knows that it is to come.
+    /// The poller has been called, or knows that it has to poll.
     fn poller_is_called(&self, state: &mut PoolState) {
         let Some(poller) = &mut state.poller else {
             return;
@@ -315,8 +318,8 @@ impl WorkerPool {
         let _ = state.core.workers.wake_this(me);
     }
 
-    /// *call*, without a lock: the poller is told, and has its time. If it is another one by now,
-    /// that one comes for nothing.
+    /// *call*, without a lock: notifies the poller, and starts its time limit. If the poller was
+    /// replaced meanwhile, the new one is notified for nothing.
     pub(crate) fn call_poller(&self) {
         let notify = {
             let mut state = self.lock();
@@ -326,12 +329,12 @@ impl WorkerPool {
         self.expect_poller();
         if let Some(notify) = notify {
             contained(|| notify());
-            // The last of them drops what it captured.
+            // The last reference drops the function's captures.
             contained(|| drop(notify));
         }
     }
 
-    /// If the poller has been called, somebody will ask whether it has come.
+    /// If the poller has been called, plans the check whether it has polled.
     fn expect_poller(&self) {
         let call = {
             let mut state = self.lock();
@@ -353,7 +356,7 @@ impl WorkerPool {
         self.shared.set_duty(at, move || pool.call_is_over(call));
     }
 
-    /// *late*: that call of the poller has had its time.
+    /// *late*: the time limit of that call has passed.
     fn call_is_over(&self, call: u64) {
         let mut state = self.lock();
         let Some(poller) = &mut state.poller else {
@@ -376,8 +379,8 @@ impl WorkerPool {
         self.unlock(state, true);
     }
 
-    /// The poller has come. `false`: the thread runs an item or is on its way; when that has ended
-    /// the rest is the poller's.
+    /// The poller polls. `false` if the thread runs an item or is being woken; when that has ended,
+    /// the remaining items are the poller's.
     fn poller_comes(&self, state: &mut MutexGuard<'_, PoolState>) -> bool {
         let Some(poller) = &mut state.poller else {
             return false;
@@ -398,7 +401,7 @@ impl WorkerPool {
         true
     }
 
-    /// Whether the poller has been called and has not come.
+    /// Whether the poller has been called and has not polled.
     fn waits_for_poller(&self) -> bool {
         let state = self.lock();
         state.poller.as_ref().is_some_and(|p| p.called.is_some())

@@ -1,4 +1,4 @@
-//! What a system is made from.
+//! The builder of a system.
 
 use crate::cpu_time::Metering;
 use crate::error::SystemError;
@@ -27,7 +27,7 @@ use std::borrow::Borrow;
 use std::fmt;
 use std::time::Duration;
 
-/// Describes a [`WorkqueueSystem`].
+/// Builds a [`WorkqueueSystem`].
 ///
 /// ```
 /// use inflight_sync::time::Clock;
@@ -79,10 +79,10 @@ impl fmt::Debug for SystemBuilder {
     }
 }
 
-/// How much CPU time makes an item one that computes for long, unless the builder says otherwise.
+/// How much CPU time makes an item CPU-intensive, unless the builder sets another value.
 const INTENSIVE_THRESHOLD: Duration = Duration::from_millis(10);
 
-/// After how long an idle worker too many leaves, unless the builder says otherwise.
+/// How long a surplus worker stays idle before it exits, unless the builder sets another value.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(300);
 
 impl SystemBuilder {
@@ -103,62 +103,67 @@ impl SystemBuilder {
         }
     }
 
-    /// Whether the CPU time is measured that the items of each queue use
-    /// ([`WorkqueueStats::cpu_time`](crate::WorkqueueStats::cpu_time)): not unless asked for, here
-    /// or by [`measure_cpu_time`](WorkqueueSystem::measure_cpu_time), and on Linux only.
+    /// Whether to measure the CPU time that the items of each queue use
+    /// ([`WorkqueueStats::cpu_time`](crate::WorkqueueStats::cpu_time)). Off by default;
+    /// [`measure_cpu_time`](WorkqueueSystem::measure_cpu_time) switches it on later. Linux only.
     ///
-    /// Every 10 ms, while workers run, the timer reads what each worker's thread has used
-    /// since the last time, and charges all of it to the queue whose item the worker runs then. So
-    /// it is right on average, not for a single item, and costs nothing for each item. While the
-    /// running items use no CPU time it reads up to ten times less often, and while nobody runs it
-    /// does not. What a [`call_blocking`](crate::Workqueue::call_blocking) uses on its caller's
-    /// thread is the caller's.
+    /// While workers run, the timer reads the CPU time of each worker's thread every 10 ms. It
+    /// charges the time since the last reading to the queue whose item the worker runs at that
+    /// moment. So the figure is right on average, but not for a single item, and an item costs
+    /// nothing extra. While the running items use no CPU time, the timer reads up to ten times less
+    /// often; while no worker runs, it does not read. The time that a
+    /// [`call_blocking`](crate::Workqueue::call_blocking) uses on its caller's thread is not
+    /// counted.
     pub fn cpu_time(mut self, on: bool) -> Self {
         self.cpu_time = on;
         self
     }
 
-    /// Whether the system looks for workers that sleep without having said so (see
-    /// [`blocking`](crate::blocking)) and for items that compute for long. On Linux it does so by
-    /// default, if its clock is the system's; elsewhere it cannot.
+    /// Whether the system looks for workers that sleep outside [`blocking`](crate::blocking), and
+    /// for items that compute for long. On by default on Linux if the clock is the system's. Not
+    /// available elsewhere.
     ///
-    /// It looks only while items wait because others run: first after 50 us, and again after up to
-    /// 1 ms. A pool whose worker is found asleep lets another one run.
+    /// The sampler looks only while items wait because others run: first after 50 us, then again
+    /// after up to 1 ms. If it finds a worker asleep, the pool lets another one run.
     pub fn sampling(mut self, on: bool) -> Self {
         self.sampling = Some(on);
         self
     }
 
-    /// How much CPU time an item, of a bound or an unbound queue, may use, since it began or last
-    /// blocked, before the pool lets another worker run beside it: 10 ms by default, zero for any
-    /// amount. Found out by [sampling](SystemBuilder::sampling), so only while items wait.
+    /// How much CPU time an item of a bound or an unbound queue may use before the pool lets
+    /// another worker run beside it: 10 ms by default. Zero means any amount. The time counts from
+    /// when the item began or last blocked. [Sampling](SystemBuilder::sampling) detects it, so only
+    /// while items wait.
     pub fn intensive_threshold(mut self, cpu_time: Duration) -> Self {
         self.intensive = cpu_time;
         self
     }
 
-    /// Calls `f` with each step of each item: queued, activated, started, ended, panicked,
+    /// Calls `f` for each step of each item: queued, activated, started, ended, panicked,
     /// cancelled.
     ///
-    /// On the thread that takes the step, without a lock (what the timer does is told on a thread
-    /// for reports), so two threads' steps of one item may be told in either order: that it is
-    /// queued after that it has started. `f` should be quick; its panics are ignored, and it must
-    /// not queue items of this system, each of which would call it again.
+    /// `f` runs on the thread that takes the step, without a lock; the steps that the timer takes
+    /// are reported on the report thread. So steps of one item that two threads take may be
+    /// reported in either order: "queued" may come after "started". `f` should be quick. Its panics
+    /// are ignored. It must not queue items of this system, because each of them would call `f`
+    /// again.
     pub fn trace(mut self, f: impl Fn(&TraceEvent<'_>) + Send + Sync + 'static) -> Self {
         self.tracer = Some(Arc::new(f));
         self
     }
 
-    /// Calls `f`, on a thread for reports, when items wait and nothing has moved for
-    /// `threshold`: in a pool, whose workers run and do not end or cannot be had, or in front of a
-    /// queue's limit. It is called again after each further `threshold`.
+    /// Calls `f` on the report thread when items wait and nothing has moved for `threshold`. The
+    /// items may wait in a pool whose workers do not finish or cannot be started, or for a queue's
+    /// limit. `f` is called again after each further `threshold`.
     ///
-    /// An item that is long but gets on says so by [`touch_watchdog`](crate::touch_watchdog). To
-    /// end a process that has stalled so often or so long, `f` ends it.
+    /// A long item that makes progress can report it with
+    /// [`touch_watchdog`](crate::touch_watchdog). To end the process after a number of stalls, end
+    /// it in `f`.
     ///
-    /// It looks once in each `threshold`, and only while items are queued or running, so a stall is
-    /// reported after one to two of them. The threshold can be changed later, and the watchdog be
-    /// switched on ([`set_watchdog_threshold`](WorkqueueSystem::set_watchdog_threshold)).
+    /// The watchdog looks once in each `threshold`, and only while items are queued or running. So
+    /// it reports a stall after one to two thresholds.
+    /// [`set_watchdog_threshold`](WorkqueueSystem::set_watchdog_threshold) changes the threshold
+    /// later, or switches the watchdog on.
     pub fn watchdog(
         mut self,
         threshold: Duration,
@@ -168,26 +173,27 @@ impl SystemBuilder {
         self
     }
 
-    /// Calls `f`, on a thread for reports, when a function of a bound queue has been found for the
-    /// `after`-th time to compute for longer than the
-    /// [threshold](SystemBuilder::intensive_threshold) while other items waited, and then after 1,
-    /// 2, 4, 8.. more times.
+    /// Calls `f` on the report thread when a function of a bound queue is found to be a hog: it has
+    /// used more CPU time than the [threshold](SystemBuilder::intensive_threshold) while other
+    /// items waited. `f` is called when the function is found for the `after`-th time, and then
+    /// after 1, 2, 4, 8.. more times.
     pub fn hog_reports(mut self, after: u64, f: impl Fn(&Hog) + Send + Sync + 'static) -> Self {
         self.hogs = Some((after, Arc::new(f)));
         self
     }
 
-    /// After how long idle workers leave that nobody needs, 300 s by default.
+    /// How long a surplus worker stays idle before it exits: 300 s by default.
     ///
-    /// Each pool keeps two idle workers, and one more for each four busy ones; of the others those
-    /// leave that have been idle for so long. Without any of them the system makes no wakeups.
-    /// With [`Duration::MAX`] nobody leaves.
+    /// Each pool keeps two idle workers, and k more while more than 4k are busy. The others are
+    /// surplus. While there is no surplus worker, the system makes no wakeups. With
+    /// [`Duration::MAX`] no worker exits.
     pub fn idle_timeout(mut self, idle_timeout: Duration) -> Self {
         self.idle_timeout = idle_timeout;
         self
     }
 
-    /// The machine. Without it, [`build`](SystemBuilder::build) looks at the one it runs on.
+    /// The topology of the machine. Without it, [`build`](SystemBuilder::build) reads that of this
+    /// machine.
     pub fn topology(mut self, topology: impl Borrow<Topology>) -> Self {
         self.topology = Some(topology.borrow().clone());
         self
@@ -207,16 +213,16 @@ impl SystemBuilder {
         self
     }
 
-    /// The clock of all that takes time here: delays, timed waits for queues, handles and the
-    /// system, idle workers, reports. The machine's by default. Not of timed waits for a
-    /// [`Work`](crate::Work) or [`DelayedWork`](crate::DelayedWork): a work belongs to no system,
-    /// so these are in real time.
+    /// The clock for delays, timed waits for queues, handles and the system, idle workers and
+    /// reports. The machine's clock by default. Timed waits for a [`Work`](crate::Work) or
+    /// [`DelayedWork`](crate::DelayedWork) use real time instead, because a work belongs to no
+    /// system.
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self
     }
 
-    /// Lets a test refuse threads.
+    /// Lets a test refuse to start threads.
     ///
     /// ```
     /// # use inflight_sync::fault::Faults;
@@ -233,7 +239,7 @@ impl SystemBuilder {
         self
     }
 
-    /// Makes the system. No thread is started yet.
+    /// Makes the system. Starts no thread.
     ///
     /// # Errors
     ///
@@ -244,7 +250,7 @@ impl SystemBuilder {
             None => Topology::discover().map_err(SystemError::Topology)?,
         };
         let sampling = Sampling {
-            // In a model nobody is found asleep, but what has to wait is looked at, if asked for.
+            // Models have no sleeping threads to find, but a model can ask for the sampler's ticks.
             on: if cfg!(any(loom, shuttle)) {
                 self.sampling == Some(true)
             } else {

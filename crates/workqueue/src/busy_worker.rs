@@ -1,4 +1,4 @@
-//! What the workers of a pool run, for those who ask: stalls, hogs and the dump.
+//! What the workers of a pool run, for stall reports, hog reports and the dump.
 
 use crate::proc;
 use std::fmt;
@@ -8,25 +8,25 @@ use std::time::Duration;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BusyWorker {
-    /// The queue that the item came through.
+    /// The queue of the item.
     pub queue: String,
     /// The item's name, by default the type of its function.
     pub item: String,
-    /// What the item has [said](crate::set_worker_desc) that it does.
+    /// The item's [description](crate::set_worker_desc) of itself.
     pub description: Option<String>,
-    /// For how long at least the item has run. Nobody notes when an item begins: this is the time
-    /// since the system has first looked at it, so it is zero at the first tick.
+    /// For how long at least the item has run. The start of an item is not recorded: this is the
+    /// time since the system first saw it run, so it is zero at the first tick.
     pub running_for: Duration,
-    /// The name of the worker's thread; `None` if that is a [poller](crate::BhPoller)'s.
+    /// The name of the worker's thread; `None` for a [poller](crate::BhPoller)'s thread.
     pub thread_name: Option<String>,
-    /// The number of its thread, if threads have numbers.
+    /// The number of the worker's thread, if threads have numbers.
     pub thread: Option<u32>,
-    /// Where the kernel says that the thread is, if it says so.
+    /// The kernel stack of the thread, if the kernel shows it.
     pub stack: Option<String>,
 }
 
 impl BusyWorker {
-    /// Not under a lock: the kernel takes its time.
+    /// Not under a lock, because the kernel may take long.
     pub(crate) fn read_stack(&mut self) {
         self.stack = self.thread.and_then(proc::stack);
     }
@@ -50,21 +50,21 @@ impl fmt::Display for BusyWorker {
     }
 }
 
-/// What an item that has a name of its own, or describes itself, tells others while it runs. Those
-/// that do neither do not come here.
+/// The name and the description of the item that a worker runs. Items that have neither do not
+/// touch it.
 #[derive(Default)]
 pub(crate) struct WorkerDesc {
-    /// The item's entry in the worker's batch. For all others the texts are as if empty.
+    /// The item's entry in the worker's batch. For any other entry the texts count as empty.
     entry: Option<u32>,
     name: String,
     description: String,
 }
 
 impl WorkerDesc {
-    /// Of the item of that entry; what others have told goes.
+    /// The texts of that entry. Clears those of another entry.
     fn of(&mut self, entry: u32) -> &mut Self {
         if self.entry.replace(entry) != Some(entry) {
-            // The memory stays for texts of the same length.
+            // Keeps the memory for later texts.
             self.name.clear();
             self.description.clear();
         }

@@ -1,8 +1,8 @@
 //! *cancel*: taking a queueing back before its run, wherever its entry is.
 //!
-//! An entry in the FIFO of its pwq is removed. One that is elsewhere, on its way or in a worker's
-//! batch, is left there with a reference: whoever has it finds the queueing gone. So a cancel takes
-//! constant time, and no lock but that of one pool.
+//! An entry in the FIFO of its pwq is removed. An entry elsewhere, being pushed or in a worker's
+//! batch, stays there with a reference; the thread that has it sees that the queueing was
+//! cancelled. So a cancel takes constant time, and only the lock of one pool.
 
 use crate::batch::Entry;
 use crate::completion::wait_unless;
@@ -16,12 +16,12 @@ use inflight_sync::{Arc, hint};
 
 pub(crate) struct Taken {
     pub(crate) old: u64,
-    /// Where it was queued; `None` if it waited for its time.
+    /// Where it was queued; `None` if it waited for its delay.
     pwq: Option<Arc<Pwq>>,
 }
 
-/// Takes a pending queueing back by `take`, which changes the word if it is as seen. Else the word,
-/// in which nothing is pending.
+/// Takes a pending queueing back with `take`, which changes the word if it is still as seen. The
+/// error is the word, if nothing is pending.
 fn take_back(
     item: ItemPtr,
     header: &Header,
@@ -42,7 +42,7 @@ fn take_back(
             continue;
         }
         let Some(pwq) = pwq::by_id(word::pwq(seen)) else {
-            // It has been run or cancelled meanwhile, and the pwq has gone.
+            // It was run or cancelled meanwhile, and the pwq no longer exists.
             hint::spin_loop();
             continue;
         };
@@ -55,7 +55,7 @@ fn take_back(
     }
 }
 
-/// The same, from a pwq. `None` if it is not there any more.
+/// The same, from a pwq. `None` if it is no longer there.
 fn take_from(
     pwq: &Pwq,
     item: ItemPtr,
@@ -68,7 +68,7 @@ fn take_from(
         return None;
     }
     if seen & PARKED != 0 {
-        // Whoever clears PARKED owns the slot and the colour that the word names.
+        // The thread that clears PARKED owns the slot and the colour that the word names.
         let old = take(seen)?;
         state.core.cancelled(pwq.index, word::colour(seen));
         state.core.release_slot(pwq.index);
@@ -76,7 +76,7 @@ fn take_from(
         return Some(old);
     }
     let is_it = |entry: &Entry| entry.item == item && entry.seq == word::seq(seen);
-    // Once it is taken back it may be queued elsewhere, and stand at another position there.
+    // Read before `take`: then the item may be queued elsewhere, at another position.
     let position = header.position();
     if state.core.is_at(pwq.index, position, is_it) {
         let old = take(seen)?;
@@ -84,7 +84,7 @@ fn take_from(
         pwq.pool.unlock(state, false);
         return Some(old);
     }
-    // For the entry, which is left where it is.
+    // For the entry, which stays where it is.
     header.add_ref();
     let old = take(seen);
     match old {
@@ -110,8 +110,8 @@ pub(crate) fn cancel(item: &ReusableRef) -> bool {
     cancel_last(item).0
 }
 
-/// The same, and the number of the last queueing. It is read when nothing is pending any more:
-/// until then `mod_delayed` may give a pending one a new number, which may run.
+/// The same, and the number of the last queueing. The number is read once nothing is pending: until
+/// then `mod_delayed` may give a pending queueing a new number, which may run.
 fn cancel_last(item: &ReusableRef) -> (bool, Seq) {
     let header = item.header();
     match take_back(item.ptr(), header, |seen| header.take_pending(seen, 0)) {
@@ -131,8 +131,8 @@ fn finish(item: &ReusableRef, taken: &Taken) {
     item.tell_cancelled(taken.old);
 }
 
-/// A pending queueing is to wait for another time: it is pending without interruption. Returns its
-/// new number; `None` if nothing was pending.
+/// Takes a pending queueing back for another time; the item stays pending. Returns its new number;
+/// `None` if nothing was pending.
 pub(crate) fn take_for_later(item: &ReusableRef) -> Option<Seq> {
     let header = item.header();
     let seq = std::cell::Cell::new(0);
@@ -146,7 +146,7 @@ pub(crate) fn take_for_later(item: &ReusableRef) -> Option<Seq> {
     Some(seq.get())
 }
 
-/// Cancels a function that has not begun: its handle resolves. Returns whether it was pending.
+/// Cancels a function that has not begun, and resolves its handle. Returns whether it was pending.
 pub(crate) fn cancel_task<T>(task: &TaskHandle<T>) -> bool {
     let header = task.header();
     let taken = take_back(task.ptr(), header, |seen| {
@@ -155,7 +155,7 @@ pub(crate) fn cancel_task<T>(task: &TaskHandle<T>) -> bool {
     let Ok(taken) = taken else {
         return false;
     };
-    // SAFETY: the function has not been taken: this is who does it.
+    // SAFETY: the function has not been taken; only this call can take it now.
     taken.trace(unsafe { task.ptr().name() });
     task.discard(JoinError::Cancelled);
     true
@@ -166,7 +166,7 @@ impl ReusableRef {
         current::refuse_wait(current::runs_item(self.ptr()))
     }
 
-    /// Until no queueing up to `last` is pending or runs.
+    /// Waits until no queueing up to `last` is pending or runs.
     async fn ended(&self, last: Seq) -> Result<(), WaitError> {
         let ended = &self.extra().ended;
         wait_unless(ended, || self.holds(last), || self.refuse_own()).await

@@ -1,10 +1,10 @@
-//! From attributes and the machine to pools: which pool an item goes to that is queued on a CPU.
+//! From attributes and the machine to pools: the pool of an item that is queued on a CPU.
 
 use crate::attrs::{Attrs, HIGHPRI, Mode};
 use crate::pool_attrs::{PoolAttrs, Settings, non_empty};
 use std::collections::HashMap;
 
-/// Where the items of a queue can go: for each CPU one of a few pools.
+/// The pools of a queue, and which of them each CPU uses.
 #[derive(Debug, Default)]
 pub(crate) struct PodMap {
     pub(crate) pools: Vec<PoolAttrs>,
@@ -17,7 +17,7 @@ impl PodMap {
         let nice = if high { HIGHPRI } else { attrs.get_nice() };
         let pod_of = pods(settings, attrs, mode, nice);
         let topology = &settings.topology;
-        // Also for those that may come later.
+        // Also for CPUs that may come later.
         let cpus = topology.cpus().union(topology.possible());
         let mut pools = Vec::new();
         let mut known = HashMap::new();
@@ -37,8 +37,7 @@ impl PodMap {
         Self { pools, by_cpu }
     }
 
-    /// The pool for an item queued on `cpu`. Any number will do: one that no CPU has stands for
-    /// another one's.
+    /// The pool for an item queued on `cpu`. A number that no CPU has uses the pool of another CPU.
     pub(crate) fn index_of(&self, cpu: usize) -> usize {
         match self.by_cpu.get(cpu).copied().flatten() {
             Some(index) => index as usize,
@@ -46,14 +45,14 @@ impl PodMap {
         }
     }
 
-    /// The number of CPUs that are looked up without a detour.
+    /// The number of CPU numbers in the table.
     pub(crate) fn cpus(&self) -> usize {
         self.by_cpu.len()
     }
 }
 
-/// For each CPU what may be used of its pod, or all that may be used if that is nothing, or if the
-/// queue has one pwq.
+/// For each CPU, the usable part of its pod. All usable CPUs if that part is empty, or if the queue
+/// has one pwq.
 fn pods(settings: &Settings, attrs: &Attrs, mode: Mode, nice: i32) -> impl Fn(usize) -> PoolAttrs {
     let effective = settings.effective(attrs);
     let (scope, strict) = (settings.scope(attrs), attrs.is_strict());

@@ -1,4 +1,4 @@
-//! Something that happens once, and those who wait for it.
+//! Waiting for events that happen once.
 
 use crate::error::WaitError;
 use crate::panics;
@@ -13,7 +13,7 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// A number of things that have to happen; those who wait are told when none is left.
+/// A number of events that have to happen; the waiters are woken when none is left.
 #[derive(Debug)]
 pub(crate) struct Completion {
     left: AtomicUsize,
@@ -28,16 +28,16 @@ impl Completion {
         }
     }
 
-    /// One thing more. Only while one is left.
+    /// Adds an event. Only while one is left.
     pub(crate) fn add(&self) {
-        // Relaxed: who adds holds one that is left.
+        // Relaxed: the caller is part of an event that is left.
         self.left.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// One thing has happened.
+    /// One event has happened.
     pub(crate) fn done(&self) {
-        // Ordering: Release, pairs with the Acquire in `is_done`: who waits sees what came before
-        // each of them.
+        // Ordering: Release, pairs with the Acquire in `is_done`: a waiter sees what came before
+        // each event.
         if self.left.fetch_sub(1, Ordering::Release) == 1 {
             panics::notify_all(&self.event);
         }
@@ -52,7 +52,7 @@ impl Completion {
         self.event.listen_while(|| !self.is_done()).await;
     }
 
-    /// As [`wait_unless`], until nothing is left.
+    /// As [`wait_unless`], until no event is left.
     pub(crate) async fn wait_unless(
         &self,
         refuse: impl Fn() -> Result<(), WaitError> + Unpin,
@@ -61,8 +61,8 @@ impl Completion {
     }
 }
 
-/// Waits while `waits`, unless that is refused. Both are asked anew in each poll: an item
-/// may await a future that was polled elsewhere before, and then wait for its own return.
+/// Waits while `waits`, unless `refuse` refuses. Each poll calls both again: an item may await a
+/// future that another thread has polled before, and then wait for its own return.
 pub(crate) async fn wait_unless(
     event: &Event,
     waits: impl Fn() -> bool + Unpin,
@@ -78,7 +78,7 @@ pub(crate) async fn wait_unless(
     refused
 }
 
-/// The timed form of a wait, for threads: at most for `limit` on `clock`.
+/// Waits on a thread for at most `limit` on `clock`.
 pub(crate) fn within<T, E: From<WaitError>>(
     clock: &Clock,
     limit: Duration,
@@ -88,10 +88,10 @@ pub(crate) fn within<T, E: From<WaitError>>(
     in_time.unwrap_or_else(|| Err(WaitError::TimedOut.into()))
 }
 
-/// A wait of this crate as a future.
+/// The future of a wait.
 ///
-/// Does nothing unless polled, but for what the method says that made it. Dropping it ends the wait
-/// and loses nothing: neither a wakeup nor an item.
+/// Does nothing until it is polled, except what the method that made it says. Dropping it ends the
+/// wait and loses no wakeup and no item.
 #[must_use = "futures do nothing unless polled"]
 pub struct Wait<'a, T>(Pin<Box<dyn Future<Output = T> + Send + 'a>>);
 

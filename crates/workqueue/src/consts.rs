@@ -1,9 +1,9 @@
-//! The numbers that bound what users ask for.
+//! Limits on the values that users may ask for.
 
 /// The largest `max_active`.
 pub const MAX_ACTIVE_LIMIT: usize = 2048;
 
-/// `max_active` of a workqueue that was not told otherwise.
+/// The `max_active` of a workqueue that sets none.
 pub const DEFAULT_MAX_ACTIVE: usize = MAX_ACTIVE_LIMIT / 2;
 
 /// The longest name of a workqueue, in bytes.

@@ -1,9 +1,9 @@
 //! How much CPU time the items of each queue use.
 //!
-//! Nothing is measured around an item: that would cost more than many an item takes. From time to
-//! time, while workers run, the timer reads how much CPU time each worker's thread has used
-//! since it last read, and charges it to the queue whose item the worker runs, or has run last, as
-//! a kernel's ticks do. What is right on average is wrong for a single item.
+//! Nothing is measured around an item, because that would cost more than many items take. While
+//! workers run, the timer reads from time to time how much CPU time each worker's thread has used
+//! since the last reading. It charges that to the queue whose item the worker runs, or ran last, as
+//! a kernel's ticks do. The result is right on average, but not for a single item.
 
 use crate::proc;
 use inflight_sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,18 +12,19 @@ use inflight_sync::{Arc, Mutex, Weak};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Between two readings while workers use CPU time.
+/// The time between two readings while workers use CPU time.
 pub(crate) const PERIOD: Duration = Duration::from_millis(10);
 
-/// Between two readings while those that run use none: they sleep without having said so.
+/// The time between two readings while the running workers use none: they sleep without having said
+/// so.
 const SLOW: Duration = Duration::from_millis(100);
 
-/// What the meters of a system share. Relaxed, here and below: statistics.
+/// The state that the meters of a system share. Relaxed, here and below: statistics.
 #[derive(Default)]
 pub(crate) struct Metering {
     on: AtomicBool,
     next: AtomicU64,
-    /// By number: what the items of a queue have used, in ns.
+    /// By queue number: what its items have used, in ns.
     queues: Mutex<BTreeMap<u64, Weak<AtomicU64>>>,
 }
 
@@ -33,18 +34,19 @@ impl Metering {
         !cfg!(any(loom, shuttle)) && self.on.load(Ordering::Relaxed)
     }
 
-    /// Returns whether that is new. It is never so where CPU times cannot be read, or not in time.
+    /// Returns whether it was off. Stays off where CPU times cannot be read, or with a manual
+    /// clock.
     pub(crate) fn switch_on(&self, clock: &Clock) -> bool {
         let possible = proc::used_here().is_some() && !clock.is_manual();
         possible && !self.on.swap(true, Ordering::Relaxed)
     }
 
-    /// A number for a new queue; 0 is none's.
+    /// A number for a new queue. 0 means no queue.
     pub(crate) fn number(&self) -> u64 {
         self.next.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// What items of that queue use is charged to it.
+    /// Registers the counter of a queue.
     pub(crate) fn register(&self, number: u64, used_ns: &Arc<AtomicU64>) {
         let mut queues = self.queues.lock();
         queues.retain(|_, queue| queue.strong_count() > 0);
@@ -60,11 +62,11 @@ impl Metering {
     }
 }
 
-/// What a worker tells of itself.
+/// The state that a worker publishes for its meter.
 pub(crate) struct Charged {
-    /// The number of the queue whose item it runs, or has run last.
+    /// The number of the queue whose item it runs, or ran last.
     queue: AtomicU64,
-    /// What its thread had used when it became a worker, if somebody wanted to know.
+    /// What its thread had used when it became a worker, if the measurement was on.
     pub(crate) before: Option<Duration>,
 }
 
@@ -80,7 +82,7 @@ impl Charged {
     /// The worker runs an item of that queue.
     pub(crate) fn set(&self, queue: u64) {
         if cfg!(any(loom, shuttle)) {
-            return; // Nobody asks, and each step costs a model dearly.
+            return; // Models do not read it, and each step is expensive in a model.
         }
         self.queue.store(queue, Ordering::Relaxed);
     }
@@ -90,7 +92,7 @@ impl Charged {
     }
 }
 
-/// A worker at one moment.
+/// The state of a worker at one moment.
 pub(crate) struct Metered {
     pub(crate) worker: usize,
     pub(crate) idle: bool,
@@ -104,7 +106,7 @@ pub(crate) struct Metered {
 
 #[derive(Default)]
 pub(crate) struct Meter {
-    /// The timer has an entry for it.
+    /// Whether the timer has an entry for it.
     armed: AtomicBool,
     readings: Mutex<Readings>,
 }
@@ -124,7 +126,7 @@ struct Reading {
 }
 
 impl Reading {
-    /// That of the time before, if it is the same thread.
+    /// The earlier reading, if it is of the same thread.
     fn of(before: Option<Self>, worker: &Metered) -> Option<Self> {
         if let Some(known) = before.filter(|r| r.thread == worker.thread) {
             return Some(known);
@@ -132,7 +134,7 @@ impl Reading {
         let clock = proc::CpuClock::open(worker.thread)?;
         let used = match worker.before {
             Some(used) => used,
-            None => clock.read()?, // What it used until now was not asked for.
+            None => clock.read()?, // What it used before was not asked for.
         };
         let thread = worker.thread;
         Some(Self {
@@ -144,12 +146,12 @@ impl Reading {
         })
     }
 
-    /// What the thread has used since it was asked last.
+    /// What the thread has used since the last call.
     fn advance(&mut self, worker: &Metered) -> Duration {
         let rested = self.idle && worker.idle && self.turn == worker.turn;
         (self.idle, self.turn) = (worker.idle, worker.turn);
-        // One that has run no item when it is looked at may have begun when its clock is read. What
-        // it has used by then is read later, and charged to its first queue.
+        // A worker without an item may begin one before its clock is read. What it has used by then
+        // is read later, and charged to its first queue.
         if rested || worker.queue == 0 {
             return Duration::ZERO;
         }
@@ -164,15 +166,15 @@ impl Reading {
 impl Meter {
     /// A worker is about to run. Returns whether the timer has to be set for it.
     ///
-    /// Relaxed: the pool's lock orders this, after the worker's leaving the idle list, with the one
-    /// who looks whether anybody runs after [`read`](Meter::read) has cleared this.
+    /// Relaxed: the pool's lock orders this, which follows the worker's leaving the idle list, with
+    /// the look of [`read`](Meter::read), which follows its clearing of `armed`.
     pub(crate) fn arm(&self) -> bool {
         !self.armed.load(Ordering::Relaxed) && !self.armed.swap(true, Ordering::Relaxed)
     }
 
-    /// Reads what the workers have used and charges it. `look` tells of them, and whether more are
-    /// coming whose threads are not there yet. Returns when to read again, `None` if nobody runs
-    /// and nobody comes.
+    /// Reads and charges what the workers have used. `look` returns the workers, and whether there
+    /// are more whose threads have not arrived yet. Returns when to read again, `None` if no worker
+    /// runs or is being created.
     pub(crate) fn read(
         &self,
         metering: &Metering,
@@ -198,7 +200,7 @@ impl Meter {
         } else {
             PERIOD
         };
-        // They may use CPU time before their pool hears of them again.
+        // They may use CPU time before their pool is called again.
         let running = coming || workers.iter().any(|w| !w.idle && !w.blocked);
         running.then_some(readings.period)
     }
@@ -208,7 +210,7 @@ impl Meter {
 mod tests {
     use super::*;
 
-    /// This thread as a worker that runs an item of a queue; 0: none yet.
+    /// This thread as a worker that runs an item of a queue; 0 if it has run none yet.
     fn this_thread(queue: u64) -> Metered {
         Metered {
             worker: 0,
@@ -232,7 +234,7 @@ mod tests {
         assert!(reading.advance(&this_thread(1)) >= Duration::from_millis(4));
     }
 
-    /// Who comes does not arm the timer again.
+    /// A thread that arrives does not arm the timer again.
     #[test]
     fn the_reading_before_a_thread_has_come_is_not_the_last() {
         let (meter, metering) = (Meter::default(), Metering::default());

@@ -1,4 +1,4 @@
-//! What the calling thread runs, and what the code that it runs can ask.
+//! What the calling thread runs, and what the running code can ask about it.
 
 mod blocking;
 
@@ -26,30 +26,30 @@ inflight_sync::thread_local! {
     // loom's macro has no const form.
     #[allow(clippy::missing_const_for_thread_local)]
     static CURRENT: RefCell<Option<Rc<Context>>> = RefCell::new(None);
-    /// What runs here although nobody has queued it, innermost last.
+    /// Items that run on this thread without having been queued, innermost last.
     #[allow(clippy::missing_const_for_thread_local)]
     static INLINE: RefCell<Vec<Running>> = RefCell::new(Vec::new());
 }
 
-/// What a thread knows of itself while it runs the batches of a pool.
+/// The state of a thread while it runs the batches of a pool.
 pub(crate) struct Context {
     pub(crate) pool: Arc<WorkerPool>,
     pub(crate) me: WorkerId,
     pub(crate) shared: Arc<WorkerShared>,
-    /// The pool in which it counts as running, if that is another one.
+    /// The pool in which the thread counts as running, if that is another one.
     own: Option<(Arc<WorkerPool>, WorkerId)>,
     /// The entry of its batch that it runs; `None` between items.
     started: Cell<Option<u32>>,
-    /// Depth of blocking sections; only the outermost is the pool's business.
+    /// The depth of blocking sections; only the outermost one concerns the pool.
     blocked: Cell<usize>,
-    /// It has blocked since its item began.
+    /// Whether the thread has blocked since its item began.
     has_blocked: Cell<bool>,
-    /// The first entry of the batch, and where what its items append has to end.
+    /// The first entry of the batch, and the limit up to which its items may append.
     begin: Cell<u32>,
     append_end: Cell<u32>,
-    /// It went back to its own CPUs before this batch.
+    /// Whether it moved back to its own CPUs before this batch.
     pub(crate) repatriated: Cell<bool>,
-    /// Its items have queued through the lock.
+    /// Whether its items have queued through the lock.
     pub(crate) pushed: Cell<bool>,
 }
 
@@ -59,9 +59,9 @@ pub(crate) struct Running {
     item: Option<ItemPtr>,
     pwq: NonNull<Pwq>,
     pub(crate) colour: u8,
-    /// Which entry of its batch it is.
+    /// Its entry in the batch.
     i: u32,
-    /// Of a BH queue: it may not sleep.
+    /// Whether it is of a BH queue and may not sleep.
     bh: bool,
 }
 
@@ -71,7 +71,7 @@ impl Running {
         unsafe { self.pwq.as_ref() }
     }
 
-    /// Whether it has the only slot that an item which waits in `pwq` can get.
+    /// Whether it holds the only slot that an item waiting in `pwq` can get.
     pub(crate) fn holds_slot_for(&self, pwq: &Pwq) -> bool {
         let own = self.pwq();
         let same_limit = match (own.nr_active.as_ref(), pwq.nr_active.as_ref()) {
@@ -83,20 +83,20 @@ impl Running {
     }
 }
 
-/// Calls within calls beyond this go to a worker.
+/// Calls nested deeper than this go to a worker.
 const INLINE_DEPTH: usize = 4;
 
-/// Something runs on its caller's thread.
+/// While it exists, an item runs on its caller's thread.
 pub(crate) struct Inline(());
 
-/// Whether the calling thread may run one more.
+/// Whether the calling thread may run one more item inline.
 pub(crate) fn may_begin_inline() -> bool {
-    // While the thread's locals are being destroyed it runs nothing.
+    // A thread whose locals are being destroyed runs nothing.
     let depth = INLINE.try_with(|inline| inline.borrow().len());
     depth.is_ok_and(|depth| depth < INLINE_DEPTH)
 }
 
-/// From now on the calling thread runs an item of that pwq.
+/// Marks the calling thread as running an item of that pwq.
 pub(crate) fn begin_inline(pwq: &Pwq, colour: u8) -> Inline {
     let running = Running {
         item: None,
@@ -111,13 +111,13 @@ pub(crate) fn begin_inline(pwq: &Pwq, colour: u8) -> Inline {
 
 impl Drop for Inline {
     fn drop(&mut self) {
-        // It was there when this one began.
+        // The entry was there when this one began.
         let _ = INLINE.try_with(|inline| inline.borrow_mut().pop());
     }
 }
 
 impl Context {
-    /// Of a worker, or of a thread that counts as running in `own`, if in any.
+    /// For a worker, or for a thread that counts as running in `own`.
     pub(crate) fn new(
         pool: Arc<WorkerPool>,
         me: WorkerId,
@@ -139,15 +139,16 @@ impl Context {
         })
     }
 
-    /// A batch that begins there has been taken; its items may append until it has so many entries.
+    /// The worker has taken a batch that begins at `begin`; its items may append up to `most`
+    /// entries.
     pub(crate) fn begin_batch(&self, begin: u32, most: u64) {
         self.begin.set(begin);
         let most = most.min(1 << 20) as u32;
         self.append_end.set(begin.wrapping_add(most));
     }
 
-    /// Others have taken the rest of the batch, or it was returned: perhaps nobody looks any more
-    /// whether what is behind its item waits.
+    /// Others have taken the rest of the batch, or it was returned: perhaps no worker checks any
+    /// more whether entries behind the present item wait.
     pub(crate) fn end_appends(&self) {
         self.append_end.set(self.begin.get());
     }
@@ -182,7 +183,7 @@ impl Context {
         })
     }
 
-    /// What the item that runs tells others of itself, and its entry.
+    /// Accesses the name and the description of the running item.
     pub(crate) fn tell<R>(&self, tell: impl FnOnce(&mut WorkerDesc, u32) -> R) -> Option<R> {
         let entry = self.started.get()?;
         Some(tell(&mut self.shared.told.lock(), entry))
@@ -197,18 +198,18 @@ impl Context {
         self.shared.function.get().map_or("", |f| f.name())
     }
 
-    /// Whether what runs is a work that its function may queue.
+    /// Whether the running item is a work that its function may queue.
     pub(crate) fn runs_work(&self) -> bool {
         self.shared.function.get().is_some_and(|f| f.is_work())
     }
 
-    /// Whether the worker has been on its CPU, as far as is known, since the item began.
+    /// Whether the worker, as far as is known, has stayed on its CPU since the item began.
     pub(crate) fn has_stayed(&self) -> bool {
         // Relaxed: a hint.
         !self.has_blocked.get() && self.shared.found.load(Ordering::Relaxed) == 0
     }
 
-    /// Counts what was found out while an item of that pwq ran. What is found later is not counted.
+    /// Counts what the sampler found while an item of that pwq ran. Later findings are not counted.
     #[inline]
     pub(crate) fn count_findings(&self, pwq: &Pwq) {
         if self.repatriated.replace(false) {
@@ -226,7 +227,7 @@ impl Context {
         }
     }
 
-    /// *append*: behind the own batch, without the lock.
+    /// *append*: adds the item behind the worker's own batch, without the lock.
     #[inline]
     fn append(&self, pwq: &Pwq, item: ItemPtr, seq: Seq) -> bool {
         let Some(running) = self.running() else {
@@ -254,7 +255,8 @@ impl Context {
         };
         self.pushed.set(!appended);
         if appended && batch.is_recalled_now() {
-            // Whoever recalled it may not have seen the entry, and may look no more.
+            // The thread that recalled the batch may not have seen the entry, and may not look
+            // again.
             let state = self.pool.return_batch(self.me, batch, running.i);
             self.end_appends();
             self.pool.unlock(state, false);
@@ -263,11 +265,11 @@ impl Context {
     }
 }
 
-/// The item was found asleep, or computing for long.
+/// What the sampler found: the item sleeps, or is CPU-intensive.
 pub(crate) const FOUND_ASLEEP: u8 = 1;
 pub(crate) const FOUND_INTENSIVE: u8 = 2;
 
-/// The thread is what its context says until this is dropped.
+/// The thread has this context until this is dropped.
 pub(crate) struct Installed {
     before: Option<Rc<Context>>,
     _hook: BlockHookGuard,
@@ -290,7 +292,7 @@ impl Drop for Installed {
 }
 
 fn current() -> Option<Rc<Context>> {
-    // While the thread's locals are being destroyed it is no worker any more.
+    // A thread whose locals are being destroyed is no longer a worker.
     CURRENT.try_with(|c| c.borrow().clone()).ok().flatten()
 }
 
@@ -306,7 +308,7 @@ pub(crate) fn append(pwq: &Pwq, item: ItemPtr, seq: Seq) -> bool {
     here.unwrap_or(false)
 }
 
-/// Whether the calling thread runs such an item, as a worker or because it has called it.
+/// Whether the calling thread runs such an item, as a worker or inline.
 pub(crate) fn runs(such: impl Fn(&Running) -> bool) -> bool {
     let inline = INLINE.try_with(|inline| inline.borrow().iter().any(&such));
     let item = || CURRENT.try_with(|c| c.borrow().as_ref().and_then(|c| c.running()));
@@ -341,8 +343,7 @@ pub(crate) fn is_behind_caller(pwq: &Pwq) -> bool {
     runs(|running| running.holds_slot_for(pwq))
 }
 
-/// The wait that the caller wants would be for its own return if it waited for such an item, or it
-/// may not wait at all.
+/// Refuses a wait that would be for the caller's own return (`own`), and any wait of a BH item.
 pub(crate) fn refuse_wait(own: bool) -> Result<(), WaitError> {
     if own || may_not_sleep() {
         return Err(WaitError::WouldDeadlock);
@@ -351,14 +352,14 @@ pub(crate) fn refuse_wait(own: bool) -> Result<(), WaitError> {
 }
 
 fn refuse_sleep() {
-    // Who is being unwound has been told.
+    // A thread that unwinds has panicked already.
     assert!(
         !may_not_sleep() || inflight_sync::thread::panicking(),
         "an item of a BH workqueue may not sleep"
     );
 }
 
-/// The item that the calling worker runs, with its pwq.
+/// Calls `f` with the item that the calling worker runs, and its pwq.
 pub(crate) fn with_running<R>(f: impl FnOnce(ItemPtr, &Pwq, &Context) -> R) -> Option<R> {
     let context = current()?;
     let running = context.running()?;

@@ -1,4 +1,4 @@
-//! What the calling worker runs, for those who ask, and what it says of that.
+//! What the calling worker runs, and functions by which an item describes itself.
 
 use crate::current;
 use crate::item::ReusableRef;
@@ -22,15 +22,15 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CurrentItem {
-    /// The queue that it came through.
+    /// The queue of the item.
     pub queue: String,
-    /// Its name, by default the type of its function.
+    /// The item's name, by default the type of its function.
     pub item: String,
-    /// The type of its function.
+    /// The type of the item's function.
     pub function: &'static str,
-    /// The pool whose worker runs it: `cpu 0`, `u2`.
+    /// The pool of the worker that runs it: `cpu 0`, `u2`.
     pub pool: String,
-    /// The name of the worker's thread; `None` if that is a [poller](crate::BhPoller)'s.
+    /// The name of the worker's thread; `None` for a [poller](crate::BhPoller)'s thread.
     pub thread_name: Option<String>,
     /// The CPU that the worker is on.
     pub cpu: usize,
@@ -50,7 +50,7 @@ impl fmt::Display for CurrentItem {
     }
 }
 
-/// What the calling worker runs, for a log or a dump. `None` on a thread that is no worker.
+/// What the calling worker runs, for a log or a dump. `None` on a thread that is not a worker.
 ///
 /// See [`CurrentItem`] for an example.
 #[must_use]
@@ -65,9 +65,9 @@ pub fn current_item() -> Option<CurrentItem> {
     })
 }
 
-/// The work that the calling worker runs: so that a function can queue its own work without owning
-/// a handle on it. `None` on a thread that is no worker, and inside functions and futures that were
-/// spawned.
+/// The work that the calling worker runs. With it a function can queue its own work without owning
+/// a handle on it. `None` on a thread that is not a worker, and inside spawned functions and
+/// futures.
 ///
 /// ```
 /// use inflight_workqueue::{Work, WorkqueueSystem, current_work};
@@ -92,7 +92,7 @@ pub fn current_item() -> Option<CurrentItem> {
 #[must_use]
 pub fn current_work() -> Option<Work> {
     current::with_running(|item, _, context| {
-        // SAFETY: the calling thread runs the item, and it says of itself that it is reusable.
+        // SAFETY: the calling thread runs the item, and the item says that it is reusable.
         context
             .runs_work()
             .then(|| unsafe { ReusableRef::of_running(item) })
@@ -101,18 +101,17 @@ pub fn current_work() -> Option<Work> {
     .flatten()
 }
 
-/// A description is not longer, in bytes.
+/// The longest description, in bytes.
 const DESCRIPTION_LIMIT: usize = 128;
 
-/// Says what the calling item is about, as the kernel's function of this name does: which device,
-/// how far it has got. [Stalls](crate::Stall) and the [dump](crate::WorkqueueSystem::dump) tell it
-/// beside the item's name, until the item says something else or ends. They tell its first 128
-/// bytes.
+/// Describes what the calling item does, like the kernel's function of this name: which device, how
+/// far it has got. [Stalls](crate::Stall) and the [dump](crate::WorkqueueSystem::dump) show the
+/// first 128 bytes beside the item's name, until the item sets another description or ends.
 ///
-/// To say it takes a lock of the worker's own, and memory for the text: it is not for each step of
-/// a loop. Items that say nothing pay nothing. On a thread that is no worker nothing is done; a
-/// function that [`call_blocking`](crate::Workqueue::call_blocking) runs on the thread of an item
-/// describes that item.
+/// The call takes a lock of the worker, and memory for the text, so do not call it in each step of
+/// a loop. Items that do not call it pay nothing. On a thread that is not a worker it does nothing.
+/// In a function that [`call_blocking`](crate::Workqueue::call_blocking) runs on the thread of an
+/// item, it describes that item.
 ///
 /// ```
 /// use inflight_workqueue::{WorkqueueSystem, set_worker_desc};
@@ -129,7 +128,7 @@ const DESCRIPTION_LIMIT: usize = 128;
 /// ```
 pub fn set_worker_desc(description: impl fmt::Display) {
     current::with_running(|_, _, context| {
-        // Foreign code, so before the lock.
+        // Calls the user's code, so before the lock.
         let text = description.to_string();
         let is_end = |end: &usize| text.is_char_boundary(*end);
         let end = (0..=text.len().min(DESCRIPTION_LIMIT)).rev().find(is_end);
@@ -138,10 +137,10 @@ pub fn set_worker_desc(description: impl fmt::Display) {
     });
 }
 
-/// Says that the calling item gets on, though it takes long: the
-/// [watchdog](crate::SystemBuilder::watchdog) takes neither its pool nor its queue's limit for
-/// stalled for another threshold. Costs two additions; not for each step of a loop. On a thread
-/// that is no worker it does nothing.
+/// Reports that the calling item makes progress although it takes long. For another threshold the
+/// [watchdog](crate::SystemBuilder::watchdog) then takes neither its pool nor its queue's limit for
+/// stalled. It costs two additions, so do not call it in each step of a loop. On a thread that is
+/// not a worker it does nothing.
 ///
 /// ```
 /// use inflight_workqueue::{WorkqueueSystem, touch_watchdog};

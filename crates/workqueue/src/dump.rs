@@ -1,5 +1,5 @@
-//! A system as text: scopes, pools, queues and what they do, in the layout of the kernel's
-//! `wq_dump` tool, and after it what is going on.
+//! A system as text: scopes, pools and queues in the layout of the kernel's `wq_dump` tool, and
+//! then their present state.
 
 use crate::attrs::{Kind, Mode};
 use crate::pool_attrs::{PoolAttrs, Settings};
@@ -12,7 +12,7 @@ use inflight_sync::Arc;
 use inflight_topology::{CpuSet, Scope};
 use std::fmt::{self, Write as _};
 
-/// What a dump is made of, taken at about the same time.
+/// The contents of a dump, read at about the same time.
 struct Dump<'a> {
     system: &'a SystemShared,
     settings: Settings,
@@ -36,7 +36,7 @@ impl SystemInner {
     }
 }
 
-/// The column for a queue's name.
+/// The width of the column for a queue's name.
 const NAME: usize = 32;
 
 /// In the order of the kernel's tool.
@@ -55,7 +55,7 @@ fn title(out: &mut String, title: &str) -> fmt::Result {
     writeln!(out, "{between}{title}\n{line}")
 }
 
-/// `width` of the widest of some texts.
+/// The width of the longest text.
 fn width(texts: impl Iterator<Item = String>) -> usize {
     texts.map(|text| text.len()).max().unwrap_or(1)
 }
@@ -162,7 +162,8 @@ impl Dump<'_> {
                 write!(out, " {:>w$}", self.pool_with(&attrs))?;
             }
             if !queue.mode.is_bound() {
-                // That of a CPU outside the queue's mask: all CPUs of the mask, if there is one.
+                // The pool for CPUs outside the queue's mask, which has all CPUs of the mask, if it
+                // exists.
                 let attrs = queue.default_pool_attrs(&self.settings);
                 write!(out, " {:>w$}", self.pool_with(&attrs))?;
             }
@@ -266,13 +267,12 @@ impl Dump<'_> {
     }
 }
 
-/// The kernel's bits, as far as they mean something here: 1, of BH items; 2, a worker is being
-/// created.
+/// The kernel's bits that have a meaning here: 1 for BH items; 2 if a worker is being created.
 fn flags(bh: bool, creating: bool) -> u8 {
     u8::from(bh) | u8::from(creating) << 1
 }
 
-/// The kernel's word, with `S` for strict, as there, and with `U` for unmanaged.
+/// The kernel's word, with `S` for strict as in the kernel, and with `U` for unmanaged.
 fn type_of(kind: &Kind) -> String {
     let (word, strict) = match kind {
         Kind::Bound => ("percpu", false),

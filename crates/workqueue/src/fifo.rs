@@ -1,23 +1,23 @@
-//! A FIFO from whose middle entries can be taken.
+//! A FIFO that allows removal from the middle.
 //!
-//! Three parts, so that no push moves what is there, memory follows the length, and a position is
-//! found in constant time: pops come from the head, pushes go to the tail, and between them are
-//! full chunks. Who pops and who pushes touch the same places only when a part changes its role.
-//! An entry that is taken out of the middle leaves a hole; holes at the ends go at once, others
-//! when they are as many as the entries. Chunks that have become empty go to the FIFOs of the same
-//! pool that need one, so that what waits now and then allocates nothing the next time.
+//! It has three parts: pops come from the head, pushes go to the tail, and full chunks are between
+//! them. So a push moves no entries, memory follows the length, and a position is found in constant
+//! time. Poppers and pushers touch the same places only when a part changes its role. Removing an
+//! entry from the middle leaves a hole. Holes at the ends are removed at once, other holes once
+//! they outnumber the entries by a chunk. Empty chunks are kept for the FIFOs of the same pool, so
+//! that repeated pushes do not allocate.
 
 use crate::shrink::shrink_ring;
 use inflight_sync::prefetch_to_write;
 use std::collections::VecDeque;
 
-/// Places of a chunk; in tests as many as no `Vec` has by itself.
+/// Places of a chunk; in tests a number that no `Vec` chooses by itself.
 const CHUNK: usize = if cfg!(any(loom, test)) { 5 } else { 64 };
 
-/// So many places ahead of the last the line of one is asked for.
+/// How many places ahead of the last one a push prefetches a cache line.
 const AHEAD: usize = 8;
 
-/// So many empty chunks are kept: for a thousand entries that come and go.
+/// How many empty chunks are kept: enough for a thousand entries.
 const SPARES: usize = 16;
 
 /// Empty chunks, each with room for [`CHUNK`] places.
@@ -36,7 +36,7 @@ impl<T> SpareChunks<T> {
     }
 
     fn put(&mut self, mut chunk: Vec<Option<T>>) {
-        // A part that has never had an entry has no chunk.
+        // A part that never had an entry has no chunk.
         if self.0.len() < SPARES && chunk.capacity() >= CHUNK {
             chunk.clear();
             self.0.push(chunk);
@@ -44,19 +44,19 @@ impl<T> SpareChunks<T> {
     }
 }
 
-/// A FIFO. Positions are numbers that come round after 2^32.
+/// A FIFO. Positions are numbers that wrap after 2^32.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Fifo<T> {
     /// At most [`CHUNK`] places.
     tail: Vec<Option<T>>,
-    /// The position of the next place. A push writes this and the tail alone.
+    /// The position of the next place. A push writes only this and the tail.
     next: u32,
     /// The position of the first place.
     first: u32,
     /// Places without an entry.
     holes: u32,
-    /// Places of the head before this are gone.
+    /// Places of the head before this have been popped.
     gone: u32,
     /// At most [`CHUNK`] places.
     head: Vec<Option<T>>,
@@ -79,7 +79,7 @@ impl<T> Default for Fifo<T> {
 }
 
 impl<T: Copy> Fifo<T> {
-    /// The bytes that a push touches, of those here.
+    /// How many bytes of this struct a push touches.
     pub(crate) const PUSHED: usize = std::mem::offset_of!(Self, head);
 
     #[inline]
@@ -97,7 +97,7 @@ impl<T: Copy> Fifo<T> {
         self.len() == 0
     }
 
-    /// Returns its position.
+    /// Returns the entry's position.
     #[inline]
     pub(crate) fn push_back(&mut self, entry: T, spares: &mut SpareChunks<T>) -> u32 {
         if self.tail.len() == self.tail.capacity().min(CHUNK) {
@@ -106,7 +106,7 @@ impl<T: Copy> Fifo<T> {
         self.tail.push(Some(entry));
         let ahead = self.tail.len() + AHEAD;
         if ahead < CHUNK {
-            // Who popped has had the line.
+            // The popper had the cache line last.
             prefetch_to_write(self.tail.as_ptr().wrapping_add(ahead));
         }
         let position = self.next;
@@ -114,7 +114,7 @@ impl<T: Copy> Fifo<T> {
         position
     }
 
-    /// The tail gets room.
+    /// Gives the tail room.
     #[cold]
     fn next_tail(&mut self, spares: &mut SpareChunks<T>) {
         let full = std::mem::replace(&mut self.tail, spares.get());
@@ -126,7 +126,7 @@ impl<T: Copy> Fifo<T> {
         }
     }
 
-    /// Returns its position.
+    /// Returns the entry's position.
     pub(crate) fn push_front(&mut self, entry: T, spares: &mut SpareChunks<T>) -> u32 {
         if self.gone == 0 {
             if self.head.len() == CHUNK {
@@ -135,7 +135,7 @@ impl<T: Copy> Fifo<T> {
             } else if self.head.capacity() == 0 {
                 self.head = spares.get();
             }
-            // Room for more than one: who puts back puts back many.
+            // Room for more than one: entries are usually put back in groups.
             let room = CHUNK - self.head.len();
             self.head.splice(0..0, std::iter::repeat_n(None, room));
             self.gone = room as u32;
@@ -146,7 +146,7 @@ impl<T: Copy> Fifo<T> {
         self.first
     }
 
-    /// Pops so many entries, which there are: `sink` is given slices of their places.
+    /// Pops `entries` entries, which must exist; `sink` gets slices of their places.
     #[inline]
     pub(crate) fn pop_many(
         &mut self,
@@ -162,8 +162,8 @@ impl<T: Copy> Fifo<T> {
                 continue;
             }
             let slice = &self.head[self.gone as usize..][..places];
-            // Holes among them are not counted: perhaps another round. To look at all of them first
-            // fetches their lines together.
+            // Holes in the slice do not count as entries, so there may be another round. Counting
+            // first fetches the cache lines together.
             let taken = slice.iter().flatten().count();
             sink(slice);
             left -= taken;
@@ -172,7 +172,7 @@ impl<T: Copy> Fifo<T> {
         }
     }
 
-    /// The head has no places left: what comes next is the head.
+    /// The head has no places left: the next part becomes the head.
     fn next_head(&mut self, spares: &mut SpareChunks<T>) {
         self.head.clear();
         self.gone = 0;
@@ -183,7 +183,7 @@ impl<T: Copy> Fifo<T> {
         shrink_ring(&mut self.full, SPARES);
     }
 
-    /// So many places of the head are gone.
+    /// Pops places of the head.
     #[inline]
     fn pop_places(&mut self, places: usize) {
         self.gone += places as u32;
@@ -194,7 +194,7 @@ impl<T: Copy> Fifo<T> {
         self.iter().next()
     }
 
-    /// In their order.
+    /// The entries in their order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         let head = self.head[self.gone as usize..].iter();
         let full = self.full.iter().flatten();
@@ -220,7 +220,7 @@ impl<T: Copy> Fifo<T> {
         self.place(position)?.as_ref()
     }
 
-    /// Takes the entry out that is at a position.
+    /// Removes and returns the entry at a position.
     pub(crate) fn remove(&mut self, position: u32, spares: &mut SpareChunks<T>) -> Option<T> {
         let entry = self.place(position)?.take()?;
         self.holes += 1;
@@ -236,7 +236,7 @@ impl<T: Copy> Fifo<T> {
         Some(entry)
     }
 
-    /// The first place, which there is.
+    /// The first place, which must exist.
     fn first_place(&mut self, spares: &mut SpareChunks<T>) -> Option<T> {
         if self.head.len() == self.gone as usize {
             self.next_head(spares);
@@ -244,7 +244,7 @@ impl<T: Copy> Fifo<T> {
         self.head[self.gone as usize]
     }
 
-    /// The part that has the last place, which there is.
+    /// The part that has the last place, which must exist.
     fn last_part(&mut self, spares: &mut SpareChunks<T>) -> &mut Vec<Option<T>> {
         if !self.tail.is_empty() {
             return &mut self.tail;
@@ -259,12 +259,12 @@ impl<T: Copy> Fifo<T> {
         }
     }
 
-    /// Whether there are more holes than entries, by a chunk.
+    /// Whether the holes outnumber the entries by more than a chunk.
     pub(crate) fn has_holes(&self) -> bool {
         self.places() > 2 * self.len() + CHUNK
     }
 
-    /// Closes the holes. `moved` is told where each entry is now.
+    /// Closes the holes. `moved` gets the new position of each entry.
     pub(crate) fn compact(&mut self, mut moved: impl FnMut(&T, u32), spares: &mut SpareChunks<T>) {
         let old = std::mem::take(self);
         (self.first, self.next) = (old.first, old.first);
@@ -324,8 +324,7 @@ mod tests {
         }
     }
 
-    /// What a burst of entries that are put back needed does not stay, nor what a burst of others
-    /// did.
+    /// The memory for a burst of entries, put back or pushed, is released.
     #[test]
     fn an_empty_fifo_keeps_two_chunks_and_the_pool_some() {
         let (mut fifo, mut spares) = (Fifo::default(), SpareChunks::default());

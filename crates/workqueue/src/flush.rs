@@ -1,5 +1,5 @@
-//! *flush*: of a queue, of all its pwqs, each by its [colours](crate::flush_colour); and of an
-//! item, by the number of its last queueing.
+//! *flush*: of a queue, through the [colours](crate::flush_colour) of each of its pwqs; and of an
+//! item, through the number of its last queueing.
 
 use crate::completion::{Completion, wait_unless};
 use crate::current;
@@ -19,7 +19,7 @@ impl WorkqueueInner {
         current::refuse_wait(current::runs_item_of(self))
     }
 
-    /// *flush* begins: done when all that was queued before this call has ended.
+    /// *flush* begins: it is done when everything that was queued before this call has ended.
     pub(crate) fn begin_flush(&self) -> Arc<Completion> {
         let flush = Arc::new(Completion::of(1));
         let mut deferred = QueueDeferred::default();
@@ -33,8 +33,8 @@ impl WorkqueueInner {
         flush
     }
 
-    /// Refuses the wait for a flush that waits for the caller's item, or for an item that needs the
-    /// caller's slot; and any wait in a BH item.
+    /// Refuses to wait for a flush that waits for the caller's item, or for an item that needs the
+    /// caller's slot. Refuses any wait in a BH item.
     pub(crate) fn refuse_flushed(flush: &Arc<Completion>) -> Result<(), WaitError> {
         let own = current::runs(|running| {
             let control = running.pwq().wq.control.lock();
@@ -55,7 +55,7 @@ impl WorkqueueInner {
 }
 
 impl ReusableRef {
-    /// `expedited`: the queueing that has waited for its time, and is queued for this flush.
+    /// `expedited`: the number of the queueing whose delay this flush ended.
     pub(crate) async fn flush(&self, expedited: Option<Seq>) -> Result<bool, WaitError> {
         self.refuse_own()?;
         let Some(last) = self.unended(expedited) else {
@@ -82,7 +82,7 @@ pub(crate) fn is_behind_caller(header: &Header) -> bool {
 }
 
 impl Pwq {
-    /// A flush begins: `flush` is done once more when what is in flight now has ended.
+    /// A flush begins: `flush` waits for one more event, the end of what is in flight here now.
     pub(crate) fn begin_flush(&self, flush: &Arc<Completion>, deferred: &mut QueueDeferred) {
         let mut state = self.lock();
         let pwq = state.core.pwq_mut(self.index);

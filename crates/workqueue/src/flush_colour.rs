@@ -1,26 +1,27 @@
 //! Flush colours: which entries of a pwq were queued before a flush began.
 //!
-//! Every entry bears the colour of the moment it was queued in, and each colour counts its entries.
-//! A flush closes the current colour and is over when no entry of it or of an older one is left.
-//! Later entries bear a later colour, so they do not hold it up. As in the kernel there are
-//! sixteen, so fifteen flushes can be under way; those that begin meanwhile share the next colour.
+//! Every entry has the colour that was current when it was queued, and each colour counts its
+//! entries. A flush closes the current colour. It is over when no entry of that colour or an older
+//! one is left. Later entries have a later colour, so they do not delay the flush. As in the kernel
+//! there are sixteen colours, so fifteen flushes can be in progress. Flushes that begin meanwhile
+//! share the next colour.
 
 pub(crate) const COLOURS: usize = 16;
 
 /// The number of a flush of one pwq.
 pub(crate) type FlushNumber = u64;
 
-/// What is in flight in a pwq, by colour.
+/// The entries in flight in a pwq, by colour.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(crate) struct FlushColours {
     total: usize,
-    /// The next flush. Its colour is what entries get now.
+    /// The next flush. Its colour is the current one.
     next: FlushNumber,
     in_flight: [u32; COLOURS],
-    /// Every flush below is over.
+    /// Every flush below this is over.
     over: FlushNumber,
-    /// There was no colour for the next flush when somebody wanted to begin it.
+    /// A flush wanted to begin when there was no free colour.
     wanted: bool,
 }
 
@@ -34,19 +35,19 @@ impl FlushColours {
         self.total
     }
 
-    /// The colour of what is queued now.
+    /// The colour of entries that are queued now.
     pub(crate) fn current(&self) -> u8 {
         colour_of(self.next)
     }
 
-    /// Entries are counted under the present colour, or under one that others have kept open.
+    /// Counts entries under the current colour, or under one that other entries keep open.
     #[inline]
     pub(crate) fn enter_as(&mut self, colour: u8, entries: usize) {
         self.in_flight[usize::from(colour)] += entries as u32;
         self.total += entries;
     }
 
-    /// Entries have ended. Returns whether a flush is over by that.
+    /// Entries have ended. Returns whether that ended a flush.
     #[inline]
     pub(crate) fn leave(&mut self, colour: u8, entries: usize) -> bool {
         let left = &mut self.in_flight[usize::from(colour)];
@@ -74,7 +75,7 @@ impl FlushColours {
         self.next - self.over == COLOURS as u64 - 1
     }
 
-    /// A flush begins. Returns which one it is to wait for; `None` if nothing is in flight.
+    /// A flush begins. Returns the number to wait for; `None` if nothing is in flight.
     pub(crate) fn begin_flush(&mut self) -> Option<FlushNumber> {
         if self.total == 0 {
             return None;
@@ -85,7 +86,7 @@ impl FlushColours {
             self.next += 1;
             return Some(self.next - 1);
         } else {
-            // Nothing has come since the flush before.
+            // Nothing was queued since the flush before.
             return Some(self.next - 1);
         }
         Some(self.next)
@@ -139,8 +140,8 @@ mod tests {
     }
 
     proptest! {
-        /// A flush waits for what was there and, if fifteen are under way, for what comes until the
-        /// next one can begin; for nothing else.
+        /// A flush waits only for entries that were queued before it and, if fifteen flushes are in
+        /// progress, for those queued until the next one can begin.
         #[test]
         fn against_a_list_of_entries(
             steps in proptest::collection::vec((0..3u8, 0..50usize), 0..300)

@@ -1,4 +1,4 @@
-//! Holding all freezable queues of a system, before a snapshot or a sleep of the machine.
+//! Freezing all freezable queues of a system, before a snapshot or before the machine sleeps.
 
 use crate::pool_attrs::Settings;
 use crate::pool_core::PwqState;
@@ -9,11 +9,11 @@ use crate::workqueue_inner::WorkqueueInner;
 use inflight_sync::Arc;
 use std::fmt;
 
-/// While it lives, no item of a [`freezable`](crate::WorkqueueBuilder::freezable) queue begins.
+/// While it exists, no item of a [`freezable`](crate::WorkqueueBuilder::freezable) queue begins.
 ///
-/// Made by [`WorkqueueSystem::freeze`](crate::WorkqueueSystem::freeze). When the last of them is
-/// dropped, what has been queued meanwhile goes on, in its order. Does not keep the system alive;
-/// the end of the system lets everything go.
+/// Made by [`WorkqueueSystem::freeze`](crate::WorkqueueSystem::freeze). When the last one is
+/// dropped, the items queued meanwhile run in their order. It does not keep the system alive; a
+/// shutdown of the system ends the freeze.
 ///
 /// ```
 /// # use inflight_workqueue::WorkqueueSystem;
@@ -40,8 +40,8 @@ impl Frozen {
         }
     }
 
-    /// Whether items that had begun before still run. Once it is `false` it stays so until the
-    /// thaw.
+    /// Whether items that began before the freeze still run. Once it is `false`, it stays `false`
+    /// until the thaw.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         self.system.freezable().any(|queue| queue.activity().0 > 0)
@@ -61,7 +61,8 @@ impl fmt::Debug for Frozen {
 }
 
 impl SystemInner {
-    /// From now on freezable queues let nothing begin, or go on.
+    /// Changes the number of freezes, and freezes or thaws the freezable queues if that is
+    /// necessary.
     pub(crate) fn change_freezes(&self, change: impl FnOnce(&mut Settings)) {
         let mut deferred = QueueDeferred::default();
         let mut settings = self.settings.lock();
@@ -82,12 +83,12 @@ impl SystemInner {
 }
 
 impl WorkqueueInner {
-    /// *freeze*: when this returns nothing begins that has not begun. And *thaw*.
+    /// *freeze*: once this returns, no further item begins. *thaw*: items may begin again.
     pub(crate) fn set_frozen(&self, frozen: bool, deferred: &mut QueueDeferred) {
         let mut control = self.control.lock();
         control.frozen = frozen;
         for pwq in &control.pwqs {
-            // A freeze takes back what workers have not begun.
+            // A freeze takes back the items that workers have taken but not begun.
             pwq.change(frozen, deferred, |state| {
                 pwq.set_flag(FROZEN, frozen);
                 let set = |pwq: &mut PwqState<_>| pwq.frozen = frozen;

@@ -1,11 +1,11 @@
 //! Futures as items: each poll is a run.
 //!
-//! The item's word does all that an executor needs: a wake queues the item; while it is pending
-//! further wakes change nothing; a wake during a poll makes it run again afterwards, and it never
-//! runs twice at once.
+//! The item's word does what an executor needs. A wake queues the item. While it is pending,
+//! further wakes change nothing. After a wake during a poll, it runs again. It never runs twice at
+//! once.
 //!
 //! A waker holds the task, and the task holds its item. The item holds the task only from a wake
-//! until the poll that follows, so a future that nobody can wake any more goes.
+//! until the poll that follows, so a future that nothing can wake any more is dropped.
 
 use crate::error::{JoinError, PanicPayload, QueueError};
 use crate::item::{Name, Promise, ReusableRef, Run};
@@ -26,23 +26,23 @@ use std::task::{Context, Poll, Wake, Waker};
 
 const NOWHERE: usize = usize::MAX;
 
-/// From a wake until the poll that follows: the task.
+/// The task, from a wake until the poll that follows.
 type Woken<F> = Mutex<Option<Arc<Task<F>>>>;
 
 struct Task<F: Future> {
     item: ReusableRef,
     queue: Workqueue,
     woken: Arc<Woken<F>>,
-    /// Until it has ended; before the future, whose destructor may take long.
+    /// Until it has ended. Before the future, whose destructor may take long.
     promise: Mutex<Option<Promise<F::Output>>>,
     state: Mutex<State<F>>,
-    /// The CPU on which it was polled last; none before. Relaxed: a hint.
+    /// The CPU on which it was polled last, or `NOWHERE`. Relaxed: a hint.
     polled_on: AtomicUsize,
 }
 
 enum State<F> {
     Waiting(Pin<Box<F>>),
-    /// With why it ends if this poll does not end it.
+    /// With the reason why it ends after this poll.
     Polled(Option<JoinError>),
     Over,
 }
@@ -67,9 +67,9 @@ where
 
     fn run(&self) -> ControlFlow<()> {
         let task = self.woken.lock().take();
-        // Nobody there: the poll before has seen what this wake was for.
+        // Empty if the poll before has seen what this wake was for.
         if let Some(Err(payload)) = task.map(Task::poll) {
-            // As the item's panic it is counted.
+            // As the item's panic, so that it is counted.
             resume_unwind(payload);
         }
         ControlFlow::Break(())
@@ -81,13 +81,13 @@ where
     F: Future + Send + 'static,
     F::Output: Send,
 {
-    /// `Err`: it has panicked, which the handle knows.
+    /// `Err` if it panicked; the handle has the payload.
     fn poll(self: Arc<Self>) -> Result<(), Box<dyn std::any::Any + Send>> {
         let mut future = {
             let mut state = self.state.lock();
             match mem::replace(&mut *state, State::Polled(None)) {
                 State::Waiting(future) => future,
-                // It was aborted before.
+                // It was ended before.
                 over => {
                     *state = over;
                     return Ok(());
@@ -119,7 +119,7 @@ where
             }
         };
         *self.state.lock() = State::Over;
-        // Foreign destructors and wakers, and their panics, are not the poll's.
+        // Panics of the user's destructors and wakers are not the poll's.
         contained(|| drop(future));
         self.complete(result);
         match panicked {
@@ -145,7 +145,7 @@ where
         let waker = queue.inner().here();
         let cpu = self.place(waker);
         let before = woken.lock().replace(self);
-        // The same task: it is only counted down.
+        // The same task, so this only lowers its count.
         drop(before);
         queue.inner().queue_from(&item, cpu, origin).map(drop)
     }
@@ -159,7 +159,7 @@ where
         inner.place(waker, if previous == NOWHERE { waker } else { previous })
     }
 
-    /// As `submit`, and ends the future if that is refused. Returns the refusal.
+    /// As `submit`, but ends the future if that is refused. Returns the refusal.
     fn submit_or_end(self: Arc<Self>, origin: Origin) -> Option<QueueError> {
         let task = self.clone();
         let refusal = self.submit(origin).err();
@@ -207,13 +207,12 @@ where
 
     fn forget_wake(&self) {
         let woken = self.woken.lock().take();
-        // The same task: it is only counted down.
+        // The same task, so this only lowers its count.
         drop(woken);
     }
 }
 
-/// Polls a future on a queue, with the name that its user has given it. Returns why it was refused,
-/// too.
+/// Polls a future on a queue, with the name that its user gave it. Also returns the refusal.
 pub(crate) fn spawn<F>(
     queue: &Workqueue,
     name: Option<Name>,
@@ -241,7 +240,7 @@ where
     queue.inner().unfinished.add(weak.clone());
     let refusal = task.submit_or_end(Origin::Anybody);
     if let (Some(task), Some(why)) = (weak.upgrade(), queue.inner().unfinished.over()) {
-        // It came while the others were ended.
+        // The future was added while the others were ended.
         task.end(JoinError::Rejected(why));
     }
     let future = FutureHandle {

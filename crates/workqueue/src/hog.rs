@@ -1,5 +1,5 @@
-//! CPU hogs: which items that compute for long are hogs, which functions of theirs are reported,
-//! and when. Which items compute for long is found out in [`sampler`](crate::sampler).
+//! CPU hogs: which CPU-intensive items are hogs, which of their functions are reported, and when.
+//! The [`sampler`](crate::sampler) detects which items are CPU-intensive.
 
 use crate::busy_worker::BusyWorker;
 use crate::pool_attrs::PoolAttrs;
@@ -8,17 +8,17 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-/// So many functions are remembered; further ones are counted together.
+/// How many functions are remembered; further ones are only counted together.
 const FUNCTIONS: usize = 128;
 
-/// Whether an item of such a pool that computes for long is a hog: it holds the one CPU of its
-/// pool. In an unbound pool it is where it should be.
+/// Whether a CPU-intensive item of such a pool is a hog. It is one if it holds the only CPU of its
+/// pool; unbound pools are meant for such items.
 pub(crate) fn is_hog(pool: &PoolAttrs) -> bool {
     pool.cpu.is_some()
 }
 
-/// A function that has been found to compute for longer than the
-/// [threshold](crate::SystemBuilder::intensive_threshold) while other items of its CPU waited: it
+/// A function that was found to compute for longer than the
+/// [threshold](crate::SystemBuilder::intensive_threshold) while other items of its CPU waited. It
 /// should be on a queue that is `cpu_intensive` or unbound.
 ///
 /// ```
@@ -34,11 +34,11 @@ pub(crate) fn is_hog(pool: &PoolAttrs) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Hog {
-    /// Its type.
+    /// The type of the function.
     pub function: &'static str,
-    /// How often it was found, under whatever names.
+    /// How often it was found, under any name.
     pub count: u64,
-    /// How much CPU time the item that was found last had used by then.
+    /// How much CPU time the item had used when the function was found last.
     pub used: Duration,
     /// That item, and the worker that ran it.
     pub worker: BusyWorker,
@@ -65,12 +65,12 @@ pub(crate) type OnHog = Arc<dyn Fn(&Hog) + Send + Sync>;
 #[derive(Default)]
 struct HogTable {
     by_function: BTreeMap<usize, Hog>,
-    /// How often functions were for which there was no room.
+    /// How often functions were found for which there was no room.
     others: u64,
 }
 
 impl HogTable {
-    /// A function has been found once more. `None` if there is no room for it.
+    /// Counts a function that was found. Returns `None` if there is no room for it.
     fn note(&mut self, function: usize, hog: Hog) -> Option<Hog> {
         let before = self.by_function.get(&function).map(|before| before.count);
         if before.is_none() && self.by_function.len() >= FUNCTIONS {
@@ -86,7 +86,7 @@ impl HogTable {
 
 pub(crate) struct Hogs {
     by_function: Mutex<HogTable>,
-    /// Who is told, and from which count on.
+    /// The user's function, and the count of the first report.
     on_hog: Option<(u64, OnHog)>,
 }
 
@@ -104,7 +104,7 @@ impl Hogs {
         }
     }
 
-    /// A function has been found once more. Returns the report that is due.
+    /// Counts a function that was found. Returns the report that is due.
     pub(crate) fn found(&self, function: usize, hog: Hog) -> Option<impl FnOnce() + Send + use<>> {
         let now = self.by_function.lock().note(function, hog)?;
         let (first, on_hog) = self.on_hog.as_ref()?;
@@ -112,7 +112,7 @@ impl Hogs {
         is_due(now.count, *first).then_some(move || on_hog(&now))
     }
 
-    /// All of them, those found most often first.
+    /// All functions, the most frequent first.
     pub(crate) fn all(&self) -> Vec<Hog> {
         let mut all: Vec<_> = self
             .by_function
@@ -135,7 +135,7 @@ impl Hogs {
 mod tests {
     use super::*;
 
-    /// A program may have any number of functions, and names of items, the table has not.
+    /// A program may have any number of functions, and item names; the table may not.
     #[test]
     fn what_finds_no_room_is_counted() {
         let mut table = HogTable::default();

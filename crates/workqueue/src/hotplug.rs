@@ -1,10 +1,9 @@
-//! CPUs that leave and come, when the program says so: what changes then for queues, pools and
-//! threads.
+//! CPU hotplug, when the program reports it: what changes for queues, pools and threads.
 //!
-//! Unbound queues get other pools, all or none (`workqueue_inner/apply_attrs.rs`). The pool of a
-//! CPU that has gone goes on as before, its workers wherever the system puts them. Each worker sees
-//! between two batches, by [`must_settle`](SystemShared::must_settle), that it has to take its
-//! place again (`worker.rs`; what is done when that is refused: `system_threads.rs`).
+//! Unbound queues get new pools, all or none (`workqueue_inner/apply_attrs.rs`). The pool of an
+//! offline CPU continues, with its workers wherever the system runs them. Between two batches, each
+//! worker checks with [`must_settle`](SystemShared::must_settle) whether it has to pin itself again
+//! (`worker.rs`; `system_threads.rs` handles a refusal).
 
 use crate::error::AttrsError;
 use crate::pool_attrs::Settings;
@@ -16,21 +15,21 @@ use inflight_sync::atomic::Ordering;
 use inflight_topology::Topology;
 
 impl WorkqueueSystem {
-    /// The machine has changed: CPUs have gone, or come back. `topology` is what
-    /// [`Topology::refresh`] has found; the system does not look by itself.
+    /// Reports that CPUs have gone offline or come online. `topology` is the result of
+    /// [`Topology::refresh`]; the system does not look by itself.
     ///
-    /// Unbound queues go over to the pools that their attributes give on the new machine, all or
-    /// nothing, as [`set_attrs`](crate::Workqueue::set_attrs) does for one. Bound queues, BH queues
-    /// among them, have a pool for each CPU that was [possible](Topology::possible) when they were
-    /// made: while its CPU is away, its workers run where the system lets them, and each is pinned
-    /// before the first item it runs after the CPU has come, be it again or for the first time.
-    /// Items queued on a CPU that was not even possible then have another one stand in. So it is
-    /// for unbound queues with CPUs that were not there when they were made.
+    /// Unbound queues change to the pools that their attributes give on the new machine, all or
+    /// nothing, as [`set_attrs`](crate::Workqueue::set_attrs) does for one queue. Bound queues,
+    /// including BH queues, have a pool for each CPU that was [possible](Topology::possible) when
+    /// they were made. While its CPU is offline, the pool's workers run where the system lets them.
+    /// Once the CPU is online, each worker is pinned before the first item that it runs after that.
+    /// Items queued on a CPU that was not possible when the queue was made go to another CPU's
+    /// pool. The same holds for unbound queues and CPUs that were not there when they were made.
     ///
     /// # Errors
     ///
-    /// [`AttrsError::NoWorker`] if a pool that is needed at once can get no thread. All goes on
-    /// as before, and the call can be repeated.
+    /// [`AttrsError::NoWorker`] if a pool that is needed at once gets no thread. Then nothing has
+    /// changed, and the call can be repeated.
     ///
     /// ```
     /// # use inflight_topology::{Refresh, Topology};
@@ -51,7 +50,7 @@ impl WorkqueueSystem {
 }
 
 impl SystemInner {
-    /// Other settings for all unbound queues, or for none.
+    /// Changes the settings of all unbound queues, or of none.
     pub(crate) fn reconfigure(
         &self,
         change: impl FnOnce(&mut Settings) -> Result<(), AttrsError>,
@@ -76,7 +75,7 @@ impl SystemInner {
         let cpus_changed = *self.shared.unbound_cpus.lock() != unbound_cpus;
         *self.shared.unbound_cpus.lock() = unbound_cpus;
         if machine_changed || cpus_changed {
-            // Relaxed: as said where it is.
+            // Relaxed: see the field.
             self.shared.refreshes.fetch_add(1, Ordering::Relaxed);
         }
         for change in changes.into_iter().flatten() {
@@ -96,14 +95,14 @@ impl SystemInner {
 }
 
 impl SystemShared {
-    /// Whether a thread has to take its place: it never did, or since then the machine has changed,
-    /// or the CPUs of unbound queues.
+    /// Whether a thread has to pin itself: it never did, or the machine or the CPUs of unbound
+    /// queues have changed since.
     pub(crate) fn must_settle(&self, settled: Option<usize>) -> bool {
         settled != Some(self.refreshes())
     }
 
-    /// The calling thread takes its place by `settle`, if it must. The number is read before that,
-    /// so that no change in between is missed.
+    /// Calls `settle` if the calling thread has to pin itself. Reads the number before, so that it
+    /// misses no change in between.
     pub(crate) fn settle_if_moved(&self, settled: &mut Option<usize>, settle: impl FnOnce()) {
         let refreshes = self.refreshes();
         if settled.replace(refreshes) != Some(refreshes) {
@@ -112,11 +111,11 @@ impl SystemShared {
     }
 
     fn refreshes(&self) -> usize {
-        // Relaxed: as said where it is.
+        // Relaxed: see the field.
         self.refreshes.load(Ordering::Relaxed)
     }
 
-    /// Whether that is a CPU: of the machine there was at first, or of that there is now.
+    /// Whether the machine, as it was at first or as it is now, has that CPU.
     pub(crate) fn has_cpu(&self, cpu: usize) -> bool {
         let has = |topology: &Topology| {
             topology.possible().contains(cpu) || topology.cpus().contains(cpu)
@@ -124,7 +123,7 @@ impl SystemShared {
         has(&self.topology) || has(self.machine())
     }
 
-    /// The machine as it is now.
+    /// The present machine.
     pub(crate) fn machine(&self) -> &Topology {
         self.now.current()
     }
@@ -143,8 +142,8 @@ mod tests {
     use inflight_sync::thread;
     use inflight_topology::Scope;
 
-    /// A CPU comes while a thread takes its place, which may have been without that: it takes it
-    /// once more, and then stays.
+    /// A CPU comes online while a thread pins itself, perhaps without that CPU: the thread pins
+    /// itself once more and then stays.
     #[test]
     fn a_refresh_while_a_thread_settles() {
         let sys = Rigged::new("core:2 offline:1", |builder| builder);
@@ -162,8 +161,8 @@ mod tests {
         assert_eq!((times, shared.must_settle(settled)), (2, false));
     }
 
-    /// What pools know of each other's CPUs is right of those that have just come, and is not
-    /// forgotten of those that leave and return.
+    /// What pools know of each other's CPUs includes CPUs that have just come online, and is kept
+    /// for CPUs that leave and return.
     #[test]
     fn pods_have_all_cores_of_cpus_that_come_and_go() {
         let machine = |text| Topology::synthetic(text).unwrap();
@@ -182,8 +181,8 @@ mod tests {
         }
     }
 
-    /// Two workers have two items each when a CPU comes, and their node may run one less. Those
-    /// that have not begun wait for that.
+    /// Two workers have two items each when a CPU comes online and the part of their node shrinks
+    /// by one. The items that have not begun wait for that.
     #[test]
     fn a_part_that_becomes_smaller_takes_back_what_has_not_begun() {
         let sys = Rigged::new("numa:2 core:2 offline:1", |builder| builder);
@@ -196,7 +195,7 @@ mod tests {
             let mut state = wq.inner().pwq_of(2).unwrap().lock();
             state.watched = true;
             state.core.set_batching(true);
-            // Two that wait are worth a second worker.
+            // Two waiting items are enough for a second worker.
             state.core.note_service(9_000);
         }
         let [begun, first, second] = [(); 3].map(|()| Signal::default());

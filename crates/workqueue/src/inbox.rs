@@ -1,11 +1,12 @@
-//! Threads that serve a whole system: where each sleeps, and what it is to do next.
+//! Threads that serve a whole system: where each sleeps, and its list of work.
 
 use crate::proc;
 use inflight_sync::{Mutex, Parker, Unparker};
 use std::collections::VecDeque;
 use std::io;
 
-/// A thread that others start and wake. One that has not arrived yet looks when it does.
+/// A thread that others start and wake. A thread that has not arrived yet looks for work when it
+/// does.
 #[derive(Default)]
 pub(crate) struct Sleeper(Mutex<State>);
 
@@ -17,7 +18,7 @@ struct State {
 }
 
 impl Sleeper {
-    /// Starts the thread by `start`, unless it is there.
+    /// Starts the thread with `start`, unless it has been started.
     pub(crate) fn start(&self, start: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         let mut state = self.0.lock();
         if !state.started {
@@ -27,14 +28,14 @@ impl Sleeper {
         Ok(())
     }
 
-    /// The calling thread is this one. It sleeps there.
+    /// The calling thread is this thread. Returns the parker on which it sleeps.
     pub(crate) fn arrive(&self) -> Parker {
         let parker = Parker::current();
         self.0.lock().arrived = Some((parker.unparker(), proc::this_thread()));
         parker
     }
 
-    /// The thread looks again.
+    /// Wakes the thread to look again.
     pub(crate) fn wake(&self) {
         if let Some((thread, _)) = &self.0.lock().arrived {
             thread.unpark();
@@ -47,7 +48,7 @@ impl Sleeper {
     }
 }
 
-/// What a thread does, one after the other.
+/// A thread and its queue of work.
 pub(crate) struct Inbox<T> {
     waiting: Mutex<Waiting<T>>,
     pub(crate) thread: Sleeper,
@@ -55,7 +56,7 @@ pub(crate) struct Inbox<T> {
 
 struct Waiting<T> {
     items: VecDeque<T>,
-    /// The thread leaves when none is left.
+    /// The thread leaves when nothing is left.
     stopped: bool,
 }
 
@@ -70,7 +71,7 @@ impl<T> Default for Inbox<T> {
 }
 
 impl<T> Inbox<T> {
-    /// One more, unless those that wait do not let it. Gives it back then, or for want of a thread.
+    /// Adds an item, unless `may` refuses. Returns the item then, or if there is no thread.
     pub(crate) fn push(
         &self,
         item: T,
@@ -87,7 +88,7 @@ impl<T> Inbox<T> {
         Ok(())
     }
 
-    /// The calling thread does them all, each after `settle`, until it is stopped.
+    /// The calling thread handles all items, each after `settle`, until it is stopped.
     pub(crate) fn serve(&self, mut settle: impl FnMut(), mut each: impl FnMut(T)) {
         let parker = self.thread.arrive();
         loop {
@@ -104,7 +105,7 @@ impl<T> Inbox<T> {
         }
     }
 
-    /// Nothing more comes: the thread leaves when it has done what waits.
+    /// Nothing more comes: the thread leaves when it has handled what waits.
     pub(crate) fn stop(&self) {
         self.waiting.lock().stopped = true;
         self.thread.wake();

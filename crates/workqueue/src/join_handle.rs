@@ -1,4 +1,4 @@
-//! The result of a spawned function.
+//! The handle on the result of a spawned function.
 
 use crate::cancel;
 use crate::current;
@@ -15,15 +15,15 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// So often a waiting thread looks for the result before it sleeps: some us, as many as it takes to
-/// sleep and to be woken.
+/// How often a waiting thread checks for the result before it sleeps. The checks take some us,
+/// about as long as sleeping and being woken.
 const LOOKS: u32 = 400;
 
 /// Gives the result of a function that was [spawned](crate::Workqueue::spawn).
 ///
-/// A future, for tasks; [`wait`](JoinHandle::wait), for threads. It always resolves: to the result,
+/// A future for tasks; [`wait`](JoinHandle::wait) for threads. It always resolves: to the result,
 /// to the panic, or to the reason why the function did not run. Dropping the handle, or a wait for
-/// it, detaches: the function runs all the same.
+/// it, detaches the function, which still runs.
 ///
 /// ```
 /// use inflight_workqueue::WorkqueueSystem;
@@ -48,12 +48,12 @@ enum Joined<T> {
     Future(Box<FutureHandle<T>>),
 }
 
-/// A future, for who waits for its end.
+/// The handle on a spawned future.
 pub(crate) struct FutureHandle<T> {
     pub(crate) result: TaskHandle<T>,
-    /// What polls it.
+    /// The item that polls it.
     pub(crate) item: ReusableRef,
-    /// If nobody has it, it has ended.
+    /// Cannot be upgraded once the future has ended.
     pub(crate) task: Weak<dyn Ends>,
 }
 
@@ -76,7 +76,7 @@ impl<T> JoinHandle<T> {
         }
     }
 
-    /// Whether a wait for it would be a wait for the caller's own return.
+    /// Whether a wait for the result would wait for the caller's own return.
     fn waits_for_caller(&self) -> bool {
         if !current::runs_any() {
             return false;
@@ -104,10 +104,10 @@ impl<T> JoinHandle<T> {
     ///
     /// # Errors
     ///
-    /// A [`JoinError`] that says why there is no result. [`JoinError::WouldDeadlock`] inside the
-    /// function itself, and inside an item of a queue with `max_active` 1 if the function waits for
-    /// that item's slot, and inside any BH item; the function is detached then, and runs later.
-    /// Polling the handle as a future, and a timed wait, do not look at slots.
+    /// [`JoinError`] says why there is no result. [`JoinError::WouldDeadlock`] inside the function
+    /// itself, inside an item of a queue with `max_active` 1 if the function waits for that item's
+    /// slot, and inside any BH item. The function is then detached and runs later. Polling the
+    /// handle as a future, and a timed wait, do not check slots.
     pub fn wait(mut self) -> Result<T, JoinError> {
         if self.waits_for_caller() {
             return Err(JoinError::WouldDeadlock);
@@ -130,22 +130,22 @@ impl<T> JoinHandle<T> {
         }
     }
 
-    /// As [`wait`](JoinHandle::wait), but what is not waited for does not run: its caller has no
-    /// handle by which to take it back.
+    /// As [`wait`](JoinHandle::wait), but cancels the function if it may not wait for it: the
+    /// caller has no handle to cancel it with.
     pub(crate) fn wait_or_take_back(self) -> Result<T, JoinError> {
-        // What has begun has a slot of its own, so it does not wait for the caller's any more.
+        // A function that has begun has its own slot, so it no longer waits for the caller's.
         if self.waits_for_caller() && self.try_cancel() {
             return Err(JoinError::WouldDeadlock);
         }
         self.wait()
     }
 
-    /// Waits for the result, at most for `limit` on the system's clock. If that is over, the
-    /// function goes on, and the handle can be waited for again.
+    /// Waits for the result for at most `limit` on the system's clock. After that the function
+    /// continues, and the handle can be waited for again.
     ///
     /// # Errors
     ///
-    /// A [`JoinError`] that says why there is no result; [`JoinError::TimedOut`].
+    /// [`JoinError`] says why there is no result; [`JoinError::TimedOut`] after `limit`.
     ///
     /// ```
     /// # use inflight_workqueue::{JoinError, WorkqueueSystem};
@@ -179,11 +179,11 @@ impl<T> JoinHandle<T> {
     /// Cancels the function if it has not begun; `true` if so. The handle then gives
     /// [`JoinError::Cancelled`].
     ///
-    /// A future is not polled any more, and is dropped; `true` if it had not ended. If it is being
-    /// polled, that is when the poll has ended, and the handle gives the result if that poll was
-    /// the last.
+    /// A future is dropped and not polled any more; `true` if it had not completed. If it is being
+    /// polled, it is dropped when that poll has ended, and the handle gives the result if that poll
+    /// was the last.
     ///
-    /// The function is dropped in this call. If that panics, so does the call, after the handle has
+    /// The function is dropped in this call. If that panics, the call panics after the handle has
     /// resolved.
     ///
     /// ```
@@ -206,7 +206,7 @@ impl<T> JoinHandle<T> {
         }
     }
 
-    /// Whether the result is there.
+    /// Whether the function or future has ended.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         match &self.task {
@@ -215,7 +215,7 @@ impl<T> JoinHandle<T> {
         }
     }
 
-    /// Nobody is to learn how the function ends; it runs all the same. As dropping the handle.
+    /// Gives up the result; the function still runs. The same as dropping the handle.
     #[inline]
     pub fn detach(self) {
         drop(self);
@@ -227,10 +227,10 @@ impl<T> FutureHandle<T> {
         let Some(task) = self.task.upgrade() else {
             return false;
         };
-        // First: once the item is taken back a closed queue may be idle, and end what is left.
+        // First: once the item is taken back, a closed queue may be idle and end the futures left.
         let ends = task.end(JoinError::Cancelled);
         cancel::cancel(&self.item);
-        // The poll that was taken back does not come to do it.
+        // The poll that was taken back would have done this.
         task.forget_wake();
         ends
     }

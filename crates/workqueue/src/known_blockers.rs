@@ -1,27 +1,28 @@
-//! Functions that sleep without saying so, remembered.
+//! Functions that sleep without having said so.
 //!
-//! To find a worker asleep takes a tick, and until the tick the CPU lies idle. A function that has
-//! been found asleep twice is from then on run as if inside [`blocking`](crate::blocking): items
-//! behind it do not wait for a tick. Now and then it has to be found once more, so that one that
-//! has ceased to sleep is forgotten; one that computes for a while instead is forgotten at once,
-//! because beside it others compute on the same CPU.
+//! Finding a worker asleep takes a tick, and until then the CPU is idle. So a function that was
+//! found asleep twice is run as if inside [`blocking`](crate::blocking): items behind it do not
+//! wait for a tick. From time to time it has to be found once more, so that a function that no
+//! longer sleeps is forgotten. A function that computes for a while is forgotten at once, because
+//! other items compute beside it on the same CPU.
 
 use inflight_sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 const SLOTS: usize = 256;
 
-/// Found so often, a function is known.
+/// How often a function must be found before it is known.
 const KNOWN: u16 = 2;
 
-/// After so many runs a known function has to be found once more.
+/// After how many runs a known function has to be found once more.
 const RUNS: u16 = 256;
 
-/// So much CPU time in a run is no sleeper's: several times what a sleep and a wake take.
+/// A function that sleeps uses less CPU time than this in a run: it is several times the cost of a
+/// sleep and a wakeup.
 const COMPUTES: Duration = Duration::from_micros(500);
 
-/// What has been found out about functions. A hint: two that share a slot are taken for one, which
-/// costs a little order on the CPU and loses nothing, and so do counts that race.
+/// What was found about functions. A hint: two functions that share a slot count as one, and counts
+/// may race. That costs a little order on the CPU and loses nothing.
 pub(crate) struct KnownBlockers(Box<[AtomicU16; SLOTS]>);
 
 impl Default for KnownBlockers {
@@ -42,7 +43,7 @@ impl KnownBlockers {
         slot.store(hits, Ordering::Relaxed);
     }
 
-    /// It was known and has used so much CPU time in one run.
+    /// The function was known, and used so much CPU time in one run.
     pub(crate) fn used(&self, function: usize, cpu: Duration) {
         if cpu >= COMPUTES {
             self.slot(function).store(0, Ordering::Relaxed);
@@ -56,7 +57,7 @@ impl KnownBlockers {
         if seen < KNOWN {
             return false;
         }
-        // Beyond `KNOWN` runs are counted.
+        // Above `KNOWN`, runs are counted.
         let next = if seen - KNOWN == RUNS {
             KNOWN - 1
         } else {

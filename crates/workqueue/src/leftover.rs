@@ -1,9 +1,9 @@
-//! What a timed shutdown leaves behind.
+//! What has not ended after a timed shutdown.
 
 use std::error::Error;
 use std::fmt;
 
-/// What had not ended when a timed shutdown returned.
+/// What had not ended when a shutdown returned.
 ///
 /// ```
 /// use inflight_workqueue::WorkqueueSystem;
@@ -28,13 +28,13 @@ impl Leftover {
         Self { queues, own_worker }
     }
 
-    /// How many items were queued or running. 0 if all had ended but not all worker threads.
+    /// How many items were queued or running. 0 if all items had ended, but not all worker threads.
     #[must_use]
     pub fn items(&self) -> u64 {
         self.queues.iter().map(|(_, items)| items).sum()
     }
 
-    /// The queues that had items left, with their number.
+    /// The queues that had items left, with the number of items.
     pub fn queues(&self) -> impl Iterator<Item = (&str, u64)> {
         self.queues
             .iter()
@@ -42,7 +42,7 @@ impl Leftover {
     }
 
     /// Whether the caller was one of the system's own workers, or inside a
-    /// [`call_blocking`](crate::Workqueue::call_blocking), whose end cannot be waited for.
+    /// [`call_blocking`](crate::Workqueue::call_blocking): it cannot wait for its own end.
     #[must_use]
     pub fn is_own_worker(&self) -> bool {
         self.own_worker

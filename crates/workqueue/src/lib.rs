@@ -1,11 +1,11 @@
-//! Concurrency-managed worker pools: many queues with limits of their own over shared workers.
+//! Concurrency-managed worker pools: many queues, each with its own limit, over shared workers.
 //!
-//! The workqueues of Linux (cmwq) for a userspace engine. A [`Workqueue`] takes work items and says
-//! how many may be active at once; it owns no thread. The threads belong to pools that all queues
-//! of a [`WorkqueueSystem`] share, one pool for each CPU or for each group of CPUs, and each pool
-//! runs as many workers as it has CPUs. When an item says that it is about to block ([`blocking`]),
-//! waits for something of this library, or is found asleep, the pool lets another worker run. So
-//! the CPU is busy while there is work, with few threads.
+//! Workqueues in the style of Linux (cmwq) for a userspace engine. A [`Workqueue`] takes work items
+//! and limits how many may be active at once. It owns no thread. The threads belong to worker pools
+//! that all queues of a [`WorkqueueSystem`] share. There is one pool for each CPU or for each group
+//! of CPUs, and each pool runs as many workers as it has CPUs. The pool lets another worker run
+//! when an item says that it is about to block ([`blocking`]), waits for something of this library,
+//! or is found asleep. So the CPUs stay busy while there is work, with few threads.
 //!
 //! ```
 //! use inflight_topology::{Scope, Topology};
@@ -42,14 +42,14 @@
 //! | never sleeps, run by your poll loop | `.bh()` |
 //! | others wait for it to free something | add `.mem_reclaim()` |
 //!
-//! Not for pure computation that never blocks, which rayon splits better, and not for thousands of
-//! waiting tasks: an item that waits here holds a thread.
+//! Do not use it for pure computation that never blocks: rayon splits that better. Do not use it
+//! for thousands of waiting tasks either: an item that waits holds a thread.
 //!
 //! # What is promised
 //!
 //! | promise | see |
 //! |---|---|
-//! | a work never runs twice at once, through whatever queues | [`Work`] |
+//! | a work never runs twice at once, on whichever queues it is queued | [`Work`] |
 //! | if a work is pending already, its pending run sees what the caller of `queue` did before | [`Queued::AlreadyPending`] |
 //! | `max_active` is never exceeded | [`Workqueue::set_max_active`] |
 //! | later items do not delay a flush | [`Workqueue::flush`] |
@@ -71,7 +71,7 @@
     allow(unreachable_pub, reason = "public for the simulator and for models")
 )]
 
-// What users hold.
+// The public API.
 mod attrs;
 mod bh;
 mod builder;
@@ -92,7 +92,7 @@ mod work_on_cpu;
 mod workqueue;
 mod wq_builder;
 
-// What handles share.
+// What the handles share.
 mod cancel;
 mod choose_pool;
 mod future;
@@ -134,7 +134,7 @@ mod wake_placement;
 mod worker;
 mod worker_pool;
 
-// What is watched and told.
+// Monitoring and reports.
 mod busy_worker;
 mod cpu_time;
 mod dump;
@@ -178,8 +178,7 @@ pub use workqueue::Workqueue;
 pub use workqueue_inner::Share;
 pub use wq_builder::{WorkqueueBuilder, WorkqueueDraft};
 
-/// What the simulator and models drive that no user sees. Nothing here is promised to stay as it
-/// is.
+/// Internals that the simulator and the models drive. No stability is promised.
 #[cfg(any(loom, feature = "unstable-sim"))]
 #[doc(hidden)]
 pub mod unstable {

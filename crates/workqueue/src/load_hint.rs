@@ -1,46 +1,45 @@
-//! What a pool says of itself, for those that may help it.
+//! The load that a pool publishes for the pools that may help it.
 //!
-//! A pool tells when something comes to wait and when a worker has taken; of further entries only
-//! when so many wait that another pool could be of use. So a submitter writes no line that others
-//! read for each item.
+//! A pool publishes its load when the first entry waits and when a worker takes entries. It
+//! publishes further entries only when enough wait that another pool could help. So a submitter
+//! does not write a shared cache line for each item.
 
 use crate::steal_policy::Load;
 use inflight_sync::CachePadded;
 use inflight_sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use inflight_sync::time::Instant;
 
-/// What a pool says of itself, in two words that are written in sections of its lock, and what is
-/// said of it, in a third one. The others read them without a lock. Relaxed: a hint. What is done
-/// by it is decided under the lock of the pool it is done to.
+/// The load of a pool, in two words written under its lock, and its submitters, in a third word
+/// that others write. Other pools read them without a lock. Relaxed: a hint. A decision based on it
+/// is made under the lock of the pool that it affects.
 #[derive(Debug, Default)]
 pub struct LoadHint(CachePadded<Told>);
 
 #[derive(Debug, Default)]
 struct Told {
-    /// What waits, who is awake, and what an item takes.
+    /// The waiting entries, the awake workers, and the time of an item.
     now: AtomicU64,
-    /// What its workers took from being woken to running, and when that was seen last.
+    /// How long its workers took from being woken to running, and when that was last seen.
     delay: AtomicU64,
-    /// How many submit from its CPUs. Written by who looks at the submitters.
+    /// How many threads submit from its CPUs. Written by the thread that counts the submitters.
     submitters: AtomicUsize,
 }
 
-/// Counts have so many bits; more is said to be as many as that.
+/// The number of bits of a count; larger counts are capped.
 const COUNT: u32 = 16;
 
-/// A time is told in units of so many ns.
+/// The unit of times, in ns.
 const UNIT: u64 = 64;
 
-/// When something was seen is told in units of so many ns, in so many bits: it comes round after
-/// months.
+/// The unit of the time of the last arrival, in ns, and its number of bits: it wraps after weeks.
 const TICK: u64 = 1 << 20;
 const TICKS: u32 = 32;
 
-/// What was seen so many ticks ago says nothing any more: about 10 ms.
+/// After how many ticks an arrival says nothing any more: about 10 ms.
 const STALE: u64 = 10;
 
 impl LoadHint {
-    /// The pool's lock is held.
+    /// Publishes the load. The pool's lock is held.
     pub fn tell(&self, load: &Load) {
         let count = |count: usize| (count as u64).min((1 << COUNT) - 1);
         let service = (load.service / UNIT).min(u64::from(u32::MAX));
@@ -50,14 +49,14 @@ impl LoadHint {
         }
     }
 
-    /// A worker has come; lately they took so many ns. The pool's lock is held.
+    /// A worker has arrived; `delay` is the recent mean in ns. The pool's lock is held.
     pub fn came(&self, delay: u64, now: Instant) {
         let delay = (delay / UNIT).min(u64::from(u32::MAX));
         let word = delay << TICKS | (now.as_nanos() / TICK) & u64::from(u32::MAX);
         self.0.delay.store(word, Ordering::Relaxed);
     }
 
-    /// What the pool has said last, all but the delay.
+    /// The last published load, without the delay.
     #[must_use]
     pub fn load(&self) -> Load {
         let word = self.0.now.load(Ordering::Relaxed);
@@ -77,16 +76,16 @@ impl LoadHint {
         }
     }
 
-    /// How many submit from its CPUs, as was seen last.
+    /// How many threads submit from its CPUs, as last counted.
     #[must_use]
     pub fn submitters(&self) -> usize {
         if cfg!(any(loom, shuttle)) {
-            return 0; // Nobody is heard there, and each step costs a model dearly.
+            return 0; // Models have no submitters, and each step is expensive in a model.
         }
         self.0.submitters.load(Ordering::Relaxed)
     }
 
-    /// What its workers take to come, as far as anybody knows at that time.
+    /// How long its workers take to arrive, as far as is known at `now`; 0 if that is too old.
     #[must_use]
     pub fn delay(&self, now: Instant) -> u64 {
         let word = self.0.delay.load(Ordering::Relaxed);
@@ -99,12 +98,12 @@ impl LoadHint {
     }
 }
 
-/// What something took lately: a mean, in ns.
+/// A recent mean of a time, in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lately(u64);
 
 impl Lately {
-    /// One more was seen; it counts for one part in so many.
+    /// Adds a value with the weight of one part in `parts`.
     pub fn note(&mut self, ns: u64, parts: u64) {
         self.0 = (self.0 * (parts - 1) + ns) / parts;
     }
@@ -132,7 +131,7 @@ mod tests {
         };
         hint.tell(&told);
         assert_eq!(hint.load(), told);
-        // More than there is room for does not spill over.
+        // Values that are too large do not spill over.
         hint.tell(&Load {
             waiting: 1 << 20,
             service: u64::MAX,
@@ -143,7 +142,7 @@ mod tests {
         assert!(read.service > 200_000_000_000);
     }
 
-    /// A delay counts for a while. The clock's words come round.
+    /// A delay counts for a while. The clock's words wrap.
     #[test]
     fn a_delay_is_forgotten() {
         let hint = LoadHint::default();
@@ -156,8 +155,8 @@ mod tests {
         }
     }
 
-    /// A mean comes to what is seen again and again, but for what a division leaves, and never
-    /// passes it: from below as from above.
+    /// A mean converges to a repeated value, up to the rounding of a division, and never passes it,
+    /// from below or from above.
     #[test]
     fn a_mean_follows() {
         let mut mean = Lately::default();

@@ -5,7 +5,7 @@ use inflight_sync::Arc;
 use inflight_sync::atomic::{AtomicU64, Ordering};
 use std::collections::VecDeque;
 
-/// Pools in which items of a queue wait and that get no threads: oldest call first, each once.
+/// Pools that get no threads while items of a queue wait there: oldest call first, each once.
 pub(crate) struct MaydayList<P> {
     pub(crate) inbox: Inbox<Arc<P>>,
     /// Relaxed: a statistic.
@@ -26,11 +26,11 @@ impl<P> MaydayList<P> {
     pub(crate) fn call(&self, pool: &Arc<P>) {
         let counted = |calls: &VecDeque<Arc<P>>| {
             let is_new = !calls.iter().any(|p| Arc::ptr_eq(p, pool));
-            // Before the rescuer hears of it.
+            // Before the rescuer is woken.
             self.maydays.fetch_add(u64::from(is_new), Ordering::Relaxed);
             is_new
         };
-        // It gives the pool back if that waits already.
+        // A pool that is already on the list comes back.
         drop(self.inbox.push(pool.clone(), counted, || Ok(())));
     }
 

@@ -1,4 +1,4 @@
-//! The counters for whoever collects figures: through the `metrics` facade, when asked.
+//! Counters and gauges for the `metrics` facade, on request.
 
 use crate::stats::WorkqueueStats;
 use crate::system::WorkqueueSystem;
@@ -7,7 +7,7 @@ use metrics::{Unit, counter, describe_counter, describe_gauge, gauge};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Name, unit, description, where it is.
+/// Name, unit, description, field.
 type Counter = (&'static str, Unit, &'static str, fn(&WorkqueueStats) -> u64);
 
 /// The counters of these fields: `inflight_workqueue_FIELD_total`.
@@ -30,7 +30,7 @@ macro_rules! counters_of {
     };
 }
 
-/// What only grows.
+/// Values that only grow.
 const COUNTERS: [Counter; 16] = counters_of! {
     queued "items queued"
     started "runs that have begun"
@@ -49,7 +49,7 @@ const COUNTERS: [Counter; 16] = counters_of! {
     placed "items that wake rules have put on another CPU than the one before"
 };
 
-/// What goes up and down.
+/// Values that go up and down.
 const GAUGES: [(&str, &str); 6] = [
     (ACTIVE, "items that max_active lets run now"),
     (
@@ -109,13 +109,14 @@ impl Line {
 }
 
 impl WorkqueueSystem {
-    /// Gives the counters of all queues and pools to the recorder of the `metrics` crate, as they
-    /// are now. To be called before figures are collected: by the handler of a scrape, or every few
-    /// seconds. Between two calls nothing is counted that would not be counted anyway.
+    /// Gives the present counters of all queues and pools to the recorder of the `metrics` crate.
+    /// Call it before figures are collected: in the handler of a scrape, or every few seconds. It
+    /// adds no counting between two calls.
     ///
-    /// Queues of the same name are added up. The names, each with the label `queue`, `pool` or
-    /// `function` (at most 129 of them), stand in `docs/metrics.md`;
-    /// [`describe_metrics`](WorkqueueSystem::describe_metrics) tells them to the recorder.
+    /// Queues with the same name are added up. `docs/metrics.md` lists the names, each with the
+    /// label `queue`, `pool` or `function` (at most 129 functions).
+    /// [`describe_metrics`](WorkqueueSystem::describe_metrics) gives the descriptions to the
+    /// recorder.
     ///
     /// ```
     /// # use inflight_workqueue::WorkqueueSystem;
@@ -163,8 +164,8 @@ impl WorkqueueSystem {
         }
     }
 
-    /// Tells the recorder what the figures are and their units. Once, after the recorder has been
-    /// installed.
+    /// Gives the descriptions and units of the figures to the recorder. Call it once, after the
+    /// recorder has been installed.
     pub fn describe_metrics() {
         for (name, unit, what, _) in COUNTERS {
             describe_counter!(name, unit, what);

@@ -1,5 +1,5 @@
-//! What models drive themselves. A *manual* pool has no worker: each thread of the model is one
-//! while it calls [`draw`](ManualPool::draw), on the paths of a rescuer and of a thief.
+//! Parts that models drive themselves. A *manual* pool has no worker: each thread of the model is
+//! one while it calls [`draw`](ManualPool::draw), on the code paths of a rescuer and of a thief.
 
 use crate::batch::Entry;
 use crate::current::Context;
@@ -13,13 +13,13 @@ use inflight_sync::asym::AsymFence;
 use std::fmt;
 use std::ptr::NonNull;
 
-/// A pool for which no worker is made.
+/// A pool for which no worker is created.
 #[derive(Clone)]
 #[allow(missing_debug_implementations, reason = "no model prints it")]
 pub struct ManualPool(Arc<WorkerPool>);
 
 impl Workqueue {
-    /// The pool where items run that are queued on that CPU, from now on without workers.
+    /// The pool for items that are queued on that CPU, from now on without workers.
     #[allow(
         clippy::must_use_candidate,
         reason = "a model may let others run its items"
@@ -30,7 +30,7 @@ impl Workqueue {
         ManualPool(pwq.pool.clone())
     }
 
-    /// Items of the pool where that CPU's run take so many ns, as far as it knows.
+    /// Makes the pool of that CPU assume that items take `ns`.
     pub fn set_service(&self, cpu: usize, ns: u64) {
         let pwq = self.inner().pwq_of(cpu).expect("the queue has not gone");
         let mut state = pwq.lock();
@@ -42,8 +42,8 @@ impl Workqueue {
 }
 
 impl ManualPool {
-    /// Takes a batch of up to `most` entries and runs it. What its items append may fill it up.
-    /// Returns how many were taken.
+    /// Takes a batch of up to `most` entries and runs it. Its items may append up to the same
+    /// limit. Returns how many were taken.
     #[allow(clippy::must_use_candidate, reason = "a model may not care")]
     pub fn draw(&self, most: usize) -> usize {
         let pool = &self.0;
@@ -61,8 +61,8 @@ impl ManualPool {
         taken
     }
 
-    /// Looks at the siblings, as a worker does that has found nothing to do. Returns whether it has
-    /// stolen a batch, and run it.
+    /// Looks at the siblings, like a worker that has found nothing to do. Returns whether it has
+    /// stolen a batch and run it.
     #[allow(clippy::must_use_candidate, reason = "a model may not care")]
     pub fn steal(&self) -> bool {
         let pool = &self.0;
@@ -74,7 +74,7 @@ impl ManualPool {
         stolen
     }
 
-    /// What a tick does that finds nobody to have moved.
+    /// Does what a tick does if no worker has moved.
     pub fn recall(&self) {
         let mut state = self.0.lock();
         state.recall_all(|_| true);
@@ -120,24 +120,24 @@ impl NumberBatch {
         self.0.start(i)
     }
 
-    /// The owner looks for a recall after an append.
+    /// Whether the owner sees a recall after an append.
     pub fn is_recalled_now(&self) -> bool {
         self.0.is_recalled_now()
     }
 
-    /// *recall*. Returns what is the caller's: from, to.
+    /// *recall*. Returns the range that is the caller's: from, to.
     pub fn recall(&self) -> (u32, u32) {
         self.0.recall();
         self.0.fence();
         (self.0.next(), self.0.end())
     }
 
-    /// The owner goes on there.
+    /// The owner continues there.
     pub fn resume(&self, next: u32) {
         self.0.resume(next);
     }
 
-    /// Behind the last entry.
+    /// The index behind the last entry.
     pub fn end(&self) -> u32 {
         self.0.end()
     }

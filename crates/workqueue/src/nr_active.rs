@@ -1,9 +1,9 @@
-//! `max_active`: whether a pwq may run more, or its entries wait. The limit is the pwq's own, or
-//! shared by several: then this has how many slots are in use, and which pwqs wait for one.
+//! `max_active`: whether a pwq may run more entries. The limit is the pwq's own, or shared by
+//! several. A shared one counts the slots in use and lists the pwqs that wait for one.
 //!
-//! The steps A1 to A4 of *acquire* and R1 to R4 of *release*, and why no slot and no pwq is lost,
-//! are in `PROTOCOL.md`, part *slot and pending*. Who takes a pwq off the list has a slot for it,
-//! and carries that to the pwq's pool without a lock.
+//! `PROTOCOL.md`, part *slot and pending*, has the steps A1 to A4 of *acquire* and R1 to R4 of
+//! *release*, and proves that no slot and no pwq is lost. The thread that takes a pwq off the list
+//! has a slot for it, and carries the slot to the pwq's pool without a lock.
 
 use crate::pool_core::{PoolItem, PwqState};
 use crate::shrink::shrink_ring;
@@ -12,10 +12,10 @@ use inflight_sync::atomic::{AtomicUsize, Ordering, fence};
 use inflight_sync::{Arc, Mutex};
 use std::collections::VecDeque;
 
-/// Names a pwq for those that have no pointer to it.
+/// Identifies a pwq where there is no pointer to it.
 pub type PwqId = u32;
 
-/// So many pwqs wait again and again without an allocation.
+/// How many pwqs can wait repeatedly without an allocation.
 const ROOM: usize = 64;
 
 /// How many batches with entries of a pwq there may be at once.
@@ -23,14 +23,14 @@ const ROOM: usize = 64;
 pub enum Limit {
     /// Any number.
     None,
-    /// The pwq has slots of its own.
+    /// The pwq has its own slots.
     Own {
-        /// So many.
+        /// The number of slots.
         max: usize,
-        /// In use.
+        /// Slots in use.
         used: usize,
     },
-    /// It shares slots with others.
+    /// The pwq shares slots with others.
     Shared(Arc<NrActive>),
 }
 
@@ -56,7 +56,7 @@ impl<T: PoolItem> PwqState<T> {
         }
     }
 
-    /// Slots that it could have besides those in use.
+    /// How many more slots it could get.
     pub(crate) fn free_slots(&self) -> usize {
         match &self.limit {
             Limit::None => usize::MAX - 1,
@@ -68,7 +68,7 @@ impl<T: PoolItem> PwqState<T> {
         }
     }
 
-    /// Another pwq waits for a slot of the same limit.
+    /// Whether another pwq waits for a slot of the same limit.
     pub(crate) fn slot_is_wanted(&self) -> bool {
         matches!(&self.limit, Limit::Shared(nr_active) if nr_active.has_pending())
     }
@@ -85,7 +85,7 @@ pub struct NrActive {
 }
 
 impl NrActive {
-    /// So many slots, all free.
+    /// A limit of `max` slots, all free.
     #[must_use]
     pub fn new(max: usize) -> Self {
         Self {
@@ -99,18 +99,18 @@ impl NrActive {
     fn take(&self) -> bool {
         let more = |nr| (nr < self.max.load(Ordering::Relaxed)).then_some(nr + 1);
         // Ordering: Acquire, pairs with the Release of `release`: with a limit of one, each batch
-        // sees what the batch before has done.
+        // sees what the batch before it did.
         self.nr
             .fetch_update(Ordering::Acquire, Ordering::Relaxed, more)
             .is_ok()
     }
 
-    /// A slot, if one is free and nobody waits.
+    /// Takes a slot if one is free and no pwq waits.
     pub fn try_acquire(&self) -> bool {
         !self.has_pending() && self.take()
     }
 
-    /// A slot for that pwq, or it waits for one, behind those that wait. It does not wait already.
+    /// Takes a slot for a pwq that does not wait; `false` if it now waits, behind the others.
     pub fn acquire(&self, pwq: PwqId) -> bool {
         if self.try_acquire() {
             return true;
@@ -128,7 +128,7 @@ impl NrActive {
         true
     }
 
-    /// A slot is given back. Returns the pwq that has it now, if one has waited.
+    /// Returns a slot. The result is the waiting pwq that gets it, if there is one.
     #[must_use = "the slot is that pwq's"]
     pub fn release(&self) -> Option<PwqId> {
         // Ordering: R1, Release, pairs with the Acquire of `take`.
@@ -138,7 +138,7 @@ impl NrActive {
         self.next()
     }
 
-    /// The first pwq that waits, with a slot, if there is one.
+    /// Takes a slot for the first waiting pwq and returns that pwq, if there are both.
     pub fn next(&self) -> Option<PwqId> {
         if !self.has_pending() {
             return None;
@@ -153,7 +153,7 @@ impl NrActive {
         pwq
     }
 
-    /// The pwq does not wait any more. `false`: it has been given a slot.
+    /// The pwq no longer waits. `false` if it has been given a slot.
     pub fn forget(&self, pwq: PwqId) -> bool {
         let mut pending = self.pending.lock();
         let at = pending.iter().position(|p| *p == pwq);
@@ -165,11 +165,11 @@ impl NrActive {
         at.is_some()
     }
 
-    /// Changes the number of slots. After a rise, [`next`](NrActive::next) is to be asked until it
-    /// has none.
+    /// Changes the number of slots. After a raise, call [`next`](NrActive::next) until it returns
+    /// `None`.
     pub fn set_max(&self, max: usize) {
         self.max.store(max, Ordering::Relaxed);
-        // Ordering: as R2: who pends after this sees the new limit.
+        // Ordering: as R2: a pwq that begins to wait after this sees the new limit.
         fence(Ordering::SeqCst);
     }
 
@@ -179,7 +179,7 @@ impl NrActive {
         self.waiting.load(Ordering::Relaxed) > 0
     }
 
-    /// Slots in use, and how many there are.
+    /// Slots in use, and all slots.
     pub fn level(&self) -> (usize, usize) {
         let nr = self.nr.load(Ordering::Relaxed);
         (nr, self.max.load(Ordering::Relaxed))
@@ -187,11 +187,11 @@ impl NrActive {
 }
 
 /// The part of each memory node: by CPUs, rounded up, at least `min_active` and at most
-/// `max_active`. With no CPU anywhere each gets `min_active`. No part is 0 unless all are, or items
-/// that end up there all the same would never run.
+/// `max_active`. If there is no CPU anywhere, each node gets `min_active`. A part is 0 only if
+/// `max_active` is: otherwise items that end up on that node would never run.
 ///
-/// The sum can exceed `max_active`, by rounding and by the floor; pools whose CPUs span several
-/// nodes have `max_active` on top. `cpus` counts the usable online CPUs of each node.
+/// The sum can exceed `max_active`, by rounding and by the minimum. Pools whose CPUs span several
+/// nodes have another `max_active`. `cpus` counts the usable online CPUs of each node.
 #[must_use]
 pub fn node_shares(max_active: usize, min_active: usize, cpus: &[usize]) -> Vec<usize> {
     let total: usize = cpus.iter().sum();
@@ -203,7 +203,7 @@ pub fn node_shares(max_active: usize, min_active: usize, cpus: &[usize]) -> Vec<
     cpus.iter().map(part).collect()
 }
 
-/// How many interdependent items are sure to make progress on any node, unless it is set.
+/// The default `min_active`: how many interdependent items make progress on any node.
 #[must_use]
 pub fn default_min_active(max_active: usize) -> usize {
     max_active.min(8)

@@ -1,7 +1,7 @@
-//! What makes a queue ordered: one pwq at a time, which has one slot, and no run out of turn.
+//! Ordered queues: one pwq at a time, which has one slot, and no run out of order.
 //!
-//! A pwq of an ordered queue that goes over to another pool has a *successor*, which is plugged
-//! until the old one is idle.
+//! A pwq of an ordered queue that moves to another pool has a *successor*, which is plugged until
+//! the old pwq is idle.
 
 use crate::attrs::Mode;
 use crate::pool_core::PwqState;
@@ -10,18 +10,18 @@ use crate::worker_pool::PoolState;
 use crate::workqueue_inner::WorkqueueInner;
 use inflight_sync::Arc;
 
-/// How many items of such a queue run at a time.
+/// How many items of an ordered queue run at a time.
 pub(crate) const ORDERED_LIMIT: usize = 1;
 
 impl Mode {
-    /// Whether one pool serves the queue, whatever CPU its items are queued for.
+    /// Whether one pool serves the queue, whatever CPU its items are queued on.
     pub(crate) fn has_one_pool(self) -> bool {
         self == Self::Ordered
     }
 }
 
 impl WorkqueueInner {
-    /// Whether the queue lets one item of that pwq's limit run at a time.
+    /// Whether the limit of that pwq lets one item run at a time.
     pub(crate) fn has_one_slot(&self, pwq: &Pwq) -> bool {
         match pwq.nr_active.as_ref() {
             Some(nr_active) => nr_active.level().1 == 1,
@@ -39,37 +39,37 @@ impl WorkqueueInner {
         self.mode == Mode::Ordered && !old.is_empty()
     }
 
-    /// Whether a pwq that is there serves a new map: an ordered queue's only if it is the present
-    /// one, or has had its turn.
+    /// Whether an existing pwq can serve a new map. In an ordered queue only the present one, or
+    /// one that has finished.
     pub(crate) fn may_use_again(&self, pwq: &Pwq) -> bool {
         self.mode != Mode::Ordered || pwq.flags() & RETIRED == 0 || pwq.has_had_its_turn()
     }
 }
 
 impl Pwq {
-    /// Nothing of it starts until the pwq is idle that has it as its successor.
+    /// Holds its items until the pwq that has it as its successor is idle.
     pub(crate) fn plug(&self, state: &mut PoolState) {
         let plugged = |pwq: &mut PwqState<_>| pwq.plugged = true;
         state.core.set_stopped(self.index, plugged);
     }
 
-    /// It was retired, and takes items again.
+    /// It was retired, and accepts items again.
     pub(crate) fn open_again(&self, state: &mut PoolState) {
         self.set_flag(RETIRED, false);
         state.core.pwq_mut(self.index).retired = false;
     }
 
-    /// It is retired, and idle or about to be: `successor` is to wait for that.
+    /// It is retired, and idle or about to be: `successor` waits for that.
     pub(crate) fn set_successor(&self, successor: &Arc<Self>) {
         *self.successor.lock() = Some(successor.clone());
     }
 
-    /// If it is retired and idle, the pwq that waits for that goes on.
+    /// If it is retired and idle, unplugs its successor.
     pub(crate) fn unplug_successor(&self) {
         let mut next = self.take_successor();
         while let Some(pwq) = next {
             let mut state = pwq.lock();
-            // Its queue may have gone meanwhile, with nothing in flight.
+            // Its queue may have been detached meanwhile, with nothing in flight.
             if !pwq.is_gone() {
                 state.core.set_stopped(pwq.index, |pwq| pwq.plugged = false);
             }
@@ -78,7 +78,7 @@ impl Pwq {
         }
     }
 
-    /// Whether it is idle, and neither waits for another one nor is waited for.
+    /// Whether it is idle, does not wait for another pwq, and no pwq waits for it.
     pub(crate) fn has_had_its_turn(&self) -> bool {
         let state = self.lock();
         let pwq = state.core.pwq(self.index);

@@ -1,7 +1,7 @@
-//! Foreign code and its panics.
+//! The user's code and its panics.
 //!
-//! What a panic throws is foreign too: its destructor may panic in its turn. So whoever catches
-//! either passes the payload on or gives it to [`dispose`], and drops it nowhere else.
+//! The payload of a panic is the user's too: its destructor may panic. So code that catches a panic
+//! either passes the payload on or gives it to [`dispose`], and never drops it otherwise.
 
 use inflight_sync::wait::Event;
 use std::any::Any;
@@ -20,22 +20,23 @@ pub(crate) fn contained<R>(f: impl FnOnce() -> R) -> Option<R> {
     caught(f).map_err(dispose).ok()
 }
 
-/// Tells all who wait. Never panics, whatever their wakers do.
+/// Notifies all waiters. Never panics, whatever their wakers do.
 pub(crate) fn notify_all(event: &Event) {
     contained(|| event.notify_all());
 }
 
-/// Drops what a panic has thrown. Never panics.
+/// Drops the payload of a panic. Never panics.
 pub(crate) fn dispose(payload: Payload) {
     if let Err(next) = caught(|| drop(payload)) {
-        // What is no text may throw the like of itself for ever when it is dropped: it leaks.
+        // A payload that is not a text may throw another one of its kind when it is dropped,
+        // without end: it is leaked.
         if !next.is::<&str>() && !next.is::<String>() {
             mem::forget(next);
         }
     }
 }
 
-/// The text that was thrown, if it was one, as `panic!` does.
+/// The message of a panic, if it is a text, as with `panic!`.
 pub(crate) fn message(payload: &Payload) -> Option<String> {
     let text = payload.downcast_ref::<&str>().map(|s| (*s).to_owned());
     text.or_else(|| payload.downcast_ref::<String>().cloned())

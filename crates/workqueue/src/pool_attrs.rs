@@ -1,17 +1,18 @@
-//! What tells a pool from others, and the settings of all unbound queues.
+//! What distinguishes pools, and the settings of all unbound queues.
 
 use crate::attrs::{Attrs, HIGHPRI};
 use inflight_topology::{CpuSet, Scope, Topology};
 
-/// What holds for all unbound queues of a system. Under the settings' lock, the first of all.
+/// The settings of all unbound queues of a system. Under the settings' lock, the first in the lock
+/// order.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    /// The machine as it is now.
+    /// The present machine.
     pub(crate) topology: Topology,
-    /// The CPUs that unbound queues may use, if somebody has said so.
+    /// The CPUs that unbound queues may use, if they have been set.
     pub(crate) unbound: Option<CpuSet>,
     pub(crate) default_scope: Scope,
-    /// Freezes that hold. Not any more once the system ends.
+    /// Active freezes. They have no effect once the system ends.
     pub(crate) freezes: usize,
     pub(crate) ended: bool,
 }
@@ -27,13 +28,12 @@ impl Settings {
         }
     }
 
-    /// Whether freezable queues are held.
+    /// Whether freezable queues are frozen.
     pub(crate) fn is_frozen(&self) -> bool {
         self.freezes > 0 && !self.ended
     }
 
-    /// The CPUs that unbound queues use: never none. Isolated ones only if somebody has asked for
-    /// them.
+    /// The CPUs that unbound queues use; never empty. Isolated ones only if they were asked for.
     pub(crate) fn unbound_cpus(&self) -> CpuSet {
         let usable = self.topology.cpus();
         let asked = self.unbound.as_ref();
@@ -41,7 +41,7 @@ impl Settings {
         asked.and_then(non_empty).unwrap_or_else(|| usable.clone())
     }
 
-    /// The CPUs that a queue with such attributes uses.
+    /// The CPUs that a queue with these attributes uses.
     pub(crate) fn effective(&self, attrs: &Attrs) -> CpuSet {
         let unbound = self.unbound_cpus();
         non_empty(unbound.intersection(attrs.get_cpumask())).unwrap_or(unbound)
@@ -63,16 +63,16 @@ pub(crate) fn non_empty(set: CpuSet) -> Option<CpuSet> {
     (!set.is_empty()).then_some(set)
 }
 
-/// Which workers serve a pool. Queues whose pools are equal share the pool.
+/// The attributes of a pool. Queues whose attributes give equal ones share the pool.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct PoolAttrs {
-    /// Of bound and BH queues: the CPU.
+    /// The CPU, for bound and BH queues.
     pub(crate) cpu: Option<usize>,
     /// The CPUs that it serves.
     pub(crate) cpus: CpuSet,
     /// The CPUs that its workers may use.
     pub(crate) allowed: CpuSet,
-    /// Of unbound queues: its workers are pinned to the group.
+    /// For unbound queues: whether its workers are pinned to the group.
     pub(crate) strict: bool,
     pub(crate) nice: i32,
     /// For BH items: one at a time, by a poller or a thread.
@@ -97,21 +97,21 @@ impl PoolAttrs {
         self.cpus.len()
     }
 
-    /// Its workers and those of other pools may help each other: its CPUs are not all that its
-    /// queues may use.
+    /// Whether its workers and those of other pools may help each other: its CPUs are not all that
+    /// its queues may use.
     pub(crate) fn may_have_siblings(&self) -> bool {
         self.cpu.is_none() && !self.strict && self.cpus != self.allowed
     }
 
-    /// Another pool whose workers may take items from here, and the other way round: other CPUs
-    /// for the same queues.
+    /// Whether the workers of the two pools may take each other's items: they serve the same queues
+    /// on different CPUs.
     pub(crate) fn is_sibling_of(&self, other: &Self) -> bool {
         let both = self.may_have_siblings() && other.may_have_siblings();
         let same = self.nice == other.nice && self.allowed == other.allowed;
         both && same && self.cpus.is_disjoint(&other.cpus)
     }
 
-    /// What people call it, given its number.
+    /// The name of the pool with that number.
     pub(crate) fn name(&self, id: usize) -> String {
         let high = if self.is_high() { " highpri" } else { "" };
         let bh = if self.bh { " bh" } else { "" };
@@ -121,7 +121,7 @@ impl PoolAttrs {
         }
     }
 
-    /// Its workers have the priority of highpri ones.
+    /// Whether its workers have the highpri nice value.
     pub(crate) fn is_high(&self) -> bool {
         self.nice == HIGHPRI
     }

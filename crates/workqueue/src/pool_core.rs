@@ -1,14 +1,15 @@
-//! The state of a worker pool: queues, slots, workers. Pure: no threads, no clocks, no memory of
-//! items. The pool keeps it behind its lock; the simulator drives it in virtual time.
+//! The state of a worker pool: queues, slots, workers. Pure: it has no threads and no clock, and
+//! does not touch items. The pool keeps it behind its lock; the simulator drives it in virtual
+//! time.
 //!
-//! - A **pwq** is the link of a workqueue and this pool, with one FIFO of entries.
-//! - The **worklist** names the pwqs that have entries and a slot. A pwq without a slot is not on
-//!   it; nothing moves from one list to another.
-//! - A **batch** is what a worker takes in one section of the lock. It holds a slot of each pwq it
-//!   has entries of, whatever their number, because it runs them one after another.
-//! - **Concurrency management**: `nr_running` counts workers that are neither idle nor blocked nor
-//!   known to compute for long. While it is below the target and work is listed, a worker is
-//!   brought.
+//! - A **pwq** links a workqueue to this pool, with one FIFO of entries.
+//! - The **worklist** lists the pwqs that have entries and a slot. A pwq without a slot is not on
+//!   it. Entries never move from one list to another.
+//! - A **batch** is what a worker takes in one section of the lock. It holds one slot of each pwq
+//!   that it has entries of, because it runs the entries one after another.
+//! - **Concurrency management**: `nr_running` counts the workers that are not idle, not blocked and
+//!   not known to be CPU-intensive. While it is below the target and entries are listed, the pool
+//!   wakes or creates a worker.
 
 use crate::fifo::SpareChunks;
 use crate::flush_colour::FlushNumber;
@@ -34,47 +35,46 @@ pub use workers::BLOCKED;
 pub(crate) use workers::Worker;
 pub use workers::{ASLEEP, INTENSIVE, WorkerId, WorkerPhase, Workers};
 
-/// What is left to do when the lock has been released. `P` names a pwq.
+/// What remains to be done after the lock has been released. `P` identifies a pwq.
 #[derive(Clone, Debug)]
 pub enum Deferred<P = PwqIndex> {
-    /// That pwq, of this or another pool, is to be given a slot of the limit.
+    /// Give that pwq, of this or another pool, a slot of the limit.
     Slot(Arc<NrActive>, PwqId),
     /// Flushes of that pwq below that number are over.
     Flushed(P, FlushNumber),
-    /// Nothing is in flight in that pwq any more. It is counted among the busy ones of its queue,
-    /// or not.
+    /// That pwq has become idle. The flag says whether its queue counts it in `busy`.
     Idle(P, bool),
 }
 
-/// The state of a worker pool. First what each push and each batch changes.
+/// The state of a worker pool. The fields that each push and each batch change come first.
 #[derive(Debug)]
 #[repr(C)]
 pub struct PoolCore<T> {
     /// Entries of the pwqs on the worklist.
     listed: usize,
-    /// What an item takes, in ns: a moving average.
+    /// The time that an item takes, in ns: a moving average.
     service_ns: u64,
-    /// Those that have gone are vacant.
+    /// Removed ones are vacant.
     pwqs: Vec<PwqState<T>>,
-    /// Its ends.
+    /// The ends of the worklist.
     worklist: Links,
-    /// Its workers.
+    /// The workers of the pool.
     pub workers: Workers,
     deferred: Vec<Deferred>,
     /// For the FIFOs of all pwqs.
     spares: SpareChunks<T>,
-    /// Batches of more than one entry are taken.
+    /// Whether batches may have more than one entry.
     batching: bool,
-    /// The pwqs that the last batch has left empty.
+    /// The pwqs that the last batch left empty.
     emptied: Vec<PwqIndex>,
     /// Batches taken.
     taken: u64,
 }
 
-// What a push and a batch change lies on one line.
+// The fields that a push and a batch change are on one cache line.
 const _: () = assert!(std::mem::offset_of!(PoolCore<u64>, workers) <= 48);
 
-/// The pwq of that index, which is there.
+/// The pwq with that index, which must exist.
 #[inline]
 fn at<T: PoolItem>(pwqs: &mut [PwqState<T>], index: PwqIndex) -> &mut PwqState<T> {
     let pwq = &mut pwqs[index as usize];
@@ -89,7 +89,7 @@ impl<T: PoolItem> Default for PoolCore<T> {
 }
 
 impl<T: PoolItem> PoolCore<T> {
-    /// A pool of which so many workers may run at once.
+    /// A pool in which `target` workers may run at once.
     #[must_use]
     pub fn new(target: usize) -> Self {
         Self {
@@ -106,7 +106,7 @@ impl<T: PoolItem> PoolCore<T> {
         }
     }
 
-    /// A pwq joins. `unmanaged`: a worker that runs its items does not count as running.
+    /// Adds a pwq. `unmanaged`: a worker that runs its items does not count as running.
     pub fn add_pwq(&mut self, id: PwqId, limit: Limit, unmanaged: bool) -> PwqIndex {
         let pwq = PwqState::new(id, limit, unmanaged);
         let at = match self.pwqs.iter().position(PwqState::is_vacant) {
@@ -122,13 +122,14 @@ impl<T: PoolItem> PoolCore<T> {
         at as PwqIndex
     }
 
-    /// A pwq in which nothing is in flight goes.
+    /// Removes a pwq in which nothing is in flight.
     pub(crate) fn remove_pwq(&mut self, index: PwqIndex) {
         let pwq = std::mem::replace(self.pwq_mut(index), PwqState::vacant());
         debug_assert_eq!(pwq.in_flight(), 0, "it is idle");
         debug_assert!(!pwq.listed, "it has no entries");
         if let (true, Limit::Shared(nr_active)) = (pwq.pending, &pwq.limit) {
-            // If it is not there any more, whoever carries its slot finds no pwq and passes it on.
+            // If it is not on the list, the thread that carries its slot finds no pwq and passes
+            // the slot on.
             let _ = nr_active.forget(pwq.id);
         }
         shrink_table(&mut self.pwqs, PwqState::is_vacant);
@@ -146,7 +147,7 @@ impl<T: PoolItem> PoolCore<T> {
         at(&mut self.pwqs, index)
     }
 
-    /// What is to be done once the lock has been released.
+    /// What remains to be done after the lock has been released.
     #[inline]
     pub fn drain_deferred(&mut self) -> impl Iterator<Item = Deferred> + '_ {
         self.deferred.drain(..)
@@ -157,8 +158,8 @@ impl<T: PoolItem> PoolCore<T> {
         !self.deferred.is_empty()
     }
 
-    /// *queue*: an entry at the end of a pwq, made when its flush colour is known. Returns whether
-    /// the pwq is busy by that, and counted.
+    /// *queue*: adds an entry at the end of a pwq; `make` gets its flush colour. Returns whether a
+    /// counted pwq has become busy.
     #[inline]
     pub fn push(&mut self, index: PwqIndex, make: impl FnOnce(u8) -> T) -> bool {
         let pwq = at(&mut self.pwqs, index);
@@ -173,7 +174,7 @@ impl<T: PoolItem> PoolCore<T> {
         first
     }
 
-    /// An entry that had been taken goes back to the head, counted as it is.
+    /// Returns an entry that was taken to the head of its pwq; it stays counted.
     pub fn put_back(&mut self, index: PwqIndex, item: T) {
         let pwq = at(&mut self.pwqs, index);
         item.set_position(pwq.fifo.push_front(item, &mut self.spares));
@@ -184,7 +185,7 @@ impl<T: PoolItem> PoolCore<T> {
         }
     }
 
-    /// Names a pwq in the worklist if it has entries and can have a slot.
+    /// Puts a pwq on the worklist if it has entries and can get a slot.
     pub(crate) fn list(&mut self, index: PwqIndex) {
         let pwq = self.pwq_mut(index);
         if !pwq.listed && pwq.has_work() && pwq.acquire_slot() {
@@ -200,7 +201,7 @@ impl<T: PoolItem> PoolCore<T> {
         self.list_last(index);
     }
 
-    /// A pwq that has become empty, frozen or plugged goes off the worklist.
+    /// Takes a pwq that has become empty, frozen or plugged off the worklist.
     fn unlist(&mut self, index: PwqIndex) {
         let pwq = self.pwq_mut(index);
         if !std::mem::replace(&mut pwq.listed, false) {
@@ -212,7 +213,7 @@ impl<T: PoolItem> PoolCore<T> {
         self.release_slot(index);
     }
 
-    /// *grant*: the pwq, which has waited, has a slot now. It passes it on if it has no use for it.
+    /// *grant*: gives a waiting pwq a slot. If the pwq has no use for it, passes the slot on.
     pub fn grant(&mut self, index: PwqIndex) {
         let pwq = self.pwq_mut(index);
         pwq.pending = false;
@@ -223,7 +224,7 @@ impl<T: PoolItem> PoolCore<T> {
         }
     }
 
-    /// A batch, or an item with a parked entry, gives a slot of that pwq back.
+    /// A batch, or an item with a parked entry, returns a slot of that pwq.
     pub(crate) fn release_slot(&mut self, index: PwqIndex) {
         match &mut self.pwq_mut(index).limit {
             Limit::None => {}
@@ -240,7 +241,7 @@ impl<T: PoolItem> PoolCore<T> {
         }
     }
 
-    /// The limit of a pwq with slots of its own changes.
+    /// Changes the limit of a pwq that has its own slots.
     pub(crate) fn set_max(&mut self, index: PwqIndex, new: usize) {
         if let Limit::Own { max, .. } = &mut self.pwq_mut(index).limit {
             *max = new;
@@ -248,7 +249,7 @@ impl<T: PoolItem> PoolCore<T> {
         self.list(index);
     }
 
-    /// Entries are taken from the pwq, or not, by one of the reasons not to.
+    /// Sets or clears one of the reasons why entries are not taken from the pwq.
     pub(crate) fn set_stopped(&mut self, index: PwqIndex, set: impl FnOnce(&mut PwqState<T>)) {
         let pwq = self.pwq_mut(index);
         set(pwq);
@@ -259,7 +260,7 @@ impl<T: PoolItem> PoolCore<T> {
         }
     }
 
-    /// *settle*: so many entries have ended, `ran` of them by running.
+    /// *settle*: entries have ended, `ran` of them by running.
     #[inline]
     pub fn ended(&mut self, index: PwqIndex, colour: u8, entries: usize, ran: usize) {
         let pwq = at(&mut self.pwqs, index);
@@ -274,7 +275,7 @@ impl<T: PoolItem> PoolCore<T> {
         }
     }
 
-    /// A worker's batch gives its slots back, but that of `except`.
+    /// Returns the slots of a worker's batch, except that of `except`.
     #[inline]
     pub fn release_held(&mut self, worker: WorkerId, except: Option<PwqIndex>) {
         if self.workers.get_mut(worker).held.is_empty() {
@@ -293,13 +294,13 @@ impl<T: PoolItem> PoolCore<T> {
         worker.held = held;
     }
 
-    /// The slot of that pwq, if the batch holds one, is somebody else's from now on.
+    /// The batch no longer owns its slot of that pwq, if it holds one.
     pub(crate) fn transfer_slot(&mut self, worker: WorkerId, index: PwqIndex) {
         let held = &mut self.workers.get_mut(worker).held;
         held.retain(|held| *held != index);
     }
 
-    /// *put back*: the entry that was parked goes to the head, and its slot with it.
+    /// *put back*: returns a parked entry to the head of its pwq, with its slot.
     pub(crate) fn unpark(&mut self, index: PwqIndex, item: T) {
         let pwq = at(&mut self.pwqs, index);
         item.set_position(pwq.fifo.push_front(item, &mut self.spares));
@@ -309,13 +310,13 @@ impl<T: PoolItem> PoolCore<T> {
         } else if pwq.is_stopped() {
             self.release_slot(index);
         } else {
-            // In this section nobody else can have the slot: nothing overtakes the entry.
+            // The lock is held, so no one else can take the slot: nothing overtakes the entry.
             self.list_with_slot(index);
         }
     }
 
-    /// An item of the pwq is to run on its caller's thread: takes a slot, if one is free and nobody
-    /// waits. Goes on with [`enter_inline`](PoolCore::enter_inline).
+    /// Begins an item of the pwq on its caller's thread: takes a slot if one is free and nothing
+    /// waits. If it returns `true`, call [`enter_inline`](PoolCore::enter_inline) next.
     pub(crate) fn begin_inline(&mut self, index: PwqIndex) -> bool {
         let pwq = self.pwq_mut(index);
         if !pwq.fifo.is_empty() || pwq.is_stopped() || pwq.slot_is_wanted() {
@@ -328,7 +329,7 @@ impl<T: PoolItem> PoolCore<T> {
         }
     }
 
-    /// The item is in flight. Returns its colour.
+    /// Counts the item as in flight. Returns its colour.
     pub(crate) fn enter_inline(&mut self, index: PwqIndex) -> u8 {
         let pwq = self.pwq_mut(index);
         pwq.inline += 1;
@@ -341,7 +342,7 @@ impl<T: PoolItem> PoolCore<T> {
         self.release_slot(index);
     }
 
-    /// Whether an entry stands at that position of the FIFO.
+    /// Whether the entry at that position of the FIFO is the one that `is_it` accepts.
     pub(crate) fn is_at(
         &mut self,
         index: PwqIndex,
@@ -351,7 +352,7 @@ impl<T: PoolItem> PoolCore<T> {
         self.pwq_mut(index).fifo.at(position).is_some_and(is_it)
     }
 
-    /// *cancel*: takes an entry that stands there out of the FIFO.
+    /// *cancel*: removes the entry at that position from the FIFO.
     pub(crate) fn remove(&mut self, index: PwqIndex, position: u32) {
         let pwq = at(&mut self.pwqs, index);
         let entry = pwq.fifo.remove(position, &mut self.spares);
@@ -368,7 +369,7 @@ impl<T: PoolItem> PoolCore<T> {
         self.cancelled(index, entry.colour());
     }
 
-    /// An entry that is in no queue was cancelled, and is not in flight any more.
+    /// A cancelled entry that is in no queue is no longer in flight.
     pub(crate) fn cancelled(&mut self, index: PwqIndex, colour: u8) {
         self.pwq_mut(index).count_cancelled();
         self.ended(index, colour, 1, 0);
@@ -384,7 +385,7 @@ impl<T: PoolItem> PoolCore<T> {
         self.has_waiting() || self.workers.get(worker).held.iter().any(for_slot)
     }
 
-    /// Whether listed work waits for workers that run.
+    /// Whether listed entries wait for running workers.
     #[must_use]
     pub fn has_waiting(&self) -> bool {
         self.first_listed().is_some()
@@ -396,7 +397,7 @@ impl<T: PoolItem> PoolCore<T> {
         self.listed
     }
 
-    /// The pwqs that the last take has left empty.
+    /// The pwqs that the last take left empty.
     pub(crate) fn emptied(&self) -> &[PwqIndex] {
         &self.emptied
     }
@@ -406,7 +407,7 @@ impl<T: PoolItem> PoolCore<T> {
         self.taken
     }
 
-    /// A pwq on the worklist is next.
+    /// Moves a pwq on the worklist to the front.
     pub(crate) fn bring_to_front(&mut self, index: PwqIndex) {
         if self.pwq(index).listed {
             self.unlink(index);

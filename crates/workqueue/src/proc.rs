@@ -1,4 +1,4 @@
-//! What the system tells of a thread.
+//! What the system says about a thread.
 
 #[cfg(all(target_os = "linux", not(any(loom, shuttle, miri))))]
 mod linux;

@@ -1,5 +1,6 @@
-//! A pool_workqueue: the link of a workqueue and a pool. What its pool's lock guards of it is a
-//! [`PwqState`](crate::pool_core::PwqState); this is what others need.
+//! A pool_workqueue: the link between a workqueue and a pool. A
+//! [`PwqState`](crate::pool_core::PwqState) has the part that the pool's lock guards; this has the
+//! rest.
 
 use crate::batch::{self, Entry};
 use crate::completion::Completion;
@@ -20,21 +21,21 @@ pub(crate) const FROZEN: u8 = 1 << 1;
 pub(crate) const RETIRED: u8 = 1 << 2;
 /// Only items of its own queue may queue.
 pub(crate) const DRAINING: u8 = 1 << 3;
-/// Its queue takes nothing more.
+/// Its queue accepts nothing more.
 pub(crate) const DESTROYED: u8 = 1 << 4;
-/// The system takes nothing more.
+/// The system accepts nothing more.
 pub(crate) const SHUT_DOWN: u8 = 1 << 5;
 
-/// It has left its pool, which knows its index no more.
+/// It has left its pool, and its index there is no longer valid.
 const GONE: u8 = 1 << 6;
 
-/// One of these is there, for good: no push but of an item of the queue's own comes through.
+/// If one of these is set, it stays set, and only items of the queue itself may push.
 pub(crate) const CLOSED: u8 = DESTROYED | SHUT_DOWN;
 
-/// One of these is there: a push has to look closer.
+/// If one of these is set, a push takes the slow path.
 pub(crate) const NOT_OPEN: u8 = RETIRED | DRAINING | DESTROYED | SHUT_DOWN;
 
-/// All pwqs of the process, by the numbers that items bear.
+/// All pwqs of the process, by the numbers in the items' words.
 static PWQS: Registry<Pwq> = Registry::new(crate::item::word::PWQ_BITS);
 
 pub(crate) type Batch = batch::Batch<Pwq>;
@@ -46,35 +47,35 @@ pub(crate) struct Pwq {
     pub(crate) index: PwqIndex,
     pub(crate) pool: Arc<WorkerPool>,
     pub(crate) wq: Arc<WorkqueueInner>,
-    /// The limit that it shares with others, if it does.
+    /// The limit that it shares with other pwqs, if it does.
     pub(crate) nr_active: Option<Arc<NrActive>>,
     /// Written under the pool's lock.
     flags: AtomicU8,
-    /// Runs that followed another one at once, without an entry of their own.
+    /// Runs that followed another one at once, without their own entries.
     reruns: AtomicU64,
-    /// Flushes that wait for it, by number, also those that have been given up. Locked inside the
-    /// pool's lock.
+    /// Flushes that wait for it, by number, including abandoned ones. Locked inside the pool's
+    /// lock.
     pub(crate) flushes: Mutex<Vec<(FlushNumber, Weak<Completion>)>>,
     /// The pwq that waits until this one is idle.
     pub(crate) successor: Mutex<Option<Arc<Pwq>>>,
 }
 
-/// There are as many pwqs as items can name.
+/// The process has as many pwqs as items can name.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TooMany;
 
-/// The pwq of that number, if it still is.
+/// The pwq of that number, if it still exists.
 pub(crate) fn by_id(id: PwqId) -> Option<Arc<Pwq>> {
     PWQS.get(id)
 }
 
-/// A pwq that has waited is given a slot of the limit; if it has gone, the next one.
+/// Gives a waiting pwq a slot of the limit; if it no longer exists, the next one.
 pub(crate) fn grant(nr_active: &NrActive, id: PwqId) {
     let mut next = Some(id);
     while let Some(id) = next {
         if let Some(pwq) = by_id(id) {
             let mut state = pwq.lock();
-            // Its number may be that of a pwq which has gone, and had another limit.
+            // The number may be reused by a pwq with another limit.
             let shares = pwq
                 .nr_active
                 .as_ref()
@@ -90,7 +91,7 @@ pub(crate) fn grant(nr_active: &NrActive, id: PwqId) {
 }
 
 impl Pwq {
-    /// A pwq of that queue in that pool, with a limit of its own or a shared one.
+    /// A pwq of that queue in that pool, with its own limit or a shared one.
     pub(crate) fn new(
         wq: &Arc<WorkqueueInner>,
         pool: &Arc<WorkerPool>,
@@ -127,10 +128,11 @@ impl Pwq {
         self.pool.lock()
     }
 
-    /// The flags. Under the lock they are true; without it, who has been told of a change sees it.
+    /// The flags. Exact under the lock. Without it, a thread that was told of a change sees the
+    /// change.
     #[inline]
     pub(crate) fn flags(&self) -> u8 {
-        // Relaxed: they publish nothing but themselves.
+        // Relaxed: they publish no other data.
         self.flags.load(Ordering::Relaxed)
     }
 
@@ -145,21 +147,21 @@ impl Pwq {
         }
     }
 
-    /// Under the pool's lock: whether entries wait.
+    /// Sets whether entries wait. Under the pool's lock.
     #[inline]
     pub(crate) fn set_queued(&self, queued: bool) {
         self.set_flag(QUEUED, queued);
     }
 
-    /// Whether an item of this pwq may append to the batch that it is in: nothing waits before it,
-    /// and the queue is open.
+    /// Whether an item of this pwq may append to its own batch: nothing waits before it, and the
+    /// queue is open.
     #[inline]
     pub(crate) fn may_append(&self) -> bool {
         self.flags() == 0
     }
 
-    /// Something changes under the pool's lock. If it `recalls`, what workers have not begun of the
-    /// pwq goes back.
+    /// Makes a change under the pool's lock. If `recalls`, takes back the pwq's entries that
+    /// workers have not begun.
     pub(crate) fn change(
         &self,
         recalls: bool,
@@ -183,7 +185,7 @@ impl Pwq {
         }
     }
 
-    /// Nothing is in flight and nobody queues: it leaves its pool.
+    /// Nothing is in flight and nothing is queued any more: the pwq leaves its pool.
     pub(crate) fn remove(&self) {
         let mut state = self.lock();
         if self.flags() & RETIRED == 0 {
@@ -201,7 +203,7 @@ impl Pwq {
         self.flags() & GONE != 0
     }
 
-    /// A queueing that a cancel has counted was refused before it had an entry.
+    /// Counts a queueing that was cancelled and then refused before it had an entry.
     pub(crate) fn count_queued(&self) {
         let mut state = self.lock();
         if !self.is_gone() {
@@ -209,7 +211,7 @@ impl Pwq {
         }
     }
 
-    /// So many runs followed another one at once.
+    /// Counts runs that followed another one at once.
     pub(crate) fn count_reruns(&self, reruns: u32) {
         // Relaxed: a statistic.
         self.reruns.fetch_add(u64::from(reruns), Ordering::Relaxed);

@@ -1,6 +1,6 @@
-//! What came of a queueing.
+//! The results of queueing.
 
-/// What came of queueing an item.
+/// The result of queueing an item.
 ///
 /// ```
 /// use inflight_workqueue::{Queued, Work, WorkqueueSystem};
@@ -16,31 +16,31 @@
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Queued {
-    /// This call has queued it: a run will follow.
+    /// This call queued the item: a run will follow.
     Queued,
-    /// It was queued already, by another call, and its run has not begun. That run sees everything
+    /// Another call had queued the item, and its run has not begun. That run sees everything that
     /// this caller did before.
     AlreadyPending,
-    /// It is disabled, or a `cancel_sync` is at work. No run follows from this call.
+    /// The item is disabled, or a `cancel_sync` is in progress. No run follows from this call.
     Disabled,
 }
 
 impl Queued {
-    /// Whether this call has queued the item.
+    /// Whether this call queued the item.
     #[must_use]
     pub const fn is_queued(self) -> bool {
         matches!(self, Self::Queued)
     }
 }
 
-/// What came of [moving the time](crate::Workqueue::mod_delayed) of a
+/// The result of [`mod_delayed`](crate::Workqueue::mod_delayed) on a
 /// [`DelayedWork`](crate::DelayedWork).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Modified {
-    /// It was pending, and is so for the new time now.
+    /// The work was pending, and is now pending with the new time.
     Moved,
-    /// It was not pending; this call has queued it.
+    /// The work was not pending; this call queued it.
     Queued,
-    /// It is disabled, or a `cancel_sync` is at work. Nothing has changed.
+    /// The work is disabled, or a `cancel_sync` is in progress. Nothing has changed.
     Disabled,
 }

@@ -1,10 +1,10 @@
-//! Tells users of what the system has found out, on a thread of its own: a slow callback holds up
-//! nothing but later reports, and destructors for which the timer has no time.
+//! The report thread, which calls the user's report functions: a slow one delays only later
+//! reports, and destructors that would delay the timer.
 
 use crate::inbox::Inbox;
 use inflight_sync::atomic::AtomicU64;
 
-/// So many reports wait at most; what is more is dropped.
+/// The most reports that wait; further ones are dropped.
 pub(crate) const WAITING_MAX: usize = 1_024;
 
 /// One call of a user's function.
@@ -13,7 +13,7 @@ pub(crate) type Report = Box<dyn FnOnce() + Send>;
 #[derive(Default)]
 pub(crate) struct Reporter {
     pub(crate) inbox: Inbox<Report>,
-    /// Reports that were dropped because too many waited, or for want of a thread. Relaxed: a
-    /// statistic.
+    /// Reports that were dropped because too many waited, or because there was no thread. Relaxed:
+    /// a statistic.
     pub(crate) dropped: AtomicU64,
 }

@@ -1,8 +1,8 @@
-//! A workqueue's own thread for the time when no other can be had.
+//! A workqueue's own thread for the time when no other thread is available.
 //!
-//! It exists from the queue's birth and sleeps until it is called to a pool in which items of its
-//! queue wait and for which the system refuses threads. There it runs those items, one after the
-//! other, until the pool can help itself.
+//! It starts with the queue and sleeps until it is called to a pool that gets no threads while
+//! items of its queue wait there. It runs those items, one after the other, until the pool has
+//! workers again.
 
 use crate::attrs::HIGHPRI;
 use crate::current::Context;
@@ -17,13 +17,13 @@ use crate::workqueue_inner::Count;
 use inflight_sync::Arc;
 use std::io;
 
-/// So many items it runs for one pool before it looks after the next.
+/// How many items it runs for one pool before it turns to the next.
 const BATCH: usize = 16;
 
 pub(crate) type Rescuer = MaydayList<WorkerPool>;
 
 impl Rescuer {
-    /// A rescuer with its thread. `queue` names the thread; the rescuer does not hold it.
+    /// A rescuer with its thread. `queue` names the thread; the rescuer does not hold the queue.
     pub(crate) fn start(queue: &str, shared: &Arc<SystemShared>) -> io::Result<Arc<Self>> {
         let rescuer = Arc::new(Self::default());
         let (me, system) = (rescuer.clone(), shared.clone());
@@ -39,7 +39,7 @@ impl Rescuer {
         End::Early
     }
 
-    /// *rescue*: helps one pool. If it has not done with it, the pool's turn comes again.
+    /// *rescue*: helps one pool. If items are left, calls itself for that pool again.
     fn rescue(self: &Arc<Self>, pool: &Arc<WorkerPool>) {
         let shared = WorkerShared::new(&pool.shared, threads::name());
         let me = pool.lock().attach(shared.clone(), None);
@@ -57,7 +57,7 @@ impl Rescuer {
         }
     }
 
-    /// One entry of the rescuer's queue, while the pool needs help.
+    /// Takes one entry of the rescuer's queue, while the pool needs help.
     fn take(self: &Arc<Self>, pool: &WorkerPool, me: WorkerId, shared: &WorkerShared) -> bool {
         let mut state = pool.lock();
         state.end_batch(me, &shared.batch, &Settlement::default());

@@ -1,37 +1,37 @@
-//! Which workers sleep without having said so, or compute for long, while items wait behind them:
-//! who is looked at, and what a look says of it. `act_on_sampler` acts on it, if it is still true.
+//! Which workers sleep without having said so, or compute for long, while items wait behind them.
+//! `act_on_sampler` acts on the result, if it is still true.
 //!
-//! Only then: a pool is looked at from the moment an item has to wait because others run, and until
-//! none has had to for some looks. What is looked at is the thread's state and the CPU time it has
-//! used, as `/proc` tells them. Where there is no `/proc`, nobody is looked at.
+//! A pool is sampled from the moment an item has to wait because others run, until none has had to
+//! wait for some ticks. The sampler reads the thread's state and its CPU time from `/proc`. Without
+//! `/proc` there is no sampling.
 
 use crate::pool_core::{Worker, WorkerPhase};
 use crate::proc;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Between two ticks when something has just been found, and at first.
+/// The time between two ticks after something was found, and at first.
 pub(crate) const SOON: Duration = Duration::from_micros(50);
 
-/// Between two ticks when nothing has been found for long.
+/// The time between two ticks when nothing has been found for long.
 pub(crate) const SLOW: Duration = Duration::from_millis(1);
 
-/// So many slow ticks in a row without an item that waits end it.
+/// Sampling ends after so many slow ticks in a row without a waiting item.
 const QUIET_TICKS: u32 = 20;
 
-/// The files of so many workers of a pool stay open from one tick to the next: to open one takes
-/// as long as ten looks at it.
+/// For how many workers of a pool files stay open between ticks: opening one takes as long as ten
+/// reads.
 const MAX_OPEN: usize = 32;
 
-/// How systems look at their workers.
+/// The sampling settings of a system.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sampling {
     pub(crate) on: bool,
-    /// An item that has used so much CPU time computes for long; zero: none does.
+    /// An item that has used so much CPU time is CPU-intensive; zero: none is.
     pub(crate) intensive: Duration,
 }
 
-/// What the timer remembers of a pool from one tick to the next.
+/// The state of a pool's sampling between ticks.
 #[derive(Default)]
 pub(crate) struct Sampler {
     watched: BTreeMap<usize, Watched>,
@@ -45,20 +45,20 @@ struct Watched {
     files: proc::Files,
     /// How often the turn has been looked at.
     looks: u32,
-    /// CPU time when the turn was seen for the second time: most are not.
+    /// The CPU time when the turn was seen for the second time. Most turns are not.
     used: Option<Duration>,
 }
 
 /// A worker that may hold others back.
 pub(crate) struct Candidate {
     pub(crate) worker: usize,
-    /// How far it was in its batch.
+    /// Its position in its batch.
     pub(crate) turn: u32,
     pub(crate) thread: u32,
 }
 
-/// Whether a worker is looked at, of a pool in which something waits: it runs an item, and nothing
-/// is known of it that would let others run beside it.
+/// Whether to sample a worker of a pool in which something waits: it runs an item, and has no flag
+/// that lets others run beside it.
 pub(crate) fn is_candidate(worker: &Worker, runs_item: bool) -> bool {
     worker.phase == WorkerPhase::Active && worker.may_hold_others_back() && runs_item
 }
@@ -71,13 +71,13 @@ pub(crate) enum Verdict {
 }
 
 impl Sampler {
-    /// Nothing waits. Whether that has been so for long.
+    /// Nothing waits. Returns whether that has been so for long.
     pub(crate) fn is_quiet(&mut self) -> bool {
         self.quiet += 1;
         self.quiet > QUIET_TICKS
     }
 
-    /// Looks at the candidates. Returns what was seen of workers in some turns.
+    /// Looks at the candidates. Returns the verdicts on workers, each for a turn.
     pub(crate) fn look(
         &mut self,
         candidates: Vec<Candidate>,
@@ -103,7 +103,7 @@ impl Sampler {
         verdicts
     }
 
-    /// When to look again, after a look that was news, or not.
+    /// When to look again, depending on whether this look was news.
     pub(crate) fn next_look(&mut self, news: bool) -> Duration {
         self.period = if news {
             SOON
@@ -115,7 +115,7 @@ impl Sampler {
 }
 
 impl Watched {
-    /// With the files of the tick before, if it is the same thread.
+    /// Reuses the files of the tick before, if it is the same thread.
     fn of(before: Option<Self>, candidate: &Candidate) -> Option<Self> {
         let before = before.filter(|b| b.thread == candidate.thread);
         let Some(before) = before else {

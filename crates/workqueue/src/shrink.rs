@@ -1,8 +1,8 @@
-//! Lists that were long once and are not any more give their memory back.
+//! Returning the memory of lists that were long.
 
 use std::collections::VecDeque;
 
-/// An empty ring keeps room for `most` entries.
+/// Shrinks an empty ring to room for `most` entries.
 #[inline]
 pub(crate) fn shrink_ring<T>(ring: &mut VecDeque<T>, most: usize) {
     if ring.is_empty() && ring.capacity() > most {
@@ -10,7 +10,7 @@ pub(crate) fn shrink_ring<T>(ring: &mut VecDeque<T>, most: usize) {
     }
 }
 
-/// A table keeps no free places at its end, and room for some.
+/// Removes the free places at the end of a table, and most of its unused room.
 pub(crate) fn shrink_table<T>(table: &mut Vec<T>, is_free: impl Fn(&T) -> bool) {
     while table.last().is_some_and(&is_free) {
         table.pop();

@@ -1,4 +1,4 @@
-//! Functions and futures on a workqueue.
+//! Spawning functions and futures on a workqueue.
 
 use crate::current;
 use crate::error::{JoinError, QueueError, Rejected};
@@ -41,8 +41,8 @@ impl Workqueue {
         }
     }
 
-    /// As [`spawn`](Workqueue::spawn), on a memory node: on the caller's CPU if that belongs to the
-    /// node, else on the node's first.
+    /// As [`spawn`](Workqueue::spawn), on a memory node: on the caller's CPU if it belongs to the
+    /// node, else on the node's first CPU.
     pub fn spawn_node<T, F>(&self, node: usize, f: F) -> JoinHandle<T>
     where
         F: FnOnce() -> T + Send + 'static,
@@ -54,7 +54,7 @@ impl Workqueue {
         }
     }
 
-    /// Counted, for the one who detaches is not told.
+    /// The rejection is counted, because a caller that detaches the handle does not see it.
     #[cold]
     fn rejected<T, F>(&self, refusal: QueueError, task: NewTask<F, T>) -> JoinHandle<T>
     where
@@ -66,7 +66,7 @@ impl Workqueue {
         JoinHandle::of_task(task, self.clock())
     }
 
-    /// Queues `f` to run once, on the CPU the caller runs on.
+    /// Queues `f` to run once, on the caller's CPU.
     ///
     /// The handle gives the result, as a future or to a waiting thread. If the queue refuses the
     /// function, the handle gives [`JoinError::Rejected`].
@@ -87,24 +87,25 @@ impl Workqueue {
         self.spawn_job(self.inner().here(), f)
     }
 
-    /// Runs `f` and waits for its result: here, on the caller's thread, if no worker is about to
-    /// come for it.
+    /// Runs `f` and returns its result. Runs it on the caller's thread if no worker is about to
+    /// take it.
     ///
-    /// Waking a worker and being woken by it costs more than most functions. So if the pool is not
-    /// busy, a slot of `max_active` is free and nobody waits for one, `f` runs at once as an item
-    /// of this queue: it takes the slot, is counted, and a flush or drain waits for it; only the
-    /// thread is the caller's. Else it is as `spawn(f).wait()`, and so it is for bound, strict and
-    /// highpri queues, whose workers are what they are for, and for calls within calls more than
-    /// four deep. It does not overtake: while an item waits, it is queued behind that.
+    /// Waking a worker and being woken by it costs more than most functions. So `f` runs at once on
+    /// the caller's thread if the pool is not busy, a slot of `max_active` is free and no item
+    /// waits for one. It runs as an item of this queue: it takes the slot, it is counted, and a
+    /// flush or drain waits for it. Otherwise the call is `spawn(f).wait()`. That also holds for
+    /// bound, strict and highpri queues, whose workers have properties that the caller lacks, and
+    /// for calls nested more than four deep. The call does not overtake: if an item waits, `f` is
+    /// queued behind it.
     ///
-    /// The idea is that of waiting threads that help, as in rayon's `join`. A future that does not
-    /// hold up its thread, and a wait with a limit, are those of [`spawn`](Workqueue::spawn).
+    /// The idea is that of waiting threads that help, as in rayon's `join`. For a future that does
+    /// not hold up its thread, or a wait with a limit, use [`spawn`](Workqueue::spawn).
     ///
     /// # Errors
     ///
-    /// A [`JoinError`], as [`JoinHandle::wait`] gives; a panic of `f` does not go on in the caller.
-    /// After [`JoinError::WouldDeadlock`] `f` has not run and does not. Inside a BH item that is
-    /// the answer whenever `f` cannot run at once on the caller's thread.
+    /// [`JoinError`], as from [`JoinHandle::wait`]; a panic of `f` does not continue in the caller.
+    /// After [`JoinError::WouldDeadlock`] `f` has not run and never will. Inside a BH item that is
+    /// the result whenever `f` cannot run at once on the caller's thread.
     ///
     /// ```
     /// # use inflight_workqueue::{Attrs, WorkqueueSystem};
@@ -123,21 +124,22 @@ impl Workqueue {
     {
         match self.inner().call_inline(f) {
             Ok(result) => result,
-            // It would not wait for the item, which would run all the same.
+            // A BH item may not wait for the item, which would run all the same.
             Err(_) if current::may_not_sleep() => Err(JoinError::WouldDeadlock),
             Err(f) => self.spawn(f).wait_or_take_back(),
         }
     }
 
-    /// Polls `future` on this queue's workers, under its limits, until it has ended.
+    /// Polls `future` on this queue's workers, under its limits, until it completes.
     ///
-    /// Each poll is an item: it is queued on the CPU of whoever wakes the future, or where the
-    /// queue's [wake rules](crate::WorkqueueBuilder::wake_rules) say, waits for a slot of
-    /// `max_active`, counts in the statistics, and a flush of the queue waits for it; between two
-    /// polls the future is nobody's. A wake allocates nothing. A wake by the queue's own waker is
-    /// taken while the queue is drained. A future that has not ended when the queue is destroyed,
-    /// or the system ends, ends with [`JoinError::Rejected`]; one that nobody can wake any more,
-    /// with [`JoinError::Cancelled`]. Dropping the handle detaches the future;
+    /// Each poll is an item. It is queued on the CPU of the thread that wakes the future, or where
+    /// the queue's [wake rules](crate::WorkqueueBuilder::wake_rules) place it. It waits for a slot
+    /// of `max_active`, counts in the statistics, and a flush of the queue waits for it. Between
+    /// two polls the future holds no slot and no flush waits for it. A wake allocates nothing.
+    /// While the queue is drained, wakes through the queue's own waker are accepted. A future that
+    /// has not completed when the queue is destroyed or the system ends gives
+    /// [`JoinError::Rejected`]. A future that nothing can wake any more gives
+    /// [`JoinError::Cancelled`]. Dropping the handle detaches the future;
     /// [`try_cancel`](JoinHandle::try_cancel) ends it.
     ///
     /// With the feature `futures` a workqueue is also a `futures_task::Spawn`.
@@ -159,7 +161,7 @@ impl Workqueue {
     }
 
     /// As [`spawn_future`](Workqueue::spawn_future), with a name for traces, stall reports and
-    /// panics. Without, a future has the name of its type.
+    /// panics. Without one, the type of the future serves as its name.
     pub fn spawn_future_named<F>(&self, name: impl Into<Name>, future: F) -> JoinHandle<F::Output>
     where
         F: Future + Send + 'static,
@@ -168,7 +170,7 @@ impl Workqueue {
         future::spawn(self, Some(name.into()), future).0
     }
 
-    /// As [`spawn`](Workqueue::spawn), but a function that the queue refuses comes back.
+    /// As [`spawn`](Workqueue::spawn), but returns a function that the queue refuses.
     ///
     /// # Errors
     ///
@@ -223,8 +225,8 @@ impl Workqueue {
         }
     }
 
-    /// As [`spawn`](Workqueue::spawn), with a name for traces, stall reports and panics. Without, a
-    /// function has the name of its type.
+    /// As [`spawn`](Workqueue::spawn), with a name for traces, stall reports and panics. Without
+    /// one, the type of the function serves as its name.
     ///
     /// ```
     /// # use inflight_workqueue::{JoinError, WorkqueueSystem};
@@ -248,8 +250,7 @@ impl Workqueue {
         self.spawn_job(self.inner().here(), Named { name, f })
     }
 
-    /// As [`spawn_named`](Workqueue::spawn_named), but a function that the queue refuses comes
-    /// back.
+    /// As [`spawn_named`](Workqueue::spawn_named), but returns a function that the queue refuses.
     ///
     /// # Errors
     ///

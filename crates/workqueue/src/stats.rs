@@ -1,8 +1,8 @@
-//! What can be seen of a system from outside.
+//! Statistics of a workqueue.
 
 use std::time::Duration;
 
-/// What went through a workqueue, and what is in it.
+/// The counters of a workqueue, and the number of items in it.
 ///
 /// ```
 /// use inflight_workqueue::{WorkqueueStats, WorkqueueSystem};
@@ -26,40 +26,39 @@ pub struct WorkqueueStats {
     pub panicked: u64,
     /// Items taken back before their run began.
     pub cancelled: u64,
-    /// Delayed items that were not queued when their time had come, works that were to run again,
-    /// and functions and futures that were spawned or woken, because the queue or the system took
-    /// none any more. Not what a call has refused with an error, as `queue` and `try_spawn` do.
+    /// Delayed items whose delay ended, works that were to run again, and functions and futures
+    /// that were spawned or woken, after the queue or the system had stopped taking items. Not
+    /// items that a call such as `queue` and `try_spawn` refused with an error.
     pub refused: u64,
-    /// How often a worker was brought because an item said that it blocked.
+    /// How often a worker was woken or started because an item said that it blocked.
     pub cm_wakeups: u64,
-    /// How often an item was found asleep although it had not said so.
+    /// How often an item was found asleep outside a blocking section.
     pub found_asleep: u64,
     /// How often an item of a bound queue was found to compute for long.
     pub cpu_intensive: u64,
-    /// CPU time that the queue's items have used on workers, by samples every 10 ms. `None` if
-    /// nobody has asked for it: see
-    /// [`SystemBuilder::cpu_time`](crate::SystemBuilder::cpu_time).
+    /// CPU time that the queue's items have used on workers, sampled every 10 ms. `None` unless the
+    /// measurement is on: see [`SystemBuilder::cpu_time`](crate::SystemBuilder::cpu_time).
     pub cpu_time: Option<Duration>,
-    /// How often the queue's rescuer was called; 0 without one.
+    /// How often the queue's rescuer was called; 0 for a queue without one.
     pub maydays: u64,
-    /// Items that the rescuer has run.
+    /// Items that the rescuer ran.
     pub rescued: u64,
     /// How often a worker of another group of CPUs was woken for items of the queue, because that
-    /// was better than one of their own group.
+    /// was better than waking one of their own group.
     pub remote_wakeups: u64,
-    /// Items that a worker of another group of CPUs has taken.
+    /// Items that workers of another group of CPUs took.
     pub stolen: u64,
-    /// How often a worker that was woken on a CPU of another group, where it had run last, went
-    /// back to its own group's before it ran an item of the queue. Only in unbound queues that are
-    /// not strict; where it runs later is left to the system.
+    /// How often a worker that was woken on a CPU of another group, where it ran last, moved back
+    /// to its own group before it ran an item of the queue. Only in unbound queues that are not
+    /// strict. The scheduler decides where the worker runs afterwards.
     pub repatriated: u64,
-    /// How often the queue's [wake rules](crate::WorkqueueBuilder::wake_rules) have put an item on
-    /// another CPU than the one before.
+    /// How often the queue's [wake rules](crate::WorkqueueBuilder::wake_rules) chose another CPU
+    /// for an item than the previous one.
     pub placed: u64,
-    /// Items that run, and items that wait and for which a slot of `max_active` is free. Computed
-    /// when it is asked for.
+    /// Items that run, and waiting items for which a slot of `max_active` is free. Computed when it
+    /// is read.
     pub active: usize,
-    /// Items that wait and for which no slot is free.
+    /// Waiting items for which no slot is free.
     pub inactive: usize,
 }
 

@@ -1,51 +1,52 @@
-//! When an idle pod takes the waiting items of a busy one: locality that wastes no CPU.
+//! When an idle pod takes waiting items of a busy one: locality without idle CPUs.
 //!
-//! Workers stay in their pod; batches may run elsewhere. A batch is taken at most once and run at
+//! Workers stay in their pod; batches may run elsewhere. A batch is stolen at most once and runs at
 //! once; the next item of the same submitter goes to its own pod again. So no state is moved back
 //! and forth.
 //!
-//! Two decisions, as pure functions of what a pool knows anyway: where a worker looks that finds
-//! nothing in its own pool, in `worker_pool/steal.rs`, and whom to wake for a new item, in
-//! `worker_pool/wake_sibling.rs`. Here is what they ask. Each rule of the one has its partner in
-//! the other, so whoever is woken for an item finds it.
+//! Two decisions are pure functions of what a pool knows. `worker_pool/steal.rs` decides which pool
+//! a worker without work looks at. `worker_pool/wake_sibling.rs` decides which worker to wake for a
+//! new item. This file has what both need. Each rule of the one has its counterpart in the other,
+//! so a worker that is woken for an item finds it.
 
 use crate::pool_attrs::node_of;
 #[cfg(feature = "unstable-sim")]
 use inflight_topology::Scope;
 use inflight_topology::{CpuSet, Topology};
 
-/// What a pod is.
+/// A pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pod {
     /// Its memory node.
     pub node: Option<usize>,
     /// Its CPUs.
     pub cpus: usize,
-    /// Its cores: fewer than CPUs if siblings share them.
+    /// Its cores: fewer than its CPUs if siblings share them.
     pub cores: usize,
 }
 
-/// What is known of a pool at the moment.
+/// The load of a pool at the moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
-    /// Items that nobody has taken.
+    /// Items that no worker has taken.
     pub waiting: usize,
-    /// Workers that run or are on their way; blocked ones do not count.
+    /// Workers that run or are being woken; not blocked ones.
     pub awake: usize,
-    /// What an item takes, in ns.
+    /// The time that an item takes, in ns.
     pub service: u64,
-    /// What a worker takes from being woken to running, in ns.
+    /// How long a worker takes from being woken to running, in ns.
     pub delay: u64,
-    /// Threads, other than workers, that have submitted from its CPUs lately. They need them too.
+    /// Threads, other than workers, that have recently submitted from its CPUs. They need these
+    /// CPUs too.
     pub submitters: usize,
 }
 
-/// What moving costs and what it saves. The defaults are for a machine of one or two sockets.
+/// The costs and the gain of a move. The defaults are for a machine of one or two sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Costs {
-    /// Another cache and another wake, in ns.
+    /// The cost of another cache and another wakeup, in ns.
     pub transfer: u64,
-    /// How many times as dear a transfer to another node is, in tenths.
+    /// How many times as expensive a transfer to another node is, in tenths.
     pub far_tenths: u64,
     /// How much longer an item takes on a core whose sibling is busy, in percent of its time.
     pub sibling_percent: u64,
@@ -53,7 +54,7 @@ pub struct Costs {
     pub near: u64,
     /// The same from another node.
     pub far: u64,
-    /// Workers awake for each CPU, at most: the target of a pool.
+    /// Awake workers for each CPU, at most: the target of a pool.
     pub lanes: usize,
 }
 
@@ -73,11 +74,11 @@ impl Default for Costs {
 /// Why an item may leave its pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reason {
-    /// Its pod has only siblings of busy CPUs left, another one has whole cores.
+    /// Its pod has only siblings of busy CPUs left, and another one has whole cores.
     Sibling,
     /// Submitters need the CPUs of its pod.
     Submitters,
-    /// Much waits in its pod.
+    /// Many items wait in its pod.
     Backlog,
 }
 
@@ -119,20 +120,19 @@ impl StealPolicy {
         Self { pods, costs }
     }
 
-    /// Its workers have all the whole cores. An item that leaves is run elsewhere instead of here:
-    /// one must be awake, or the item would have no other promise than who is woken there.
+    /// Whether its workers have all the whole cores. At least one must be awake: an item that
+    /// leaves has no other guarantee to run than the worker woken elsewhere.
     pub(crate) fn is_packed(&self, pod: usize, load: &Load) -> bool {
         load.awake >= self.cores_left(pod, load).max(1)
     }
 
-    /// Half of the pod's CPUs or more are needed by those who submit there, and its workers have
-    /// the rest.
+    /// Whether submitters need half of the pod's CPUs or more, and its workers have the rest.
     pub(crate) fn is_short_of_cpus(&self, pod: usize, load: &Load) -> bool {
         let taken = 2 * load.submitters >= self.pods[pod].cpus;
         taken && load.awake >= self.cpus_left(pod, load)
     }
 
-    /// All workers that it may have are awake.
+    /// Whether all workers that it may have are awake.
     pub(crate) fn is_full(&self, pod: usize, load: &Load) -> bool {
         load.awake >= self.cap(pod)
     }
@@ -143,12 +143,12 @@ impl StealPolicy {
         self.pods[pod].cpus * self.costs.lanes
     }
 
-    /// Workers for which there is a whole core each.
+    /// For how many workers there is a whole core each.
     pub(crate) fn cores_left(&self, pod: usize, load: &Load) -> usize {
         self.pods[pod].cores.saturating_sub(load.submitters)
     }
 
-    /// Workers for which there is a CPU each.
+    /// For how many workers there is a CPU each.
     pub(crate) fn cpus_left(&self, pod: usize, load: &Load) -> usize {
         self.pods[pod].cpus.saturating_sub(load.submitters).max(1)
     }
@@ -157,7 +157,7 @@ impl StealPolicy {
         load.awake < self.cpus_left(pod, load) && load.submitters < self.pods[pod].cpus
     }
 
-    /// What is lost, in ns, when an item runs beside a busy sibling.
+    /// The time that an item loses beside a busy sibling, in ns.
     pub(crate) fn sibling_loss(&self, pod: usize, load: &Load) -> u64 {
         let pod = &self.pods[pod];
         if pod.cores == pod.cpus {
@@ -166,7 +166,7 @@ impl StealPolicy {
         load.service.saturating_mul(self.costs.sibling_percent) / 100
     }
 
-    /// How long the pod's CPUs need for what waits, in ns.
+    /// How long the pod's CPUs need for the waiting items, in ns.
     pub(crate) fn drain_ns(&self, pod: usize, load: &Load) -> u64 {
         load.service.saturating_mul(load.waiting as u64) / self.pods[pod].cpus as u64
     }
@@ -191,7 +191,7 @@ impl StealPolicy {
         if self.is_near(from, to) {
             return loss > transfer;
         }
-        // What is remote for longer than the item itself runs is not seen here: be careful.
+        // Effects that last longer than the item's run are not measured here, so this is cautious.
         loss > 4 * transfer * self.costs.far_tenths / 10
     }
 
@@ -203,7 +203,7 @@ impl StealPolicy {
         }
     }
 
-    /// Its workers start soon enough after a wake to be of use.
+    /// Whether its workers start soon enough after a wakeup to be of use.
     pub(crate) fn is_prompt(&self, load: &Load) -> bool {
         load.delay <= self.costs.near.max(load.service)
     }

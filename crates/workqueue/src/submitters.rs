@@ -1,4 +1,4 @@
-//! From which CPUs threads submit that are no workers: they need those CPUs too.
+//! The CPUs from which threads other than workers submit: these threads need those CPUs too.
 //! `PROTOCOL.md`, part *stealing*.
 
 use crate::load_hint::LoadHint;
@@ -9,29 +9,31 @@ use inflight_topology::CpuSet;
 #[cfg(not(any(loom, shuttle)))]
 use std::cell::Cell;
 
-/// Who has submitted nothing for so long, in ns, has fallen silent; nobody looks more often.
+/// A thread that has not submitted for so long, in ns, no longer counts. This is also the shortest
+/// time between two counts.
 const SILENCE: u64 = 1_000_000;
 
-/// Somebody has submitted since somebody looked. Names of submitters leave this bit free.
+/// Set if a thread has submitted since the last count. Names of submitters have this bit clear.
 const HEARD: usize = 1;
 
 /// The submitters of a system. Relaxed, all of it: hints.
 #[derive(Debug)]
 pub struct Submitters {
-    /// By CPU: who has submitted last from there. Written by those who do, each on its CPU's line.
+    /// By CPU: the last submitter from there. Each CPU has its own cache line, which its submitters
+    /// write.
     last: Box<[CachePadded<AtomicUsize>]>,
-    /// When it may be looked at again, in ns.
+    /// When the next count may begin, in ns.
     due: AtomicU64,
     pods: Mutex<Pods>,
 }
 
 #[derive(Debug, Default)]
 struct Pods {
-    /// What is to be told to whom.
+    /// The CPUs of each pod, and the hint that gets its count.
     told: Vec<(CpuSet, Weak<LoadHint>)>,
-    /// Room for a tick: by CPU, who was heard from there; 0 for nobody.
+    /// Memory for a count: by CPU, the submitter heard from there; 0 for none.
     heard: Vec<usize>,
-    /// Those of a pod.
+    /// The submitters of a pod.
     names: Vec<usize>,
 }
 
@@ -46,16 +48,16 @@ impl Submitters {
         }
     }
 
-    /// A pod of these CPUs wants to know how many submit from there.
+    /// Registers a pod, whose hint gets the number of submitters on these CPUs.
     pub fn tell(&self, cpus: CpuSet, hint: &Arc<LoadHint>) {
         let told = &mut self.pods.lock().told;
-        // Where nobody ever looks, too, those that have gone are forgotten.
+        // Also removes pods that are gone, in case no count does it.
         told.retain(|(_, hint)| hint.strong_count() > 0);
         told.push((cpus, Arc::downgrade(hint)));
     }
 
-    /// A thread, or whatever has this even name, submits on that CPU. As long as it is alone
-    /// there and nobody looks this writes nothing.
+    /// A thread, or whatever has this even name, submits on that CPU. Writes nothing while it is
+    /// the only submitter there and no count has happened.
     #[inline]
     #[cfg_attr(
         any(loom, shuttle),
@@ -70,7 +72,7 @@ impl Submitters {
         }
     }
 
-    /// Whether somebody has submitted from that CPU since somebody looked.
+    /// Whether a thread has submitted from that CPU since the last count.
     #[inline]
     #[must_use]
     pub fn is_heard(&self, cpu: usize) -> bool {
@@ -78,11 +80,11 @@ impl Submitters {
         last.is_some_and(|last| last.load(Ordering::Relaxed) & HEARD != 0)
     }
 
-    /// The pods are told who has been heard since the last time, if that was long enough ago.
-    /// One at a time looks.
+    /// Counts the submitters for the pods, if the last count was long enough ago. One thread counts
+    /// at a time.
     #[inline]
     pub fn tick(&self, now: Instant) {
-        // In a model nobody is heard.
+        // Models have no submitters.
         if cfg!(any(loom, shuttle)) {
             return;
         }
@@ -123,22 +125,22 @@ impl Submitters {
         if word & HEARD == 0 {
             return 0;
         }
-        // Who writes at this moment is heard the next time, or has been now.
+        // A thread that writes at this moment is counted next time, or has just been counted.
         last.store(word & !HEARD, Ordering::Relaxed);
         word
     }
 }
 
 // Const and without a destructor: one load from the thread's own memory. A model's macro has no
-// const form, and nobody is heard there.
+// const form, and models have no submitters.
 #[cfg(not(any(loom, shuttle)))]
 inflight_sync::thread_local! {
-    /// Whether the thread is a worker's. Where this lies is its name: no two threads that live have
-    /// the same one.
+    /// Whether the thread is a worker. The address of this is the thread's name: no two live
+    /// threads have the same one.
     static IS_WORKER: Cell<usize> = const { Cell::new(0) };
 }
 
-/// The calling thread runs items, for good: its pool knows of it.
+/// Marks the calling thread as one that runs items: its pool knows of it.
 pub(crate) fn is_a_worker() {
     #[cfg(not(any(loom, shuttle)))]
     IS_WORKER.with(|worker| worker.set(1));
@@ -191,8 +193,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against the plain way: of each pod, who has written last on one of its CPUs since the
-        /// last tick.
+        /// Against a simple model: for each pod, the last writers on its CPUs since the last tick.
         #[test]
         fn looks_count_who_wrote_last(
             steps in proptest::collection::vec((0..6usize, 0..5usize), 0..60)
@@ -210,7 +211,7 @@ mod tests {
                 }
                 now += 1;
                 submitters.tick(at(now));
-                // Not so soon again.
+                // A second tick too soon changes nothing.
                 submitters.tick(Instant::from_nanos((now + 1) * SILENCE - 1));
                 let count = |pod: &[Option<usize>]| {
                     let mut who: Vec<_> = pod.iter().flatten().collect();

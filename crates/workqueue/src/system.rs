@@ -1,4 +1,4 @@
-//! The system, as its users see it.
+//! The system of the public API.
 
 use crate::bh::BhPoller;
 use crate::builder::SystemBuilder;
@@ -23,19 +23,19 @@ use std::time::Duration;
 
 /// Worker pools, and the workqueues that share them.
 ///
-/// Starts no thread until an item is queued, or something is made that needs one: a
-/// [`mem_reclaim`](crate::WorkqueueBuilder::mem_reclaim) queue its rescuer and the timer, a
-/// [poller](crate::BhPoller) the timer. A clone is another handle on the same system.
+/// Starts no thread until an item is queued, or something is made that needs a thread: a
+/// [`mem_reclaim`](crate::WorkqueueBuilder::mem_reclaim) queue needs its rescuer and the timer, a
+/// [poller](crate::BhPoller) needs the timer. A clone is another handle on the same system.
 ///
 /// # Shutdown
 ///
-/// When the last handle is dropped the system shuts down: what is queued runs, new items are
-/// refused (also from the system's own items), and the drop returns when the worker threads have
-/// ended. Workqueues do not keep the system alive, so that an item may hold the queue it is queued
-/// on. Dropped on one of its own workers, or inside a
+/// When the last handle is dropped, the system shuts down. Queued items run, new items are refused
+/// (also from the system's own items), and the drop returns when the worker threads have ended.
+/// Workqueues do not keep the system alive, so an item may hold the queue that it is queued on. If
+/// the last handle is dropped on one of the system's own workers, or inside a
 /// [`call_blocking`](crate::Workqueue::call_blocking), the system shuts down in the same way, but
-/// the drop returns at once and the threads end by themselves. On a thread of an async runtime,
-/// [`shutdown`](WorkqueueSystem::shutdown) comes first: it blocks nobody.
+/// the drop returns at once and the threads end later. On a thread of an async runtime, await
+/// [`shutdown`](WorkqueueSystem::shutdown) first: it blocks no thread.
 ///
 /// ```
 /// use inflight_workqueue::{QueueError, Work, WorkqueueSystem};
@@ -78,11 +78,11 @@ use std::time::Duration;
 #[derive(Clone)]
 pub struct WorkqueueSystem {
     pub(crate) inner: Arc<SystemInner>,
-    /// `None`: of an observer.
+    /// `None` for an observer.
     _handle: Option<Arc<Handle>>,
 }
 
-/// Shuts the system down when the last handle goes.
+/// Shuts the system down when the last handle is dropped.
 struct Handle {
     inner: Arc<SystemInner>,
 }
@@ -90,7 +90,7 @@ struct Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         self.inner.begin_shutdown();
-        // From now on none is made.
+        // No system queue is made after this.
         let queues = std::mem::take(&mut *self.inner.system_queues.lock());
         drop(queues);
         if self.inner.has_given_up() || self.inner.is_inside() {
@@ -111,13 +111,13 @@ impl WorkqueueSystem {
         }
     }
 
-    /// A system to be described.
+    /// A builder for a system.
     pub fn builder() -> SystemBuilder {
         SystemBuilder::new()
     }
 
-    /// A handle for tools, which does not keep the system alive: they see and change what it does,
-    /// for as long as others have it. When it has ended they see the end.
+    /// A handle for tools that does not keep the system alive. A tool can inspect and change the
+    /// system while others keep it alive, and sees when it has ended.
     #[must_use]
     pub fn observer(&self) -> Self {
         Self {
@@ -126,34 +126,34 @@ impl WorkqueueSystem {
         }
     }
 
-    /// The queues that somebody has a handle on, in the order in which they were made. Several may
-    /// have the same name.
+    /// The queues that have a handle, in the order in which they were made. Several may have the
+    /// same name.
     #[must_use]
     pub fn queues(&self) -> Vec<Workqueue> {
         self.inner.handles()
     }
 
-    /// The machine as it was when the system was made.
+    /// The topology that the system was made with.
     #[must_use]
     pub fn topology(&self) -> &Topology {
         &self.inner.shared.topology
     }
 
-    /// A workqueue to be described. Its kind is chosen next.
+    /// Begins to build a workqueue. The next step chooses its kind.
     pub fn workqueue(&self, name: impl Into<String>) -> WorkqueueDraft {
         WorkqueueDraft::new(self.inner.clone(), name.into())
     }
 
-    /// Shuts the system down now, whoever else holds handles. Blocks no thread: the form for async
-    /// runtimes. Dropping the last handle afterwards returns at once.
+    /// Shuts the system down now, even if there are other handles. Blocks no thread, so it suits
+    /// async runtimes. Dropping the last handle afterwards returns at once.
     ///
-    /// When it is done everything that was queued has ended, and so have the system's threads. The
-    /// shutdown begins with the call; dropping the future ends the wait alone.
+    /// When the future completes, everything that was queued has ended, and so have the system's
+    /// threads. The shutdown begins with the call. Dropping the future ends only the wait.
     ///
     /// # Errors
     ///
-    /// [`Leftover`], if it is awaited inside one of the system's own items, which would wait for
-    /// itself, whoever has called this. The items that are left still run.
+    /// [`Leftover`] if the future is awaited inside one of the system's own items, which would wait
+    /// for itself, whoever made the call. The remaining items still run.
     ///
     /// ```
     /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
@@ -176,7 +176,8 @@ impl WorkqueueSystem {
         inner.begin_shutdown();
         async move {
             let mut ended = pin!(inner.clone().ended(may_block));
-            // In each poll: an item may await a future that was polled elsewhere before.
+            // Checked in each poll: an item may await a future that another thread has polled
+            // before.
             poll_fn(|cx| {
                 if inner.is_inside() {
                     inner.give_up();
@@ -188,14 +189,14 @@ impl WorkqueueSystem {
         }
     }
 
-    /// As [`shutdown`](WorkqueueSystem::shutdown), errors too, for threads.
+    /// As [`shutdown`](WorkqueueSystem::shutdown), with the same errors, for threads.
     pub fn shutdown_blocking(&self) -> Result<(), Leftover> {
         block_on(self.end(true))
     }
 
-    /// As [`shutdown_blocking`](WorkqueueSystem::shutdown_blocking), at most for `limit` on the
-    /// system's clock; then [`Leftover`] says what had not ended. What is left still runs, and
-    /// dropping the last handle does not wait for it.
+    /// As [`shutdown_blocking`](WorkqueueSystem::shutdown_blocking), for at most `limit` on the
+    /// system's clock; then [`Leftover`] says what has not ended. The remaining items still run,
+    /// and dropping the last handle does not wait for them.
     pub fn shutdown_timeout(&self, limit: Duration) -> Result<(), Leftover> {
         let clock = &self.inner.shared.clock;
         let deadline = Some(clock.now() + limit);
@@ -205,8 +206,8 @@ impl WorkqueueSystem {
         })
     }
 
-    /// Why the system refused a thread its priority, if it did: highpri workers and rescuers then
-    /// run with that of the thread that made them.
+    /// Why the system refused a thread its priority, if it did. Highpri workers and rescuers then
+    /// run with the priority of the thread that started them.
     #[must_use]
     pub fn nice_refused(&self) -> Option<io::ErrorKind> {
         *self.inner.shared.nice_refused.lock()
@@ -215,25 +216,25 @@ impl WorkqueueSystem {
     /// Begins to measure the CPU time that the items of each queue use, as
     /// [`SystemBuilder::cpu_time`](crate::SystemBuilder::cpu_time) does from the start.
     ///
-    /// What was used before is not charged. It cannot be switched off. Without effect where CPU
-    /// times of threads cannot be read, and with a manual clock.
+    /// CPU time used before is not charged. The measurement cannot be switched off. No effect where
+    /// the CPU times of threads cannot be read, and with a manual clock.
     pub fn measure_cpu_time(&self) {
         let shared = &self.inner.shared;
         if shared.metering.switch_on(&shared.clock) {
-            // What the threads have used until now is noted, and nobody's.
+            // Sets the starting point: what the threads have used so far is charged to no queue.
             let pools = self.inner.pools();
             pools.iter().for_each(|pool| pool.read_meter());
         }
     }
 
-    /// A poller of the BH queues of that CPU: their items run on the thread that polls. `notify` is
-    /// called, on any thread, when there is something to poll for: it should be quick and wake the
-    /// loop, by an eventfd for instance. A panic of it is ignored.
+    /// A poller of the BH queues of a CPU: their items run on the thread that polls. `notify` is
+    /// called, on any thread, when there is something to poll for. It should be quick and wake the
+    /// event loop, with an eventfd for instance. Its panics are ignored.
     ///
     /// # Errors
     ///
-    /// [`PollerError`]: the CPU has a poller, the number is no CPU's, there is no thread to ask
-    /// whether the poller is late, or the system ends.
+    /// [`PollerError`]: the CPU has a poller already, the number is of no CPU, the timer that
+    /// detects a late poller got no thread, or the system is shutting down.
     pub fn bh_poller(
         &self,
         cpu: usize,
@@ -242,29 +243,30 @@ impl WorkqueueSystem {
         BhPoller::new(&self.inner, cpu, Arc::new(notify))
     }
 
-    /// Holds all [`freezable`](crate::WorkqueueBuilder::freezable) queues until the value is
-    /// dropped: once this has returned none of their items begins. Items that have begun run to
-    /// their end ([`Frozen::is_busy`]); one that a worker is about to call has begun, and counts as
-    /// [`started`](crate::WorkqueueStats::started).
+    /// Holds all [`freezable`](crate::WorkqueueBuilder::freezable) queues until the returned value
+    /// is dropped: after this call has returned, none of their items begins. Items that have begun
+    /// run to their end ([`Frozen::is_busy`]). An item that a worker is about to call has begun,
+    /// and counts as [`started`](crate::WorkqueueStats::started).
     ///
-    /// Items are taken, and wait. A flush of such a queue, and of an item in it, ends after the
-    /// thaw; `cancel_sync` of a held item works. Queues that are made meanwhile are held from the
-    /// start. Freezes may overlap. The end of the system lets everything go.
+    /// The queues still accept items, which wait. A flush of such a queue, or of an item in it,
+    /// ends after the thaw; `cancel_sync` of a held item works. Queues made during a freeze are
+    /// held from the start. Freezes may overlap. A shutdown of the system ends the freeze.
     pub fn freeze(&self) -> Frozen {
         Frozen::new(&self.inner)
     }
 
-    /// Which CPUs unbound queues may use, from now on; bound ones are not concerned.
+    /// Sets the CPUs that unbound queues may use. Bound queues are not affected.
     ///
-    /// At first these are all the process may use but the isolated ones. Isolated CPUs are used if
-    /// they are named here; CPUs that cannot be used are left out. All or nothing, while the queues
-    /// are in use, as [`set_attrs`](crate::Workqueue::set_attrs) does for one queue; a queue whose
-    /// own mask has nothing in common with this one uses all of this one.
+    /// Initially these are all CPUs that the process may use, except isolated ones. An isolated CPU
+    /// is used if it is named here; CPUs that cannot be used are left out. The change is all or
+    /// nothing and works while the queues are in use, as [`set_attrs`](crate::Workqueue::set_attrs)
+    /// does for one queue. A queue whose own mask has no CPU in common with this one uses all of
+    /// this one.
     ///
     /// # Errors
     ///
-    /// [`AttrsError::NoCpu`] if none of the CPUs can be used, and
-    /// [`AttrsError::NoWorker`] if a pool that is needed at once can get no thread.
+    /// [`AttrsError::NoCpu`] if none of the CPUs can be used. [`AttrsError::NoWorker`] if a pool
+    /// that is needed at once gets no thread.
     pub fn set_unbound_cpumask(&self, cpus: &CpuSet) -> Result<(), AttrsError> {
         self.inner.reconfigure(|settings| {
             if cpus.is_disjoint(settings.topology.allowed()) {
@@ -281,11 +283,11 @@ impl WorkqueueSystem {
         self.inner.settings().unbound_cpus()
     }
 
-    /// Changes the scope of unbound queues whose [`Attrs`](crate::Attrs) name none, all or nothing.
+    /// Changes the scope of unbound queues whose [`Attrs`](crate::Attrs) name none. All or nothing.
     ///
     /// # Errors
     ///
-    /// [`AttrsError::NoWorker`] if a pool that is needed at once can get no thread.
+    /// [`AttrsError::NoWorker`] if a pool that is needed at once gets no thread.
     pub fn set_default_scope(&self, scope: Scope) -> Result<(), AttrsError> {
         self.inner.reconfigure(|settings| {
             settings.default_scope = scope;
@@ -299,69 +301,69 @@ impl WorkqueueSystem {
         self.inner.settings().default_scope
     }
 
-    /// The system as text for a person: the machine, the pools, where the queues' items go, and
-    /// what they do now. The form may change.
+    /// A description of the system for people: the machine, the pools, which pools each queue uses,
+    /// and what they do now. The format may change.
     ///
     /// The first five sections are those of the kernel's `wq_dump` tool; `docs/wq-tools.md`
-    /// explains each line. Its parts are true at moments close to each other.
+    /// explains each line. The parts are read at slightly different moments.
     #[must_use]
     pub fn dump(&self) -> String {
         self.inner.dump()
     }
 }
 
-/// More of what can be changed and seen while it runs.
+/// More settings and reports of a running system.
 impl WorkqueueSystem {
-    /// After how long the watchdog reports a stall, from now on; zero switches it off. The
-    /// [dump](WorkqueueSystem::dump) has the stalls that its last tick has found, also in a system
+    /// Sets after how long the watchdog reports a stall; zero switches it off. The
+    /// [dump](WorkqueueSystem::dump) shows the stalls that the last tick found, also in a system
     /// that was built without [`watchdog`](SystemBuilder::watchdog).
     pub fn set_watchdog_threshold(&self, threshold: Duration) {
         self.inner.shared.watchdog.set_threshold(threshold);
         self.inner.arm_watchdog_for_items();
     }
 
-    /// That threshold, zero if it is switched off.
+    /// The watchdog's threshold; zero if it is switched off.
     #[must_use]
     pub fn watchdog_threshold(&self) -> Duration {
         let threshold = self.inner.shared.watchdog.threshold();
         threshold.unwrap_or_default()
     }
 
-    /// Whether steps are [recorded](WorkqueueSystem::record_trace).
+    /// Whether a [recording](WorkqueueSystem::record_trace) is on.
     #[must_use]
     pub fn is_recording(&self) -> bool {
         self.inner.shared.tracing.is_recording()
     }
 
-    /// Begins or ends to record each step of each item, with its CPU and time. A recording keeps
-    /// the last 16,384 steps and counts those before; beginning a new one empties it. While it is
-    /// on, items take longer. See [`TraceRecord`](crate::TraceRecord) for an example.
+    /// Begins or ends a recording of each step of each item, with its CPU and time. A recording
+    /// keeps the last 16,384 steps and counts those dropped before. Beginning a new recording
+    /// empties it. Items take longer while a recording is on. See
+    /// [`TraceRecord`](crate::TraceRecord) for an example.
     pub fn record_trace(&self, on: bool) {
         self.inner.shared.tracing.record(on);
     }
 
-    /// What has been recorded since this was asked last, and how much of that was dropped.
+    /// What has been recorded since the last call, and how many steps were dropped.
     #[must_use]
     pub fn take_trace(&self) -> RecordedTrace {
         self.inner.shared.tracing.take_recorded()
     }
 
-    /// Functions of bound queues that have been found to compute for long while other items waited,
-    /// those found most often first: the first 128 that were found.
+    /// Functions of bound queues that were found to compute for long while other items waited,
+    /// sorted by how often they were found. Only the first 128 functions are kept.
     #[must_use]
     pub fn hogs(&self) -> Vec<Hog> {
         self.inner.shared.hogs.all()
     }
 
-    /// How often further functions were found, for which [`hogs`](WorkqueueSystem::hogs) has no
-    /// room.
+    /// How often functions were found for which [`hogs`](WorkqueueSystem::hogs) had no room.
     #[must_use]
     pub fn other_hogs(&self) -> u64 {
         self.inner.shared.hogs.others()
     }
 
-    /// Reports that were dropped because the functions that are told of them were too slow, or for
-    /// want of a thread.
+    /// Reports that were dropped because the user's report functions were too slow, or because
+    /// there was no thread.
     #[must_use]
     pub fn reports_dropped(&self) -> u64 {
         self.inner.shared.reporter.dropped.load(Ordering::Relaxed)
@@ -371,28 +373,28 @@ impl WorkqueueSystem {
 #[cfg(loom)]
 #[doc(hidden)]
 impl WorkqueueSystem {
-    /// How many pools there are.
+    /// The number of pools.
     #[must_use]
     pub fn pool_count(&self) -> usize {
         self.inner.pools().len()
     }
 
-    /// How many workers are idle.
+    /// The number of idle workers.
     #[must_use]
     pub fn idle_count(&self) -> usize {
         let pools = self.inner.pools();
         pools.iter().map(|pool| pool.report().idle).sum()
     }
 
-    /// A tick that a model asks for: every worker that holds others back is seen asleep, or
-    /// computing for long, whatever it does. Returns whether that was news of any.
+    /// A sampler tick for a model: takes every worker that holds others back for asleep, or for
+    /// computing for long, whatever it does. Returns whether that changed anything.
     #[allow(clippy::must_use_candidate, reason = "a model may not care")]
     pub fn tick(&self, asleep: bool) -> bool {
         let pools = self.inner.pools();
         pools.iter().any(|pool| pool.tick_finds_all(asleep))
     }
 
-    /// The same, but everybody is seen on a CPU.
+    /// The same, but takes every worker for running.
     pub fn tick_finds_nobody(&self) {
         self.inner
             .pools()

@@ -1,4 +1,4 @@
-//! The system: its pools, its queues, and their end.
+//! The system: its pools, its queues, and its shutdown.
 
 use crate::attrs::Attrs;
 use crate::completion::Completion;
@@ -21,18 +21,18 @@ use std::collections::BTreeMap;
 
 pub(crate) struct SystemInner {
     pub(crate) shared: Arc<SystemShared>,
-    /// The first lock of all.
+    /// The first lock in the lock order.
     pub(crate) settings: Mutex<Settings>,
     pools: Mutex<Pools>,
     registry: Mutex<Registry>,
-    /// Nothing is in flight and nothing will be.
+    /// Done when nothing is in flight and nothing will be.
     pub(crate) stopped: Arc<Completion>,
     joined: Event,
-    /// The queues for everybody, by name. Cleared when the last handle has gone.
+    /// The system queues, by name. Cleared when the last handle is dropped.
     pub(crate) system_queues: Mutex<BTreeMap<&'static str, Workqueue>>,
 }
 
-/// The pools that there are. Who queues on one keeps it.
+/// The pools of a system. Their pwqs keep them alive.
 #[derive(Default)]
 struct Pools {
     all: Vec<(PoolAttrs, Weak<WorkerPool>)>,
@@ -45,13 +45,13 @@ struct Pools {
 #[derive(Default)]
 struct Registry {
     queues: Vec<Weak<WorkqueueInner>>,
-    /// Those of them that somebody has a handle on.
+    /// Those that have a handle.
     handles: Vec<Weak<Handle>>,
     /// Shutdown has begun: no queue is added.
     shut: bool,
-    /// Every queue takes nothing more: what is idle stays idle.
+    /// No queue accepts items any more: an idle queue stays idle.
     closed: bool,
-    /// A timed shutdown has returned with work left: nobody waits any more.
+    /// A timed shutdown has returned with items left: the drop does not wait.
     given_up: bool,
 }
 
@@ -77,7 +77,7 @@ impl SystemInner {
         })
     }
 
-    /// Those that are in use, by their numbers.
+    /// The pools that are in use, by their numbers.
     pub(crate) fn pools(&self) -> Vec<Arc<WorkerPool>> {
         let pools = self.pools.lock();
         let all: Vec<_> = pools.all.iter().filter_map(|(_, p)| p.upgrade()).collect();
@@ -87,7 +87,7 @@ impl SystemInner {
         used
     }
 
-    /// The watchdog looks whether all moves.
+    /// A tick of the watchdog.
     fn watch(self: &Arc<Self>, at: Instant) {
         if !self.shared.watchdog.disarm(at) {
             return; // The threshold has been changed.
@@ -104,7 +104,7 @@ impl SystemInner {
         self.arm_watchdog_for_items();
     }
 
-    /// What comes later arms it itself.
+    /// Plans a tick if there are items; later items plan it themselves.
     pub(crate) fn arm_watchdog_for_items(self: &Arc<Self>) {
         if self.queues().iter().any(|queue| queue.items() > 0) {
             self.clone().arm_watchdog();
@@ -124,18 +124,18 @@ impl SystemInner {
             .collect()
     }
 
-    /// What holds for all unbound queues now.
+    /// The present settings of all unbound queues.
     pub(crate) fn settings(&self) -> Settings {
         self.settings.lock().clone()
     }
 
-    /// A queue as the settings want it, in the list of those to which changes of them go.
+    /// Makes a queue from the settings, and registers it for changes of them.
     pub(crate) fn register(
         &self,
         make: impl FnOnce(&Settings) -> Arc<WorkqueueInner>,
     ) -> Result<Workqueue, BuildError> {
         let settings = self.settings.lock();
-        // If it is refused its pwqs and its rescuer go, as with any last handle.
+        // If it is refused, dropping the handle removes its pwqs and its rescuer.
         let handle = Workqueue::new(make(&settings));
         let queue = handle.inner();
         let shut = {
@@ -161,11 +161,11 @@ impl SystemInner {
         Ok(handle)
     }
 
-    /// *shutdown*: closes every queue. Who finds that nothing is in flight any more stops the
+    /// *shutdown*: closes every queue. The thread that finds nothing in flight any more stops the
     /// pools.
     pub(crate) fn begin_shutdown(self: &Arc<Self>) {
         self.registry.lock().shut = true;
-        // No queue is added after the flag, so these are all. What is held runs.
+        // No queue is added after the flag, so these are all. Frozen items run.
         self.change_freezes(|settings| settings.ended = true);
         self.queues().iter().for_each(|queue| queue.shut_down());
         self.pools().iter().for_each(|pool| pool.relieve_poller());
@@ -174,13 +174,13 @@ impl SystemInner {
         self.queue_is_idle();
     }
 
-    /// The end has begun.
+    /// Whether the shutdown has begun.
     pub(crate) fn is_shut(&self) -> bool {
         self.registry.lock().shut
     }
 
-    /// Whether the caller is one of the system's threads, or its call is one of the items: the
-    /// system's end would wait for it.
+    /// Whether the caller is one of the system's threads, or its call is one of the system's items:
+    /// the shutdown would wait for the caller.
     pub(crate) fn is_inside(&self) -> bool {
         self.shared.is_own_thread() || current::runs_item_in(&self.shared)
     }
@@ -189,8 +189,8 @@ impl SystemInner {
         self.stopped.is_done()
     }
 
-    /// Waits until nothing is in flight any more and the threads have ended and been joined.
-    /// Whoever may block joins them; others come when that takes no time.
+    /// Waits until nothing is in flight and the threads have ended and been joined. A caller that
+    /// may block joins them; others wait until joining takes no time.
     pub(crate) async fn ended(self: Arc<Self>, may_block: bool) {
         self.stopped.clone().wait().await;
         if !may_block {
@@ -277,16 +277,16 @@ impl QueueHost for SystemInner {
         }
     }
 
-    /// A closed queue has become idle; if all are, the workers go.
+    /// A closed queue has become idle. If all queues are, stops the workers.
     ///
-    /// Not before all queues are closed: one that is not could be idle now and take an item later,
-    /// for which no worker would be left. Closed queues stay idle, so of those that end the last
-    /// items, the last one to look finds all idle.
+    /// Only once all queues are closed: a queue that is not closed could be idle now and get an
+    /// item later, without a worker to run it. Closed queues stay idle, so of the threads that end
+    /// the last items, the last one finds all queues idle.
     fn queue_is_idle(&self) {
         let queues = {
             let registry = self.registry.lock();
             if !registry.closed {
-                return; // Who closes the last queue looks afterwards.
+                return; // The thread that closes the last queue checks afterwards.
             }
             registry.queues()
         };

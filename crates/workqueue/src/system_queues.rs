@@ -1,4 +1,4 @@
-//! The queues that every system has, made when they are first asked for.
+//! The queues that every system has, made on first use.
 
 use crate::attrs::{Attrs, Kind};
 use crate::consts::MAX_ACTIVE_LIMIT;
@@ -9,7 +9,7 @@ use crate::workqueue_inner::{ActiveLimit, Flags, WorkqueueInner};
 use crate::wq_builder::{WorkqueueBuilder, WorkqueueDraft};
 use inflight_sync::Arc;
 
-/// A queue of a system that has been shut down: it takes nothing.
+/// A queue of a system that has been shut down: it refuses everything.
 fn closed(name: &str, system: &Arc<SystemInner>) -> Workqueue {
     let (kind, flags, limit) = (Kind::Bound, Flags::default(), ActiveLimit::default());
     let (name, settings) = (name.to_owned(), system.settings());
@@ -18,12 +18,12 @@ fn closed(name: &str, system: &Arc<SystemInner>) -> Workqueue {
     Workqueue::new(inner)
 }
 
-/// Queues for everybody, as Linux has them: for items that are short, few, and wait for nothing
-/// that is queued here too. An engine whose items may be as many as a limit, that flushes or
-/// drains, or on whose progress others depend, makes queues of its own.
+/// Queues for everybody, as in Linux: for short and few items that wait for nothing else queued
+/// here. Make your own queue for an engine with many items, for flushes and drains, and for work on
+/// whose progress others depend.
 ///
-/// Each is made when it is first asked for, and lives as long as the system. After the system has
-/// been shut down they refuse what is queued, as all queues.
+/// Each queue is made on first use and lives as long as the system. After a shutdown they refuse
+/// items, as all queues do.
 impl WorkqueueSystem {
     fn system_queue(
         &self,
@@ -34,14 +34,14 @@ impl WorkqueueSystem {
         if let Some(queue) = queues.get(name) {
             return queue.clone();
         }
-        // A system that has been shut down makes no more queues; one that refuses stands for them.
+        // After a shutdown no queue can be made; a closed one stands in.
         match describe(self.workqueue(name)).build() {
             Ok(made) => queues.entry(name).or_insert(made).clone(),
             Err(_) => closed(name, &self.inner),
         }
     }
 
-    /// Bound, for everything that is short.
+    /// Bound, for short items.
     ///
     /// ```
     /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
@@ -62,7 +62,7 @@ impl WorkqueueSystem {
         self.system_queue("events", WorkqueueDraft::bound)
     }
 
-    /// Bound, of high priority.
+    /// Bound, with high priority.
     #[must_use]
     pub fn events_highpri(&self) -> Workqueue {
         self.system_queue("events_highpri", |named| named.bound().highpri())
@@ -88,7 +88,7 @@ impl WorkqueueSystem {
         self.system_queue("events_freezable", |named| named.bound().freezable())
     }
 
-    /// Bound, or unbound where the system [saves power](crate::SystemBuilder::power_efficient).
+    /// Bound, or unbound if the system [saves power](crate::SystemBuilder::power_efficient).
     #[must_use]
     pub fn events_power_efficient(&self) -> Workqueue {
         self.system_queue("events_power_efficient", |named| {

@@ -1,4 +1,4 @@
-//! What the pools and queues of a system have in common.
+//! The state that the pools and queues of a system share.
 
 use crate::cpu_time::Metering;
 use crate::hog::Hogs;
@@ -20,22 +20,22 @@ use inflight_topology::{CpuSet, Topology};
 use std::io;
 use std::time::Duration;
 
-/// What every pool of a system shares.
+/// The state that every pool of a system shares.
 pub(crate) struct SystemShared {
-    /// Whose it is.
+    /// The system.
     pub(crate) system: Weak<dyn Watch>,
-    /// The machine as it was when the system was made.
+    /// The machine when the system was made.
     pub(crate) topology: Topology,
-    /// And as it is now.
+    /// The present machine.
     pub(crate) now: RetainedVersions<Topology>,
     pub(crate) unbound_cpus: Mutex<CpuSet>,
-    /// How often one of those has changed. Relaxed: a worker that sees it late is late.
+    /// How often `now` or `unbound_cpus` has changed. Relaxed: a worker may see it late.
     pub(crate) refreshes: AtomicUsize,
     pub(crate) clock: Clock,
     pub(crate) faults: Faults,
-    /// Of batches: recalls are rare, starts are not.
+    /// For batches: recalls are rare, starts are frequent.
     pub(crate) fence: AsymFence,
-    /// After how long an idle worker too many leaves.
+    /// How long a surplus worker stays idle before it exits.
     pub(crate) idle_timeout: Duration,
     pub(crate) sampling: Sampling,
     pub(crate) known_blockers: KnownBlockers,
@@ -45,19 +45,19 @@ pub(crate) struct SystemShared {
     pub(crate) tracing: Tracing,
     pub(crate) watchdog: Watchdog,
     pub(crate) reporter: Reporter,
-    /// The priority of the process.
+    /// The nice value of the process.
     pub(crate) base_nice: i32,
-    /// Why a thread did not get the priority it should have.
+    /// Why a thread did not get its priority.
     pub(crate) nice_refused: Mutex<Option<io::ErrorKind>>,
     pub(crate) threads: Mutex<Threads>,
-    /// A thread's function has returned.
+    /// Notified when a thread's function has returned.
     pub(crate) thread_over: Event,
     pub(crate) timers: TimerQueue,
     pub(crate) power_efficient: bool,
 }
 
 impl SystemShared {
-    /// Something has been brought to run: the watchdog is to look after a while.
+    /// An item has been given to a pool: plans a tick of the watchdog.
     pub(crate) fn arm_watchdog(&self) {
         if self.watchdog.threshold().is_some() {
             if let Some(system) = self.system.upgrade() {

@@ -1,5 +1,5 @@
-//! The threads of a system: how they are started and placed, and what those do that serve all of
-//! it, the timer's and the reporter's.
+//! The threads of a system: starting and pinning them, and the functions of the timer thread and
+//! the report thread.
 
 use crate::panics::{contained, dispose, notify_all};
 use crate::proc;
@@ -17,14 +17,13 @@ use std::collections::VecDeque;
 use std::io;
 
 impl SystemShared {
-    /// Starts a thread that the end of the system waits for.
+    /// Starts a thread that the shutdown waits for.
     pub(crate) fn start_thread(
         self: &Arc<Self>,
         name: String,
         f: impl FnOnce() -> End + Send + 'static,
     ) -> io::Result<()> {
-        // The lock spans the start, so that whoever stops the threads joins this one or prevents
-        // it.
+        // The lock is held during the start: a shutdown joins this thread or prevents it.
         let mut threads = self.threads.lock();
         if threads.stopped {
             return Err(io::Error::other("the workqueue system has been shut down"));
@@ -58,18 +57,18 @@ impl SystemShared {
         std::ptr::from_ref(self).addr()
     }
 
-    /// Gives the calling thread its CPUs and its priority, as far as the system lets it. Nothing is
-    /// inherited from the thread that has made it.
+    /// Sets the calling thread's CPUs and priority, as far as the system permits. Inherits nothing
+    /// from the thread that started it.
     pub(crate) fn settle_thread(&self, cpus: &CpuSet, nice: i32) {
-        // Where pinning is refused the thread runs elsewhere; what it queues stays with it.
+        // If pinning is refused, the thread runs elsewhere; what it queues stays in its group.
         let _ = self.machine().pin_current_thread_for_good(cpus);
         if let Err(why) = proc::set_nice(nice, self.base_nice) {
             *self.nice_refused.lock() = Some(why);
         }
     }
 
-    /// The same for threads that serve the whole system: they keep to the CPUs of unbound queues.
-    /// Unless nothing has changed since it was `settled`.
+    /// The same for threads that serve the whole system: they use the CPUs of unbound queues. Does
+    /// nothing if nothing has changed since `settled`.
     pub(crate) fn settle_housekeeper(&self, nice: i32, settled: &mut Option<usize>) {
         self.settle_if_moved(settled, || {
             let cpus = self.unbound_cpus.lock().clone();
@@ -80,7 +79,8 @@ impl SystemShared {
 
 /// The timer.
 impl SystemShared {
-    /// Starts its thread, unless it is there. In a model there is none: nothing happens by itself.
+    /// Starts the timer's thread, unless it exists. Models have none: their timers expire on
+    /// request.
     pub(crate) fn start_timer(self: &Arc<Self>) -> io::Result<()> {
         self.timers.thread.start(|| self.start_timer_thread())
     }
@@ -90,13 +90,13 @@ impl SystemShared {
         self.start_thread("inflight/timer".to_owned(), move || run_timer(&me))
     }
 
-    /// Sets a job. The thread is started if it is not there.
+    /// Sets a job. Starts the thread if necessary.
     pub(crate) fn set_timer(self: &Arc<Self>, at: Instant, job: Job) -> Result<TimerKey, NotSet> {
         self.timers.set(at, job, || self.start_timer_thread())
     }
 
-    /// Sets a duty. `false` if it will not be done. The timer's thread is there before any worker
-    /// and any poller. So for a pool this is `false` only after the system's end.
+    /// Sets a duty. `false` if it will not be done. The timer's thread starts before any worker and
+    /// any poller, so for a pool this is `false` only after the system's end.
     pub(crate) fn set_duty(
         self: &Arc<Self>,
         at: Instant,
@@ -112,12 +112,12 @@ fn run_timer(shared: &Arc<SystemShared>) -> End {
     while let Some(due) = shared.timers.due(shared.clock.now()) {
         shared.settle_housekeeper(0, &mut settled);
         match due {
-            // Dropping an item that nobody else has runs foreign code.
+            // Dropping the last reference to an item runs the user's code.
             Due::Now(key, job) => drop(contained(|| match job {
                 Job::Delayed(delayed) => delayed.expire(key),
                 Job::Duty(duty) => duty(),
             })),
-            // Woken or in time, it looks again.
+            // Looks again, whether it was woken or the time has passed.
             Due::At(at) => drop(parker.park_until(&shared.clock, at)),
             Due::Nothing => parker.park(),
         }
@@ -125,17 +125,17 @@ fn run_timer(shared: &Arc<SystemShared>) -> End {
     End::WithSystem
 }
 
-/// The reporter, and who has something to report.
+/// The report thread.
 impl SystemShared {
-    /// The report is given soon, after those before it.
+    /// Runs the report soon, after those before it.
     pub(crate) fn report(self: &Arc<Self>, report: impl FnOnce() + Send + 'static) {
         if self.push_report(Box::new(report), WAITING_MAX).is_err() {
             self.reporter.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Does what may run destructors of users: as a report if this is the timer's thread, which may
-    /// not be held up. Here if there is no thread for that.
+    /// Runs `f`, which may run the user's destructors. If this is the timer's thread, which may not
+    /// be delayed, `f` runs as a report; here if there is no report thread.
     pub(crate) fn apart(self: &Arc<Self>, f: impl FnOnce() + Send + 'static) {
         if !self.timers.is_own_thread() {
             return f();
@@ -154,12 +154,13 @@ impl SystemShared {
         self.reporter.inbox.push(report, may, start)
     }
 
-    /// Tells of a step that is taken on this CPU. No lock may be held: who is told is foreign.
+    /// Reports a step that is taken on this CPU. No lock may be held, because this calls the user's
+    /// code.
     pub(crate) fn trace(self: &Arc<Self>, queue: &str, item: &str, step: TraceStep) {
         self.trace_on(queue, item, step, cpu::current());
     }
 
-    /// The same, with the CPU that it is about.
+    /// The same, for the given CPU.
     pub(crate) fn trace_on(self: &Arc<Self>, queue: &str, item: &str, step: TraceStep, cpu: usize) {
         let event = TraceEvent {
             queue,
@@ -178,7 +179,7 @@ impl SystemShared {
             contained(|| tracer(&event));
             return;
         }
-        // The timer thread waits for nobody.
+        // The timer thread does not wait for the user's code.
         let tracer = tracer.clone();
         let (queue, item) = (queue.to_owned(), item.to_owned());
         self.report(move || {

@@ -1,4 +1,4 @@
-//! What tests beside the code have in common.
+//! Helpers for the tests beside the code.
 
 use crate::{JoinHandle, SystemBuilder, Workqueue, WorkqueueSystem};
 use inflight_sync::atomic::{AtomicUsize, Ordering};
@@ -6,11 +6,11 @@ use inflight_sync::time::Clock;
 use inflight_sync::{Arc, thread};
 use inflight_topology::Topology;
 
-/// A system of which a test that has failed does not wait for what does not come.
+/// A system whose drop does not wait if the test has failed.
 pub(crate) struct Rigged(pub(crate) WorkqueueSystem);
 
 impl Rigged {
-    /// Time stands there, so nobody looks but the test.
+    /// Its clock stands still, so only the test looks at the pools.
     pub(crate) fn new(machine: &str, more: impl FnOnce(SystemBuilder) -> SystemBuilder) -> Self {
         let builder = WorkqueueSystem::builder().clock(Clock::manual());
         let builder = builder.topology(Topology::synthetic(machine).unwrap());
@@ -26,7 +26,7 @@ impl Drop for Rigged {
     }
 }
 
-/// A number that threads wait for, and do not say so. Relaxed: a signal.
+/// A number that threads wait for without saying so. Relaxed: a signal.
 #[derive(Clone, Default)]
 pub(crate) struct Signal(Arc<AtomicUsize>);
 
@@ -46,7 +46,7 @@ impl Signal {
     }
 }
 
-/// A function that says that it has begun, and ends when `open` has been raised so often.
+/// A function that signals that it has begun, and ends when `open` has been raised so often.
 pub(crate) fn until(
     begun: &Signal,
     open: &Signal,
@@ -67,7 +67,7 @@ pub(crate) fn hold(wq: &Workqueue, cpu: usize) -> (JoinHandle<()>, Signal) {
     (item, end)
 }
 
-/// It ends.
+/// Ends it.
 pub(crate) fn end((item, end): (JoinHandle<()>, Signal)) {
     end.raise();
     item.wait().unwrap();

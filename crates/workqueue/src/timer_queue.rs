@@ -1,10 +1,9 @@
-//! The system's timer queue: one thread that does things when their time has come.
+//! The system's timer queue: one thread that does jobs when their time has come.
 //!
-//! It is started with the first worker or the first delay, sleeps until the earliest time, and
-//! without limit while there is none. Its time is that of the system's clock. Of what is foreign
-//! wakers alone run on it: who is to be told of something is told by the
-//! [reporter](crate::reporter), and a function that goes with its last handle goes there, unless
-//! the system ends.
+//! The thread starts with the first worker or the first delay. It sleeps until the earliest time,
+//! or without limit if there is no job. Its time is that of the system's clock. The only code of
+//! the user that runs on it are wakers. The [report thread](crate::reporter) runs report functions,
+//! and drops functions whose last handle is dropped here, unless the system ends.
 
 use crate::inbox::Sleeper;
 use crate::panics::contained;
@@ -20,9 +19,9 @@ inflight_sync::thread_local! {
     static IS_TIMER: Cell<bool> = Cell::new(false);
 }
 
-/// Something that is done at its time, once.
+/// Something that is done once, at its time.
 pub(crate) enum Job {
-    /// An item is queued.
+    /// Queues an item.
     Delayed(Box<dyn Delayed>),
     /// Anything else.
     Duty(Box<dyn FnOnce() + Send>),
@@ -32,14 +31,13 @@ pub(crate) enum Job {
 pub(crate) trait Delayed: Send {
     /// Its time has come.
     fn expire(self: Box<Self>, key: TimerKey);
-    /// Whether it may wait longer: it is not cancelled, and nobody waits for it.
+    /// Whether it may wait longer: it is not cancelled, and no flush waits for it.
     fn may_wait(&self) -> bool;
-    /// It will not: the system ends.
+    /// The system ends: it will not be queued.
     fn abandon(self: Box<Self>);
 }
 
-/// Names a job of a timer queue: earlier ones first, those of the same time in the order they were
-/// set.
+/// Identifies a job of a timer queue. Sorted by time, then by the order in which they were set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct TimerKey {
     at: Instant,
@@ -56,7 +54,7 @@ pub(crate) struct TimerQueue {
 struct State {
     jobs: BTreeMap<TimerKey, Job>,
     next_id: u64,
-    /// Nothing is queued later any more.
+    /// Delayed items are no longer accepted.
     closed: bool,
     /// The thread leaves.
     stopped: bool,
@@ -70,7 +68,7 @@ pub(crate) enum NotSet {
 }
 
 impl TimerQueue {
-    /// Sets a job. The thread is started by `start` if it is not there.
+    /// Sets a job. Starts the thread with `start` if necessary.
     pub(crate) fn set(
         &self,
         at: Instant,
@@ -95,7 +93,7 @@ impl TimerQueue {
         Ok(key)
     }
 
-    /// Takes a job back, unless the thread has begun it.
+    /// Removes a job, unless the thread has begun it.
     pub(crate) fn remove(&self, key: TimerKey) -> Option<Job> {
         self.state.lock().jobs.remove(&key)
     }
@@ -106,7 +104,7 @@ impl TimerQueue {
         self.state.lock().next_id
     }
 
-    /// The calling thread is that of the timer queue, and sleeps there.
+    /// The calling thread is that of the timer queue. Returns the parker on which it sleeps.
     pub(crate) fn arrive(&self) -> Parker {
         IS_TIMER.with(|is_timer| is_timer.set(true));
         self.thread.arrive()
@@ -117,7 +115,7 @@ impl TimerQueue {
         IS_TIMER.with(Cell::get)
     }
 
-    /// Nothing is queued later any more. What waits for its time is given up.
+    /// Accepts no more delayed items, and abandons those that wait.
     pub(crate) fn close(&self) {
         let abandoned = {
             let mut state = self.state.lock();
@@ -131,13 +129,13 @@ impl TimerQueue {
         };
         for job in abandoned.into_values() {
             if let Job::Delayed(delayed) = job {
-                // Dropping an item that nobody else has runs foreign code.
+                // Dropping the last reference to an item runs the user's code.
                 contained(|| delayed.abandon());
             }
         }
     }
 
-    /// Sends the thread home.
+    /// Stops the thread.
     pub(crate) fn stop(&self) {
         let jobs = {
             let mut state = self.state.lock();
@@ -148,7 +146,8 @@ impl TimerQueue {
         self.thread.wake();
     }
 
-    /// Takes what is due; else says until when to sleep. `None` if the thread is to leave.
+    /// Takes a job that is due; otherwise says until when to sleep. `None` if the thread has to
+    /// leave.
     pub(crate) fn due(&self, now: Instant) -> Option<Due> {
         let mut state = self.state.lock();
         if state.stopped {

@@ -1,4 +1,4 @@
-//! What happens to items, told to whoever wants to know.
+//! Traces: the steps of items, reported to the user or recorded.
 
 use inflight_sync::atomic::{AtomicBool, Ordering};
 use inflight_sync::time::Instant;
@@ -6,12 +6,12 @@ use inflight_sync::{Arc, Mutex};
 use std::collections::VecDeque;
 use std::fmt;
 
-/// So many events a recording keeps; then the oldest go.
+/// How many events a recording keeps; then it drops the oldest.
 const RECORDED_MAX: usize = 16_384;
 
-/// A step of an item, as [`SystemBuilder::trace`](crate::SystemBuilder::trace) tells it.
+/// A step of an item, as [`SystemBuilder::trace`](crate::SystemBuilder::trace) reports it.
 ///
-/// With the feature `tracing` each is also an event of that crate, at level `TRACE`, with the
+/// With the feature `tracing`, each step is also an event of that crate, at level `TRACE`, with the
 /// target `inflight_workqueue`.
 ///
 /// ```
@@ -32,10 +32,10 @@ pub struct TraceEvent<'a> {
     pub queue: &'a str,
     /// The item's name, by default the type of its function.
     pub item: &'a str,
-    /// What has happened to it.
+    /// What happened to the item.
     pub step: TraceStep,
-    /// The CPU on which the step was taken; of [`TraceStep::Queued`] the one that it was queued
-    /// for.
+    /// The CPU on which the step was taken; for [`TraceStep::Queued`], the CPU that the item was
+    /// queued on.
     pub cpu: usize,
 }
 
@@ -57,44 +57,44 @@ pub struct TraceEvent<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TraceRecord {
-    /// When, in ns of the system's clock.
+    /// The time in ns of the system's clock.
     pub at_ns: u64,
     /// The workqueue's name.
     pub queue: String,
     /// The item's name.
     pub item: String,
-    /// What has happened to it.
+    /// What happened to the item.
     pub step: TraceStep,
     /// The CPU, as in [`TraceEvent`].
     pub cpu: usize,
 }
 
-/// What has been recorded from one [`take_trace`](crate::WorkqueueSystem::take_trace) to the next.
+/// The steps recorded between two calls of [`take_trace`](crate::WorkqueueSystem::take_trace).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RecordedTrace {
     /// Oldest first.
     pub steps: VecDeque<TraceRecord>,
-    /// How many older ones there was no room for.
+    /// How many older steps were dropped for lack of room.
     pub dropped: u64,
 }
 
-/// What has happened to an item.
+/// A step of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TraceStep {
-    /// It is being queued. Of a queue that takes everything this comes before all other steps; if
-    /// the queue is closed at that moment, no other step follows.
+    /// The item is being queued. On a queue that takes all items this comes before all other steps.
+    /// If the queue is closed at that moment, no other step follows.
     Queued,
-    /// A worker has taken it, with a slot of `max_active`.
+    /// A worker has taken the item, with a slot of `max_active`.
     Activated,
-    /// Its run begins.
+    /// The item's run begins.
     Started,
-    /// Its run has ended.
+    /// The item's run has ended.
     Ended,
-    /// Its run has ended by panic.
+    /// The item's run has ended by panic.
     Panicked,
-    /// It was taken back before its run.
+    /// The item was taken back before its run.
     Cancelled,
 }
 
@@ -128,17 +128,18 @@ impl Tracing {
         }
     }
 
-    /// Whether anybody wants to know.
+    /// Whether steps are traced or recorded.
     #[inline]
     pub(crate) fn is_on(&self) -> bool {
-        // What the subscriber has said before: it is not asked, because locks may be held here.
+        // Uses the subscriber's cached level: locks may be held here, so the subscriber is not
+        // called.
         #[cfg(feature = "tracing")]
         if tracing::level_filters::LevelFilter::current()
             == tracing::level_filters::LevelFilter::TRACE
         {
             return true;
         }
-        // Relaxed: who is late misses a step.
+        // Relaxed: a thread that sees an old value misses a step.
         self.tracer.is_some() || self.recording.load(Ordering::Relaxed)
     }
 
@@ -154,7 +155,7 @@ impl Tracing {
         self.recording.load(Ordering::Relaxed)
     }
 
-    /// What has been recorded since it was asked last.
+    /// What has been recorded since the last call.
     pub(crate) fn take_recorded(&self) -> RecordedTrace {
         std::mem::take(&mut *self.recorded.lock())
     }
@@ -176,7 +177,7 @@ impl Tracing {
     }
 }
 
-/// The event of the `tracing` crate.
+/// Emits the event of the `tracing` crate.
 pub(crate) fn emit(event: &TraceEvent<'_>) {
     #[cfg(feature = "tracing")]
     {

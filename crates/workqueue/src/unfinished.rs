@@ -1,4 +1,4 @@
-//! Futures of a queue that have not ended: they end with it.
+//! Futures of a queue that have not ended; the end of the queue ends them.
 
 use crate::error::{JoinError, QueueError};
 use crate::panics::contained;
@@ -6,21 +6,21 @@ use inflight_sync::{Mutex, Weak};
 
 /// A future that has not ended.
 pub(crate) trait Ends: Send + Sync {
-    /// Ends it, after the poll if it is being polled. `false`: it has ended.
+    /// Ends it; after the poll if it is being polled. `false` if it has ended.
     fn end(&self, why: JoinError) -> bool;
 
-    /// No poll follows: the item lets it go.
+    /// No poll follows: the item drops its reference.
     fn forget_wake(&self);
 }
 
-/// The futures of a queue that have not ended: they end with it.
+/// The futures of a queue that have not ended.
 #[derive(Default)]
 pub(crate) struct Unfinished(Mutex<Register>);
 
 #[derive(Default)]
 struct Register {
     tasks: Vec<Weak<dyn Ends>>,
-    /// So many there were when those that have gone were last left out.
+    /// How many tasks remained after the last cleanup.
     before: usize,
     over: Option<QueueError>,
 }
@@ -35,7 +35,7 @@ impl Unfinished {
         register.tasks.push(task);
     }
 
-    /// The queue takes nothing more, and nothing is in flight.
+    /// The queue accepts nothing more, and nothing is in flight: ends the futures.
     pub(crate) fn end(&self, why: QueueError) {
         let tasks = {
             let mut register = self.0.lock();

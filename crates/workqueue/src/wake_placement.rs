@@ -1,5 +1,5 @@
-//! On which CPU work goes on that something has woken: for queues with wake rules only. The rules
-//! are those of [`topology::wake`](inflight_topology::wake); this is what they ask for.
+//! The CPU for woken work, in queues with wake rules. The rules are those of
+//! [`topology::wake`](inflight_topology::wake); this provides their inputs.
 
 use crate::current;
 use crate::worker_pool::WorkerPool;
@@ -7,7 +7,7 @@ use crate::workqueue_inner::{Count, WorkqueueInner};
 use inflight_topology::wake::{ShardLoad, Wake, WakeSource};
 
 impl WorkerPool {
-    /// What it has said last of what it has to do.
+    /// The load that the pool published last.
     fn told(&self) -> ShardLoad {
         let load = self.hint.load();
         ShardLoad::new(load.waiting as u32, load.awake as u32)
@@ -15,13 +15,13 @@ impl WorkerPool {
 }
 
 impl WorkqueueInner {
-    /// What the pool has to do that runs what is queued on that CPU. Nothing, if there is none yet.
+    /// The load of the pool for items that are queued on that CPU. Zero if there is no pool yet.
     pub(crate) fn load_on(&self, cpu: usize) -> ShardLoad {
         let pwq = self.known_pwq(cpu);
         pwq.map_or_else(ShardLoad::default, |pwq| pwq.pool.told())
     }
 
-    /// Whether an item that is queued on that CPU would run at once, as far as is known.
+    /// Whether an item queued on that CPU would run at once, as far as is known.
     fn has_room_on(&self, cpu: usize) -> bool {
         self.known_pwq(cpu).is_none_or(|pwq| {
             let load = pwq.pool.told();
@@ -29,7 +29,7 @@ impl WorkqueueInner {
         })
     }
 
-    /// The CPU for what goes on with what was done on `previous`, and is woken on `waker`.
+    /// The CPU for work that continues what was done on `previous`, and is woken on `waker`.
     pub(crate) fn place(&self, waker: usize, previous: usize) -> usize {
         let Some(rules) = self.flags.wake_rules else {
             return previous;
@@ -53,7 +53,7 @@ impl WorkqueueInner {
 }
 
 impl current::Context {
-    /// What the calling worker of one CPU has to do, the item that it runs included. `None` for any
+    /// The load of the calling worker of one CPU, including the item that it runs. `None` for any
     /// other thread, and for a guest of the pool.
     fn load(&self) -> Option<ShardLoad> {
         self.pool.attrs.cpu?;

@@ -1,4 +1,4 @@
-//! Notices when nothing moves.
+//! Detects stalls.
 
 use crate::busy_worker::BusyWorker;
 use crate::reporter::Report;
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-/// Items that wait and do not get on, as
+/// Items that wait and make no progress, as
 /// [`SystemBuilder::watchdog`](crate::SystemBuilder::watchdog) reports them.
 ///
 /// ```
@@ -29,13 +29,13 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stall {
-    /// Where: `pool cpu 0`, or `queue NAME` if the items have not got to a pool.
+    /// Where they wait: `pool cpu 0`, or `queue NAME` if the items have not reached a pool.
     pub place: String,
-    /// The item that waits longest, by the name of its queue and its own.
+    /// The item that waits longest, by the names of its queue and of itself.
     pub item: String,
-    /// How many wait.
+    /// How many items wait.
     pub waiting: usize,
-    /// The pool's workers that are busy, or those that run other items of the queue.
+    /// The pool's busy workers, or those that run other items of the queue.
     pub running: Vec<BusyWorker>,
     /// For how long at least nothing has moved.
     pub since: Duration,
@@ -60,41 +60,41 @@ impl fmt::Display for Stall {
 
 pub(crate) type OnStall = Arc<dyn Fn(&Stall) + Send + Sync>;
 
-/// What tells a place from others: queues may have the same name.
+/// Identifies a place; queues may have the same name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum StallSite {
     Pool(usize),
     Queue(u64),
 }
 
-/// A place with something that waits, at one moment.
+/// A place where items wait, at one moment.
 pub(crate) struct Waiting {
     pub(crate) id: StallSite,
     pub(crate) place: String,
-    /// Changes when something moves.
+    /// Changes when an item moves.
     pub(crate) progress: u64,
     pub(crate) item: String,
     pub(crate) waiting: usize,
-    /// Who holds it up.
+    /// The workers that hold the items up.
     pub(crate) running: Vec<BusyWorker>,
 }
 
 pub(crate) struct Watchdog {
-    /// In ns; 0: it does not look.
+    /// In ns; 0 switches the watchdog off.
     threshold: AtomicU64,
     on_stall: Option<OnStall>,
-    /// When the tick comes that is planned, in ns; 0: none is.
+    /// The time of the planned tick, in ns; 0 if none is planned.
     due: AtomicU64,
     seen: Mutex<Seen>,
 }
 
-/// What the last tick has seen.
+/// The result of the last tick.
 #[derive(Default)]
 struct Seen {
     at: Instant,
-    /// Progress of places with something that waits, and when it was first seen so.
+    /// For each place where items wait: its progress, and when this progress was first seen.
     places: BTreeMap<StallSite, (u64, Instant)>,
-    /// Those that have not moved.
+    /// The places that have not moved.
     stalls: Vec<Stall>,
 }
 
@@ -111,15 +111,15 @@ impl Watchdog {
         watchdog
     }
 
-    /// After how long a stall is reported; `None` if stalls are not looked for.
+    /// After how long a stall is reported; `None` if the watchdog is off.
     #[inline]
     pub(crate) fn threshold(&self) -> Option<Duration> {
-        // Relaxed, here and below: who is late looks later.
+        // Relaxed, here and below: a thread that sees an old value only looks later.
         let ns = self.threshold.load(Ordering::Relaxed);
         (ns > 0).then(|| Duration::from_nanos(ns))
     }
 
-    /// Zero switches it off. The tick that was planned is not any more.
+    /// Zero switches the watchdog off. Also cancels the planned tick.
     pub(crate) fn set_threshold(&self, threshold: Duration) {
         let ns = u64::try_from(threshold.as_nanos()).unwrap_or(u64::MAX);
         self.threshold.store(ns, Ordering::Relaxed);
@@ -129,7 +129,7 @@ impl Watchdog {
         }
     }
 
-    /// Something waits. Returns when to look, if nobody has planned to.
+    /// Called when an item waits. Returns when to tick if no tick is planned.
     pub(crate) fn arm(&self, clock: &Clock) -> Option<Instant> {
         let threshold = self.threshold()?;
         if self.due.load(Ordering::Relaxed) != 0 {
@@ -139,15 +139,15 @@ impl Watchdog {
         if !self.change_due(0, at.as_nanos()) {
             return None;
         }
-        // Who has set another one meanwhile may not have seen this tick.
+        // Another thread that changed the threshold meanwhile may not have seen this tick.
         if self.threshold() != Some(threshold) && self.disarm(at) {
             return self.arm(clock);
         }
         Some(at)
     }
 
-    /// The tick that was planned for that time comes, or could not be planned. `false`: it is not
-    /// planned any more.
+    /// The tick planned for that time begins, or could not be planned. `false` if it is no longer
+    /// planned.
     pub(crate) fn disarm(&self, at: Instant) -> bool {
         self.change_due(at.as_nanos(), 0)
     }
@@ -158,7 +158,7 @@ impl Watchdog {
             .is_ok()
     }
 
-    /// Compares what waits now with what waited before, and reports what has not moved.
+    /// Compares the places with those of the last tick, and reports those that have not moved.
     pub(crate) fn tick(&self, now: Instant, places: Vec<Waiting>, report: &mut dyn FnMut(Report)) {
         let Some(threshold) = self.threshold() else {
             return;
@@ -193,15 +193,15 @@ impl Watchdog {
         }
     }
 
-    /// When it looked last, and what it found. Without the workers, which the dump has.
+    /// When the watchdog looked last, and what it found; without the workers, which the dump lists.
     pub(crate) fn stalls(&self) -> (Instant, Vec<Stall>) {
         let seen = self.seen.lock();
         (seen.at, seen.stalls.clone())
     }
 }
 
-/// Who plans the looks of a system.
+/// Plans the ticks of a system's watchdog.
 pub(crate) trait Watch: Send + Sync {
-    /// Something waits or has begun: a tick is planned, unless one is.
+    /// An item waits or has begun: plans a tick unless one is planned.
     fn arm_watchdog(self: Arc<Self>);
 }

@@ -1,4 +1,4 @@
-//! A reusable work item, as its users see it.
+//! The reusable work item of the public API.
 
 use crate::completion::{Wait, within};
 use crate::error::WaitError;
@@ -14,14 +14,14 @@ use std::time::Duration;
 /// A function that can be queued again and again.
 ///
 /// The work item of Linux's workqueues. It is pending from the moment it is queued until its run
-/// begins; queueing it meanwhile changes nothing. It never runs twice at once, through whatever
-/// workqueues it goes: queued while it runs, it runs again afterwards, with the workers that run it
-/// now. A run that panics is counted by its workqueue, and the work can be queued again.
+/// begins; queueing it meanwhile changes nothing. It never runs twice at once, on whichever
+/// workqueues it is queued: if it is queued while it runs, it runs again afterwards, on the workers
+/// that run it now. Its workqueue counts a run that panics; the work can then be queued again.
 ///
-/// Clones are handles on the same work. Dropping the last handle does not cancel: what is queued
-/// runs. A function that queues its own work takes a handle from
-/// [`current_work`](crate::current_work), since one that it owned would keep both from being freed;
-/// a [repeating](Work::repeating) work needs none.
+/// Clones are handles on the same work. Dropping the last handle does not cancel: a queued work
+/// still runs. A function that queues its own work gets a handle from
+/// [`current_work`](crate::current_work): if it owned a handle, neither would ever be freed. A
+/// [repeating](Work::repeating) work needs no handle.
 ///
 /// ```
 /// use inflight_workqueue::{Work, WorkqueueSystem};
@@ -36,24 +36,24 @@ use std::time::Duration;
 pub type Work = WorkItem<false>;
 
 impl Work {
-    /// A work that runs `f` again and again, until that breaks.
+    /// A work that runs `f` again and again, until `f` returns `Break`.
     ///
-    /// As if `f` had queued its own work just before it returned `Continue`, through the workqueue
-    /// that it came by, and cheaper: the next run begins at once, up to 32 in a row, until 20 us
-    /// after the first are over, before what its worker has taken to run after it; then that has
-    /// its turn. An item of the queue that nobody has taken yet ends the row. (The clock is not
-    /// looked at before each run: up to three more may begin in the row. If runs are small at first
-    /// and long later, the rest waits for those.) An ordered
-    /// workqueue keeps its order: what was queued during a run comes before the next one. Nor are
-    /// there rows of runs where time cannot be known (a clock of the user's, sampling switched
-    /// off), for BH items, for what is traced, and after a run that has blocked.
+    /// It behaves as if `f` had queued its own work, on the workqueue that runs it, just before it
+    /// returned `Continue`, but it is cheaper. The next run begins at once, before the other items
+    /// that its worker has taken: up to 32 runs in a row, for up to 20 us after the first. Then the
+    /// other items run. An item of the queue that no worker has taken yet ends the row. (The clock
+    /// is not read before each run, so up to three more runs may begin. If runs are short at first
+    /// and long later, the other items wait longer.) An ordered workqueue keeps its order: an item
+    /// queued during a run comes before the next run. There are no rows if the time cannot be known
+    /// (a clock of the user's, sampling switched off), for BH items, for traced items, and after a
+    /// run that has blocked.
     ///
-    /// Who waits for it, stops it, queues it or freezes the queue ends the row: `flush` waits for
-    /// the run it found, or the one after that; `cancel_sync` and `disable` stop it, a freeze holds
-    /// it. `cancel` takes it back only if it happens to wait between two rows. A panic ends it, and
-    /// so does a workqueue that takes no items any more, which counts it as
-    /// [`refused`](crate::WorkqueueStats::refused). A `drain` waits until it breaks. Each run
-    /// counts as queued, started and completed, when its row is over.
+    /// Waiting for the work, stopping it, queueing it and freezing the queue end the row. `flush`
+    /// waits for the present run or the one after it. `cancel_sync` and `disable` stop the work; a
+    /// freeze holds it. `cancel` takes it back only if it happens to wait between two rows. A panic
+    /// ends the work. So does a workqueue that takes no more items, which counts the work as
+    /// [`refused`](crate::WorkqueueStats::refused). A `drain` waits until `f` returns `Break`. Each
+    /// run counts as queued, started and completed when its row is over.
     ///
     /// ```
     /// use inflight_workqueue::{Work, WorkqueueSystem};
@@ -86,16 +86,15 @@ impl Work {
     /// Waits until the instance that was queued last has ended; `true` if there was one to wait
     /// for.
     ///
-    /// An instance queued later is not waited for, so work that queues itself does not hold the
-    /// caller. If the awaited instance is cancelled, the wait ends when the one before it has
-    /// ended. Which one it is, is decided when the future is polled first. Dropping the future ends
-    /// the wait.
+    /// Instances queued later are not waited for, so a work that queues itself does not hold the
+    /// caller. If the awaited instance is cancelled, the wait ends when the instance before it has
+    /// ended. The first poll of the future chooses the instance. Dropping the future ends the wait.
     ///
     /// # Errors
     ///
-    /// [`WaitError::WouldDeadlock`] from inside the work's own function, and from an item of a
-    /// queue with `max_active` 1 whose own slot the awaited instance needs. That counts at the
-    /// moment of the call: a limit that is raised later would have helped. And from any BH item.
+    /// [`WaitError::WouldDeadlock`] from inside the work's own function, from an item of a queue
+    /// with `max_active` 1 whose slot the awaited instance needs, and from any BH item. The slot is
+    /// checked at the moment of the call, even if the limit is raised later.
     ///
     /// ```
     /// use inflight_workqueue::{Work, WorkqueueSystem};
@@ -117,19 +116,20 @@ impl Work {
         Wait::new(self.item.flush(None))
     }
 
-    /// As [`flush`](Work::flush), errors too, for threads. On a worker the wait counts as blocking.
+    /// As [`flush`](Work::flush), with the same errors, for threads. On a worker the wait counts as
+    /// blocking.
     pub fn flush_blocking(&self) -> Result<bool, WaitError> {
         block_on(self.item.flush(None))
     }
 
-    /// As [`flush_blocking`](Work::flush_blocking), at most for `limit` of real time; then
+    /// As [`flush_blocking`](Work::flush_blocking), for at most `limit` of real time; then
     /// [`WaitError::TimedOut`].
     pub fn flush_timeout(&self, limit: Duration) -> Result<bool, WaitError> {
         within(&Clock::system(), limit, self.item.flush(None))
     }
 }
 
-/// A function that says whether it is to run again.
+/// A function that says whether it runs again.
 struct Repeating<F> {
     name: Name,
     f: F,

@@ -1,4 +1,4 @@
-//! What both kinds of reusable items can do, as their users see it.
+//! The methods that [`Work`](crate::Work) and [`DelayedWork`](crate::DelayedWork) share.
 
 use crate::cancel;
 use crate::completion::{Wait, within};
@@ -13,7 +13,7 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 /// A function that can be queued again and again: a [`Work`](crate::Work), which is queued at once,
-/// or a [`DelayedWork`](crate::DelayedWork), which can wait for its time.
+/// or a [`DelayedWork`](crate::DelayedWork), which can be queued after a delay.
 ///
 /// ```
 /// use inflight_workqueue::{DelayedWork, Work, WorkItem};
@@ -37,8 +37,8 @@ impl<const DELAYED: bool> WorkItem<DELAYED> {
         }
     }
 
-    /// A work with a name of its own, for traces, stall reports and panics. Without, it has the
-    /// name of its function's type.
+    /// A work that runs `f` and has a name for traces, stall reports and panics. Without a name,
+    /// the type of the function serves as its name.
     ///
     /// ```
     /// let work = inflight_workqueue::Work::named("rescan", || println!("called"));
@@ -53,14 +53,14 @@ impl<const DELAYED: bool> WorkItem<DELAYED> {
         }
     }
 
-    /// The name it was given, or that of its function's type.
+    /// The name, or the type of the function.
     #[must_use]
     pub fn name(&self) -> &str {
         self.item.name()
     }
 
-    /// Takes a pending instance back, from its timer too; `true` if there was one. A run that has
-    /// begun goes on.
+    /// Cancels a pending instance, also one that waits for its delay; `true` if there was one. A
+    /// run that has begun continues.
     ///
     /// Takes constant time and the lock of one pool.
     ///
@@ -74,13 +74,14 @@ impl<const DELAYED: bool> WorkItem<DELAYED> {
         cancel::cancel(&self.item)
     }
 
-    /// Takes a pending instance back, from its timer too, and waits for a running one; `true` if
-    /// one was pending.
+    /// Cancels a pending instance, also one that waits for its delay, and waits for a running one;
+    /// `true` if one was pending.
     ///
-    /// Meanwhile nobody can queue the work, the work itself included, so work that queues itself is
-    /// stopped: such calls say [`Queued::Disabled`](crate::Queued::Disabled) and are not made up
-    /// for. Afterwards the work can be used again. The instance is taken back when the future is
-    /// polled first; dropping the future ends the wait, and the work can be queued again.
+    /// Meanwhile no caller can queue the work, not even the work itself, so a work that queues
+    /// itself stops. Such calls return [`Queued::Disabled`](crate::Queued::Disabled), and nothing
+    /// is queued for them later. Afterwards the work can be used again. The first poll of the
+    /// future cancels the instance. Dropping the future ends the wait, and the work can be queued
+    /// again.
     ///
     /// # Errors
     ///
@@ -101,34 +102,34 @@ impl<const DELAYED: bool> WorkItem<DELAYED> {
         Wait::new(self.item.cancel_sync())
     }
 
-    /// As [`cancel_sync`](WorkItem::cancel_sync), errors too, for threads. On a worker the wait
-    /// counts as blocking.
+    /// As [`cancel_sync`](WorkItem::cancel_sync), with the same errors, for threads. On a worker
+    /// the wait counts as blocking.
     pub fn cancel_sync_blocking(&self) -> Result<bool, WaitError> {
         block_on(self.item.cancel_sync())
     }
 
-    /// As [`cancel_sync_blocking`](WorkItem::cancel_sync_blocking), at most for `limit` of real
-    /// time; then [`WaitError::TimedOut`]: the pending instance has been taken back all the same.
+    /// As [`cancel_sync_blocking`](WorkItem::cancel_sync_blocking), for at most `limit` of real
+    /// time; then [`WaitError::TimedOut`]: the pending instance has been cancelled all the same.
     pub fn cancel_sync_timeout(&self, limit: Duration) -> Result<bool, WaitError> {
         within(&Clock::system(), limit, self.item.cancel_sync())
     }
 
-    /// Whether it waits for its time, or is queued and its run has not begun. Others may change
-    /// that at any moment.
+    /// Whether the work waits for its delay, or is queued and its run has not begun. Other threads
+    /// may change that at any moment.
     #[must_use]
     pub fn is_pending(&self) -> bool {
         self.item.activity().0
     }
 
-    /// Whether it is being run. Others may change that at any moment.
+    /// Whether the work runs. Other threads may change that at any moment.
     #[must_use]
     pub fn is_running(&self) -> bool {
         self.item.activity().1
     }
 
-    /// Forbids queueing until [`enable`](WorkItem::enable), and takes a pending instance back;
-    /// `true` if there was one. Nests: it takes as many calls of `enable`. A run that has begun
-    /// goes on.
+    /// Forbids queueing until [`enable`](WorkItem::enable), and cancels a pending instance; `true`
+    /// if there was one. Calls nest: each needs its own call of `enable`. A run that has begun
+    /// continues.
     ///
     /// # Errors
     ///
@@ -147,35 +148,36 @@ impl<const DELAYED: bool> WorkItem<DELAYED> {
         Ok(self.item.disable_now()?.0)
     }
 
-    /// As [`disable`](WorkItem::disable), and waits for a running instance. The level is taken when
-    /// the future is polled first, and stays if the future is dropped.
+    /// As [`disable`](WorkItem::disable), and waits for a running instance. The first poll of the
+    /// future disables the work, which stays disabled if the future is dropped.
     ///
     /// # Errors
     ///
-    /// [`DisableError::DepthOverflow`] at the 65,536th level, [`DisableError::WouldDeadlock`] from
-    /// inside the work's own function, and from any BH item: then no level is taken.
+    /// [`DisableError::DepthOverflow`] at the 65,536th level. [`DisableError::WouldDeadlock`] from
+    /// inside the work's own function, and from any BH item. The work is then not disabled by this
+    /// call.
     pub fn disable_sync(&self) -> Wait<'_, Result<bool, DisableError>> {
         Wait::new(self.item.disable_sync())
     }
 
-    /// As [`disable_sync`](WorkItem::disable_sync), errors too, for threads. On a worker the wait
-    /// counts as blocking.
+    /// As [`disable_sync`](WorkItem::disable_sync), with the same errors, for threads. On a worker
+    /// the wait counts as blocking.
     pub fn disable_sync_blocking(&self) -> Result<bool, DisableError> {
         block_on(self.item.disable_sync())
     }
 
-    /// As [`disable_sync_blocking`](WorkItem::disable_sync_blocking), at most for `limit` of real
+    /// As [`disable_sync_blocking`](WorkItem::disable_sync_blocking), for at most `limit` of real
     /// time; then [`DisableError::TimedOut`]: the work is disabled all the same.
     pub fn disable_sync_timeout(&self, limit: Duration) -> Result<bool, DisableError> {
         within(&Clock::system(), limit, self.item.disable_sync())
     }
 
-    /// Takes one level of [`disable`](WorkItem::disable) back; `true` if the work can be queued
-    /// again. Queues nothing by itself: calls that were refused are not made up for.
+    /// Removes one level of [`disable`](WorkItem::disable); `true` if the work can be queued again.
+    /// Queues nothing: calls that were refused are not repeated.
     ///
     /// # Errors
     ///
-    /// [`NotDisabled`] if there is no level to take back. A pending instance stays.
+    /// [`NotDisabled`] if the work is not disabled. A pending instance stays.
     pub fn enable(&self) -> Result<bool, NotDisabled> {
         self.item.enable()
     }
@@ -192,7 +194,7 @@ impl<const DELAYED: bool> fmt::Debug for WorkItem<DELAYED> {
     }
 }
 
-/// A function that runs once for each queueing.
+/// A function that runs once each time it is queued.
 struct Once<F, const DELAYED: bool> {
     name: Option<Name>,
     f: F,

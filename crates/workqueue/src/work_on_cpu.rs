@@ -1,4 +1,4 @@
-//! A function on a CPU, or on each of them.
+//! Running a function on a CPU, or on each of them.
 
 use crate::completion::Wait;
 use crate::error::JoinError;
@@ -8,10 +8,11 @@ use inflight_sync::Arc;
 use std::time::Duration;
 
 impl WorkqueueSystem {
-    /// Queues `f` to run on that CPU, as an item of [`events`](WorkqueueSystem::events). With a
-    /// wait for the handle this is `work_on_cpu` of Linux.
+    /// Queues `f` to run on that CPU, as an item of [`events`](WorkqueueSystem::events). Waiting
+    /// for the handle makes it `work_on_cpu` of Linux.
     ///
-    /// [`QueueError::NoSuchCpu`](crate::QueueError::NoSuchCpu) is [`JoinError::Rejected`].
+    /// If there is no such CPU, the handle gives [`JoinError::Rejected`] with
+    /// [`QueueError::NoSuchCpu`](crate::QueueError::NoSuchCpu).
     ///
     /// ```
     /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
@@ -28,13 +29,13 @@ impl WorkqueueSystem {
     }
 
     /// Runs `f` on each CPU that the process may use, and waits until all have returned:
-    /// `schedule_on_each_cpu` of Linux. Gives the results in the order of the CPUs.
+    /// `schedule_on_each_cpu` of Linux. Returns the results in the order of the CPUs.
     ///
-    /// The functions are queued with the call; dropping the future ends the wait.
+    /// The call queues the functions. Dropping the future ends the wait.
     ///
     /// # Errors
     ///
-    /// The first [`JoinError`]; the others run all the same.
+    /// The first [`JoinError`]; the other functions run all the same.
     ///
     /// ```
     /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
@@ -64,7 +65,7 @@ impl WorkqueueSystem {
     }
 
     /// As [`schedule_on_each_cpu`](WorkqueueSystem::schedule_on_each_cpu), for threads. On a worker
-    /// the wait counts as blocking, and [`JoinHandle::wait`] says when it is refused.
+    /// the wait counts as blocking; [`JoinHandle::wait`] says when the wait is refused.
     pub fn schedule_on_each_cpu_blocking<T, F>(&self, f: F) -> Result<Vec<T>, JoinError>
     where
         F: Fn(usize) -> T + Send + Sync + 'static,
@@ -75,9 +76,9 @@ impl WorkqueueSystem {
         results.into_iter().collect()
     }
 
-    /// As [`schedule_on_each_cpu_blocking`](WorkqueueSystem::schedule_on_each_cpu_blocking), at
-    /// most for `limit` on the system's clock; then [`JoinError::TimedOut`], and the functions go
-    /// on.
+    /// As [`schedule_on_each_cpu_blocking`](WorkqueueSystem::schedule_on_each_cpu_blocking), for at
+    /// most `limit` on the system's clock; then [`JoinError::TimedOut`], and the functions
+    /// continue.
     pub fn schedule_on_each_cpu_timeout<T, F>(
         &self,
         f: F,

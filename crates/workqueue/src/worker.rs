@@ -22,19 +22,19 @@ mod pace;
 
 use pace::Pace;
 
-/// How many entries ahead of the running one a worker asks for items.
+/// How many entries ahead of the running one a worker prefetches items.
 const AHEAD: u32 = 8;
 
-/// How long a worker without work waits before it sleeps: at least and at most. To be woken takes
+/// How long a worker without work lingers before it sleeps: the least and the most. A wakeup takes
 /// longer than the most.
 const LINGER: (Duration, Duration) = (Duration::from_micros(2), Duration::from_micros(20));
 
-/// A work that is to run again does so at once up to so many runs, and none begins later than that
-/// after the first.
+/// How many times in a row a repeating work may run, and how long after the first run a further one
+/// may begin.
 const RERUNS: u32 = if cfg!(loom) { 2 } else { 32 };
 const RERUNS_FOR: Duration = Duration::from_micros(20);
 
-/// Items that take less, in ns, are timed together.
+/// Batches of at least this many entries are always timed.
 const TIMED_TOGETHER: u32 = 8;
 
 pub(crate) fn run(pool: &Arc<WorkerPool>, me: WorkerId) -> End {
@@ -90,7 +90,7 @@ pub(crate) fn run(pool: &Arc<WorkerPool>, me: WorkerId) -> End {
             }
         }
         if pool.shared.must_settle(settled) {
-            // CPUs have come or gone: back to its own, if they are there.
+            // CPUs have come online or gone offline: pins itself again.
             pool.unlock(state, false);
             pool.settle_worker(&mut settled);
             state = pool.lock();
@@ -105,12 +105,12 @@ struct Worker<'a> {
     me: WorkerId,
     context: Rc<Context>,
     pace: Pace,
-    /// How long it waits before it sleeps.
+    /// How long it lingers before it sleeps.
     linger: Duration,
     round: u32,
     /// What has ended of its batch.
     settlement: Settlement,
-    /// What an item of the last batch took, if that was measured and the pool does not know yet.
+    /// The measured time of an item of the last batch, if the pool does not know it yet.
     service_ns: Option<u64>,
 }
 
@@ -129,7 +129,7 @@ impl<'a> Worker<'a> {
             state.core.note_service(ns);
         }
         let batch = &self.context.shared.batch;
-        // What comes to a pool with a poller is the poller's.
+        // If a poller serves the pool, the entries are the poller's.
         let is_too_many = state.core.workers.are_too_many() || state.is_polled();
         if !is_too_many {
             let taken = state.take(self.me, batch);
@@ -142,7 +142,8 @@ impl<'a> Worker<'a> {
         self.took_nothing(state, is_too_many, lingered)
     }
 
-    /// It lingers, steals, sleeps or leaves. Apart, so that batches are run on a small frame.
+    /// Lingers, steals, sleeps or leaves. A separate function, so that batches run on a small stack
+    /// frame.
     #[inline(never)]
     fn took_nothing(
         &mut self,
@@ -186,14 +187,14 @@ impl<'a> Worker<'a> {
         Next::Park(state)
     }
 
-    /// Runs what has been taken, and measures how long that takes.
+    /// Runs a batch, and measures how long it takes.
     fn run_taken(&mut self, state: MutexGuard<'_, PoolState>, taken: BatchTaken) {
         let service_ns = state.core.service_ns();
         let mut pauses =
             Pace::is_short(taken.entries, service_ns) && !state.core.waits_for(self.me);
         let batch = &self.context.shared.batch;
         let batching = self.pool.is_looked_after();
-        // What is appended nobody is told of: somebody has to look.
+        // No worker is told of appended entries, so they are allowed only in a watched pool.
         let room = if state.watched { slice(service_ns) } else { 0 };
         let begin = batch.next();
         self.context.begin_batch(begin, room);
@@ -220,8 +221,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Whether it waits a little for more. Not where the submitter is on its own CPU: it would keep
-    /// that from submitting.
+    /// Whether to linger. Not on the submitter's CPU, where it would delay the submitter.
     fn may_linger(&self, state: &PoolState) -> bool {
         let submitters = &self.pool.shared.submitters;
         let may = !state.core.workers.is_lingering() && self.lingers();
@@ -233,8 +233,8 @@ impl<'a> Worker<'a> {
         apart && self.pool.is_looked_after() && !cfg!(any(loom, shuttle))
     }
 
-    /// Sleeps, and learns from how long that was whether to wait longer before: as virtual machines
-    /// do when they halt.
+    /// Sleeps, and adapts the time to linger to how long it slept, as virtual machines do when they
+    /// halt.
     fn sleep(&mut self, until_woken: impl FnOnce()) {
         let clock = &self.pool.shared.clock;
         let began = self.lingers().then(|| clock.now());
@@ -250,8 +250,8 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Waits a little for something to come. The worker counts as running and as on its way, so
-    /// nobody wakes another for the first entry.
+    /// Waits a little for work. The worker counts as running and as a taker, so the first entry
+    /// wakes no other worker.
     fn linger(&self) {
         let clock = &self.pool.shared.clock;
         let until = clock.now() + self.linger;
@@ -284,7 +284,7 @@ pub(crate) fn run_batch(context: &Context) -> u32 {
         }
         let taken = batch.get(i);
         while !run_entry(context, taken, i) {
-            // Its item runs elsewhere.
+            // The item runs elsewhere.
             if context.pool.park_entry(context.me, batch, i) {
                 break;
             }
@@ -296,11 +296,11 @@ pub(crate) fn run_batch(context: &Context) -> u32 {
     ran
 }
 
-/// Runs an entry, unless its item runs elsewhere.
+/// Runs an entry; `false` if its item runs elsewhere.
 #[inline]
 fn run_entry(context: &Context, taken: Taken, i: u32) -> bool {
     let Taken { entry, pwq } = taken;
-    // SAFETY: an entry of a batch that has not been settled keeps it alive.
+    // SAFETY: an entry of a batch that is not settled keeps the pwq alive.
     let pwq = unsafe { pwq.as_ref() };
     // SAFETY: the entry keeps the item alive.
     let function = unsafe { entry.item.function() };
@@ -339,7 +339,7 @@ fn run_item(
         trace,
         runner: &runner,
     };
-    // SAFETY: the entry is the worker's own: it has started it, and nobody has recalled it.
+    // SAFETY: the worker owns the entry: it has started it, and the entry was not recalled.
     unsafe { entry.item.run(entry.seq, &scope) }
 }
 
@@ -356,7 +356,7 @@ fn run_traced(context: &Context, pwq: &Pwq, entry: Entry) -> Result<(), NotRun> 
     run_item(context, pwq, entry, Some(&tell))
 }
 
-/// As if inside a blocking section: the function is known to sleep.
+/// Runs the item inside a blocking section, because the function is known to sleep.
 #[cold]
 fn run_blocking(context: &Context, pwq: &Pwq, entry: Entry, function: usize) -> Result<(), NotRun> {
     let section = context.begin_blocking();
@@ -373,19 +373,19 @@ fn run_blocking(context: &Context, pwq: &Pwq, entry: Entry, function: usize) -> 
 struct ItemRunner<'a> {
     context: &'a Context,
     pwq: &'a Pwq,
-    /// When it was first asked whether the item may run again.
+    /// When `may_rerun` first read the clock.
     began: Cell<Option<Instant>>,
 }
 
 impl Runner for ItemRunner<'_> {
-    /// Where it can be known how long that takes, and nobody waits for its turn.
+    /// Allowed only if the time can be measured and nothing else waits.
     fn may_rerun(&self, runs: u32) -> bool {
         let (context, pwq) = (self.context, self.pwq);
         let stays = context.has_stayed() && pwq.may_append() && !context.shared.batch.is_recalled();
         if !stays || runs >= RERUNS || !pwq.wq.may_rerun() || !context.pool.is_looked_after() {
             return false;
         }
-        // To look at the clock takes longer than the least of them.
+        // Reading the clock takes longer than the shortest items.
         if runs > 4 && runs % 4 != 0 {
             return true;
         }
@@ -405,7 +405,7 @@ impl Runner for ItemRunner<'_> {
     }
 
     fn requeue(&self, item: ItemPtr) {
-        // SAFETY: only reusable items ask for that, and the calling thread runs it.
+        // SAFETY: only reusable items call this, and the calling thread runs the item.
         let item = unsafe { ReusableRef::of_running(item) };
         let wq = &self.pwq.wq;
         if wq.queue(&item, cpu::current()).is_err() {
@@ -423,7 +423,7 @@ impl Runner for ItemRunner<'_> {
     }
 }
 
-/// The calling thread runs a batch of that pool as one of its workers, or as a guest.
+/// Runs the batch on the calling thread, as a worker of the pool or as a guest.
 pub(crate) fn run_as_guest(context: &Rc<Context>) -> u32 {
     let installed = current::install(context.clone());
     let ran = run_batch(context);

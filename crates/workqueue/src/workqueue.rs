@@ -1,4 +1,4 @@
-//! A workqueue: items go in here, and workers that it shares with others run them.
+//! A workqueue: takes items that shared workers run.
 
 use crate::attrs::Kind;
 use crate::consts::NAME_LIMIT;
@@ -19,19 +19,18 @@ mod waits;
 
 pub(crate) use settings::{NO_LIMIT, checked_max_active};
 
-/// A workqueue: items go in here, and workers that it shares with other queues run them.
+/// A workqueue: takes items, which workers shared with other queues run.
 ///
-/// Items start in the order in which they were queued, one sequence for each pool: for each CPU of
-/// a bound queue, for each group of CPUs of an unbound one. A worker takes small items, of less
-/// than 10 us, in batches, up to 48 at a time or what takes about 20 us; several workers of an
-/// unbound queue take batches by turns, so an item may start about 20 us after newer ones, or later
-/// if items take longer than they used to. Pools serve their queues by turns, a batch each: no
-/// queue starves another. If order matters, the queue is to be
-/// [ordered](crate::WorkqueueDraft::ordered).
+/// Items start in the order in which they were queued, in one sequence for each pool: for each CPU
+/// of a bound queue, for each group of CPUs of an unbound one. A worker takes small items, of less
+/// than 10 us, in batches: up to 48 at a time, or as many as take about 20 us. Several workers of
+/// an unbound queue take batches in turn. So an item may start about 20 us after newer ones, or
+/// later if items take longer than before. A pool serves its queues in turn, one batch each, so no
+/// queue starves another. If order matters, use an [ordered](crate::WorkqueueDraft::ordered) queue.
 ///
 /// A clone is another handle on the same queue. Handles do not keep the system alive: when the last
-/// [`WorkqueueSystem`](crate::WorkqueueSystem) is gone, the queue refuses new items. A queue whose
-/// last handle is dropped still runs what is queued.
+/// [`WorkqueueSystem`](crate::WorkqueueSystem) is dropped, the queue refuses new items. When the
+/// last handle on a queue is dropped, its queued items still run.
 ///
 /// ```
 /// use inflight_workqueue::{Attrs, Kind, WorkqueueSystem};
@@ -48,7 +47,7 @@ pub struct Workqueue {
     handle: Arc<Handle>,
 }
 
-/// The queue leaves its pools when the last handle has gone and nothing is in flight.
+/// Removes the queue from its pools when the last handle is dropped and nothing is in flight.
 pub(crate) struct Handle {
     pub(crate) inner: Arc<WorkqueueInner>,
 }
@@ -66,7 +65,7 @@ impl Workqueue {
         }
     }
 
-    /// What keeps the queue, of which somebody may want to know whether it is still there.
+    /// The handle, for a weak reference that tells whether the queue still has handles.
     pub(crate) fn handle(&self) -> &Arc<Handle> {
         &self.handle
     }
@@ -80,27 +79,27 @@ impl Workqueue {
         &self.handle.inner
     }
 
-    /// The name it was made with.
+    /// The name of the queue.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.inner().name
     }
 
-    /// What kind of queue it is.
+    /// The kind of the queue.
     #[must_use]
     pub fn kind(&self) -> Kind {
         self.inner().kind()
     }
 
-    /// Queues `work` on the CPU the caller runs on.
+    /// Queues `work` on the caller's CPU.
     ///
-    /// What the caller did before is seen by the run that follows, also if the answer is
-    /// [`Queued::AlreadyPending`]. Does not wait for anything but short locks, and for the start of
-    /// a thread when the pool is used for the first time.
+    /// The run that follows sees what the caller did before, also if the result is
+    /// [`Queued::AlreadyPending`]. The call waits only for short locks, and for the start of a
+    /// thread when the pool is used for the first time.
     ///
     /// # Errors
     ///
-    /// A [`QueueError`]; the work is then not queued by this call.
+    /// [`QueueError`]; this call has then not queued the work.
     ///
     /// ```
     /// # use inflight_workqueue::{QueueError, Work, WorkqueueSystem};
@@ -117,23 +116,24 @@ impl Workqueue {
         self.inner().queue(&work.item, self.inner().here())
     }
 
-    /// Queues `work` on a CPU: in its pool if the queue is bound, in that of its group if unbound.
+    /// Queues `work` on a CPU: in the CPU's pool if the queue is bound, in that of its group if
+    /// unbound.
     ///
-    /// A bound queue has workers for each CPU of the machine that may ever be online; while the CPU
-    /// is offline, or the process may not use it, they run where the system lets them. A work that
-    /// runs elsewhere when its turn comes waits for the end of that run.
+    /// A bound queue has workers for each CPU of the machine that can be online. While the CPU is
+    /// offline, or the process may not use it, its workers run where the system lets them. If the
+    /// work still runs elsewhere when a worker takes it, it waits for the end of that run.
     ///
     /// # Errors
     ///
-    /// [`QueueError::NoSuchCpu`] for a number that no CPU of the topology has, neither of that the
-    /// system was made with nor of the one it was last
-    /// [told of](crate::WorkqueueSystem::refresh); and those of [`queue`](Workqueue::queue).
+    /// [`QueueError::NoSuchCpu`] if the number is of no CPU of the topology: neither of the one
+    /// that the system was made with nor of the one of the last
+    /// [refresh](crate::WorkqueueSystem::refresh). Also the errors of [`queue`](Workqueue::queue).
     pub fn queue_on(&self, cpu: usize, work: &Work) -> Result<Queued, QueueError> {
         self.check_cpu(cpu)?;
         self.inner().queue(&work.item, cpu)
     }
 
-    /// Queues `work`, which goes on with what was done on a CPU: there, or where the queue's
+    /// Queues `work`, which continues what was done on a CPU: on that CPU, or where the queue's
     /// [wake rules](crate::WorkqueueBuilder::wake_rules) place it.
     ///
     /// # Errors
@@ -155,25 +155,27 @@ impl Workqueue {
         self.inner().queue(&work.item, cpu)
     }
 
-    /// What the pool has to do that runs what is queued on a CPU, as it has said last: items that
-    /// wait, and workers that run or are on their way. Reads one word and takes no lock, so it is a
-    /// hint. `None` for a queue without [wake rules](crate::WorkqueueBuilder::wake_rules), whose
-    /// pools do not tell.
+    /// The load of the pool that serves a CPU: waiting items, and workers that run or are being
+    /// woken. Reads one word that the pool wrote last, without a lock, so it is a hint. `None` for
+    /// a queue without [wake rules](crate::WorkqueueBuilder::wake_rules), whose pools do not write
+    /// it.
     #[must_use]
     pub fn load_on(&self, cpu: usize) -> Option<ShardLoad> {
         let inner = self.inner();
         inner.flags.wake_rules.map(|_| inner.load_on(cpu))
     }
 
-    /// Queues `work` after `delay`, on the CPU the caller runs on now. Without delay, at once.
+    /// Queues `work` after `delay`, on the CPU that the caller runs on now. With a zero delay, at
+    /// once.
     ///
-    /// It is pending meanwhile. See [`DelayedWork`] for what it is not.
+    /// The work is pending during the delay. [`DelayedWork`] says how this differs from being
+    /// queued.
     ///
     /// # Errors
     ///
-    /// A [`QueueError`]; the work is then not queued by this call. [`QueueError::Draining`] only
-    /// without a delay. [`QueueError::NoTimer`] if this is the system's first delay and it refuses
-    /// the thread that waits for it.
+    /// [`QueueError`]; this call has then not queued the work. [`QueueError::Draining`] occurs only
+    /// without a delay. [`QueueError::NoTimer`] if this is the system's first delay and the system
+    /// refused the timer's thread.
     ///
     /// ```
     /// # use inflight_workqueue::{DelayedWork, Modified, WorkqueueSystem};
@@ -192,7 +194,7 @@ impl Workqueue {
         self.queue_later(&work.item, cpu::current(), delay)
     }
 
-    /// Queues `work` after `delay`, on a CPU.
+    /// Queues `work` on a CPU after `delay`.
     ///
     /// # Errors
     ///
@@ -207,16 +209,16 @@ impl Workqueue {
         self.queue_later(&work.item, cpu, delay)
     }
 
-    /// Whether `work` is pending or not, it will be queued `delay` from now and not before; without
+    /// Queues `work` `delay` from now and not before, whether it is pending or not. With a zero
     /// delay, at once.
     ///
-    /// A pending instance is taken from where it is, the other queue or timer it may be in, in one
-    /// step: the work does not cease to be pending. A flush that waited for that instance ends.
+    /// A pending instance is taken from its queue or timer in one step: the work does not stop
+    /// being pending. A flush that waited for that instance ends.
     ///
     /// # Errors
     ///
-    /// A [`QueueError`]; nothing has changed. If the queue closes during the call, the work may
-    /// have been taken back.
+    /// [`QueueError`]; nothing has changed. If the queue closes during the call, the pending
+    /// instance may have been cancelled.
     pub fn mod_delayed(&self, work: &DelayedWork, delay: Duration) -> Result<Modified, QueueError> {
         self.requeue_later(&work.item, cpu::current(), delay)
     }
@@ -236,12 +238,12 @@ impl Workqueue {
         self.requeue_later(&work.item, cpu, delay)
     }
 
-    /// Takes one level of [`disable`](Work::disable) back and, if it was the last, queues `work`.
+    /// Removes one level of [`disable`](Work::disable). If it was the last level, queues `work`.
     ///
     /// # Errors
     ///
-    /// [`EnableError::NotDisabled`] if there is no level to take back. [`EnableError::Rejected`] if
-    /// the queue does not take the work, which is enabled all the same.
+    /// [`EnableError::NotDisabled`] if the work is not disabled. [`EnableError::Rejected`] if the
+    /// queue does not take the work; the work is enabled all the same.
     ///
     /// ```
     /// # use inflight_workqueue::{Queued, Work, WorkqueueSystem};
@@ -259,15 +261,15 @@ impl Workqueue {
         self.queue(work).map_err(EnableError::Rejected)
     }
 
-    /// Whether an item queued now on a CPU would have to wait until others end, because
-    /// `max_active` of them are active. Others may change that at any moment.
+    /// Whether an item queued now on a CPU would have to wait because `max_active` items are
+    /// active. Other threads may change that at any moment.
     #[must_use]
     pub fn is_congested(&self, cpu: usize) -> bool {
         self.inner().is_congested(cpu)
     }
 
-    /// Queues `work` on a memory node: on the caller's CPU if that belongs to the node, else on the
-    /// node's first.
+    /// Queues `work` on a memory node: on the caller's CPU if it belongs to the node, else on the
+    /// node's first CPU.
     ///
     /// # Errors
     ///
@@ -278,8 +280,8 @@ impl Workqueue {
         self.inner().queue(&work.item, cpu)
     }
 
-    /// Queues `work` after `delay`, on a memory node: on the CPU the caller runs on now if that
-    /// belongs to the node, else on the node's first.
+    /// Queues `work` on a memory node after `delay`: on the CPU that the caller runs on now if it
+    /// belongs to the node, else on the node's first CPU.
     ///
     /// # Errors
     ///
@@ -295,16 +297,17 @@ impl Workqueue {
         self.queue_later(&work.item, cpu, delay)
     }
 
-    /// Counts of what went through the queue, and of what is in it.
+    /// Counters of the queue, and the number of items in it.
     ///
-    /// The part of each pool is exact at the moment it is read; the moments differ. After a flush
-    /// of a queue that is left alone, `started == completed` and `queued == completed + cancelled`.
+    /// The part of each pool is exact at the moment when it is read, but the pools are read one
+    /// after the other. After a flush of a queue that is left alone, `started == completed` and
+    /// `queued == completed + cancelled`.
     #[must_use]
     pub fn stats(&self) -> WorkqueueStats {
         self.inner().stats()
     }
 
-    /// `here` if that belongs to the node, else the node's first CPU.
+    /// `here` if it belongs to the node, else the node's first CPU.
     pub(crate) fn cpu_of_node(&self, here: usize, node: usize) -> Result<usize, QueueError> {
         let topology = self.inner().shared.machine();
         if topology.node_of(here) == Some(node) {
@@ -336,7 +339,7 @@ impl fmt::Debug for Workqueue {
 pub(crate) fn checked_name(name: String) -> Result<String, BuildError> {
     match name.len() {
         0 => Err(BuildError::EmptyName),
-        // A dump has one line for each queue.
+        // A dump has one line for each queue, so a name may not break a line.
         _ if name.chars().any(char::is_control) => Err(BuildError::ControlCharacter),
         1..=NAME_LIMIT => Ok(name),
         bytes => Err(BuildError::NameTooLong { bytes }),

@@ -1,4 +1,4 @@
-//! What a workqueue is made from.
+//! The builder of a workqueue.
 
 use crate::attrs::{Attrs, Kind};
 use crate::error::BuildError;
@@ -12,7 +12,7 @@ use inflight_sync::Arc;
 use inflight_topology::wake::WakeRules;
 use std::fmt;
 
-/// A workqueue whose kind has not been chosen.
+/// A workqueue under construction whose kind is not chosen yet.
 #[must_use = "nothing is made before `build`"]
 pub struct WorkqueueDraft {
     system: Arc<SystemInner>,
@@ -24,14 +24,14 @@ impl WorkqueueDraft {
         Self { system, name }
     }
 
-    /// Items run on the CPU they are queued on, one at a time unless they block.
+    /// Items run on the CPU that they are queued on, one at a time unless they block.
     pub fn bound(self) -> WorkqueueBuilder {
         self.kind(Kind::Bound)
     }
 
-    /// One item at a time, in the order in which they were queued, whatever CPU they come from. The
-    /// limit of one cannot be changed. Needs no thread of its own: items run in one pool for all
-    /// CPUs that the queue may use, whatever the scope.
+    /// Items run one at a time, in the order in which they were queued, from whatever CPU. The
+    /// limit of one cannot be changed. The queue needs no thread of its own: its items run in one
+    /// pool for all CPUs that the queue may use, whatever the scope.
     ///
     /// ```
     /// use std::sync::{Arc, Mutex};
@@ -51,19 +51,19 @@ impl WorkqueueDraft {
         self.ordered_with(Attrs::new())
     }
 
-    /// As [`ordered`](WorkqueueDraft::ordered), with attributes of one's own.
+    /// As [`ordered`](WorkqueueDraft::ordered), with the given attributes.
     pub fn ordered_with(self, attrs: Attrs) -> WorkqueueBuilder {
         let builder = self.kind(Kind::Ordered(attrs));
         builder.max_active(ORDERED_LIMIT)
     }
 
-    /// Items run on the CPU they are queued on, in their order, one after the other, and may not
-    /// sleep: by whoever [polls](crate::BhPoller) that CPU, on its own thread; where nobody does,
-    /// or not in time, by the thread `inflight/bh:N` of that CPU. For what is short and comes
-    /// often: completions.
+    /// Items run on the CPU that they are queued on, one after the other in their order, and may
+    /// not sleep. The thread that [polls](crate::BhPoller) the CPU runs them. If no thread polls,
+    /// or not in time, the thread `inflight/bh:N` of the CPU runs them. For short and frequent
+    /// work, such as completions.
     ///
-    /// Such a queue has no limit. It can be [`highpri`](WorkqueueBuilder::highpri), and nothing
-    /// else. See [`BhPoller`](crate::BhPoller) for what an item may not do.
+    /// Such a queue has no limit. [`highpri`](WorkqueueBuilder::highpri) is the only option that it
+    /// takes. [`BhPoller`](crate::BhPoller) says what an item may not do.
     ///
     /// ```
     /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
@@ -75,8 +75,8 @@ impl WorkqueueDraft {
         self.kind(Kind::Bh).max_active(NO_LIMIT)
     }
 
-    /// Items run in the group of CPUs they are queued in, as many at a time as it has CPUs. See
-    /// [`Attrs`] for which groups there are.
+    /// Items run in the group of CPUs that they are queued in, as many at a time as the group has
+    /// CPUs. [`Attrs`] lists the groups.
     pub fn unbound(self, attrs: Attrs) -> WorkqueueBuilder {
         self.kind(Kind::Unbound(attrs))
     }
@@ -99,7 +99,7 @@ impl fmt::Debug for WorkqueueDraft {
     }
 }
 
-/// Describes a [`Workqueue`].
+/// Builds a [`Workqueue`].
 ///
 /// ```
 /// use inflight_topology::wake::{Reach, WakeRules};
@@ -127,23 +127,21 @@ pub struct WorkqueueBuilder {
 }
 
 impl WorkqueueBuilder {
-    /// Its items run in pools of their own, whose workers have nice -20 where the system permits
-    /// it. They and the normal pools of the same CPUs do not know of each other: the scheduler
-    /// prefers the one with the higher priority.
-    /// [`nice_refused`](crate::WorkqueueSystem::nice_refused) tells if it was not granted; the
-    /// pools are apart all the same.
+    /// The items run in separate pools whose workers have nice -20, if the system permits it. These
+    /// pools and the normal pools of the same CPUs work independently; the scheduler prefers the
+    /// higher priority. [`nice_refused`](crate::WorkqueueSystem::nice_refused) says if the priority
+    /// was refused; the pools are separate all the same.
     pub fn highpri(mut self) -> Self {
         self.flags.highpri = true;
         self
     }
 
-    /// Its items compute for long, and say so: once one has started, the CPU's pool does not wait
-    /// for it. The scheduler shares the CPU among it and what runs beside it. Items still start in
-    /// their order, and not before a worker of the pool is free to start them. For an unbound queue
-    /// the flag means nothing.
+    /// The items compute for long: once one has started, its CPU's pool may start the next. The
+    /// scheduler shares the CPU among them. Items still start in their order, and only when a
+    /// worker of the pool is free to start them. The flag has no effect on an unbound queue.
     ///
-    /// Without it an item is found to compute for long when it has used
-    /// [`intensive_threshold`](crate::SystemBuilder::intensive_threshold) of CPU time and others
+    /// Without this flag, an item counts as CPU-intensive once it has used
+    /// [`intensive_threshold`](crate::SystemBuilder::intensive_threshold) of CPU time while others
     /// wait.
     pub fn cpu_intensive(mut self) -> Self {
         self.flags.cpu_intensive = true;
@@ -151,14 +149,15 @@ impl WorkqueueBuilder {
     }
 
     /// Reserves a thread for this queue, its rescuer, so that its items run even when the system
-    /// refuses threads. For work on which others' progress depends: writing back, freeing.
+    /// refuses new threads. For work on which the progress of others depends, such as writing back
+    /// and freeing.
     ///
-    /// The name is that of the kernel's flag, where memory is what runs out. The rescuer is made
-    /// with the queue and named `inflight/R-NAME`. It sleeps until a pool has been short of a
-    /// worker for 10 ms while an item of the queue waits there; then it runs the queue's items,
-    /// one at a time, until the pool can help itself. So items of the queue that wait for each
-    /// other need two queues. Beside it a bound pool may run one more item than its one.
-    /// Queueing never fails with [`QueueError::NoWorker`](crate::QueueError::NoWorker).
+    /// The name is that of the kernel's flag; in the kernel memory is what runs out. The rescuer
+    /// starts with the queue and is named `inflight/R-NAME`. It sleeps until a pool has lacked a
+    /// worker for 10 ms while an item of the queue waits there. Then it runs the queue's items, one
+    /// at a time, until the pool has workers again. So items that wait for each other need two
+    /// queues. While the rescuer runs, a bound pool may run one item more than usual. Queueing
+    /// never fails with [`QueueError::NoWorker`](crate::QueueError::NoWorker).
     ///
     /// ```
     /// # use inflight_sync::fault::Faults;
@@ -177,34 +176,34 @@ impl WorkqueueBuilder {
         self
     }
 
-    /// It need not run on the CPU it is queued on, if that saves power: where the system is built
-    /// as [`power_efficient`](crate::SystemBuilder::power_efficient) a bound queue becomes an
-    /// unbound one, so that items gather on CPUs that are awake. Its `max_active` then counts for
-    /// the whole queue.
+    /// Lets the items run on another CPU than the one that they are queued on, if that saves power.
+    /// If the system was built as [`power_efficient`](crate::SystemBuilder::power_efficient), a
+    /// bound queue becomes an unbound one, so that its items gather on CPUs that are awake. Its
+    /// `max_active` then counts for the whole queue.
     pub fn power_efficient(mut self) -> Self {
         self.flags.power_efficient = true;
         self
     }
 
-    /// Its items are held by [`freeze`](crate::WorkqueueSystem::freeze): none starts until the
+    /// [`freeze`](crate::WorkqueueSystem::freeze) holds the queue's items: none starts until the
     /// thaw.
     pub fn freezable(mut self) -> Self {
         self.flags.freezable = true;
         self
     }
 
-    /// Where work goes on that something has woken: a [future](Workqueue::spawn_future), and what
-    /// is [queued near](Workqueue::queue_near) a CPU. By [`Wake::place`] with these rules and with
-    /// what the queue's pools say of themselves at the moment, which is a hint.
+    /// Where work continues after a wakeup: a [future](Workqueue::spawn_future), and a work that is
+    /// [queued near](Workqueue::queue_near) a CPU. [`Wake::place`] chooses the CPU from these rules
+    /// and from the current load of the queue's pools, which is a hint.
     ///
-    /// The CPU before is the one where the future was polled last, or that is named. The waker is
-    /// a bound worker if the call comes from an item of a bound queue; the stack rule supposes that
-    /// it is the item's last act. Any other thread is taken for an interrupt, and its CPU for idle
-    /// if none of the pools' workers runs there: only those are known.
+    /// The previous CPU is the one where the future was polled last, or the one named by the
+    /// caller. If the call comes from an item of a bound queue, the waker is a bound worker; the
+    /// stack rule assumes that the call is the item's last action. Any other calling thread is
+    /// taken for an interrupt, and its CPU counts as idle if no worker of the pools runs there.
     ///
-    /// Without, a future is polled on the CPU of whoever wakes it, and `queue_near` is
-    /// [`queue_on`](Workqueue::queue_on). With, the queue's pools write two words more for each
-    /// item. A BH queue has no rules; an ordered one has no use for them.
+    /// Without rules, a future is polled on the CPU of the thread that wakes it, and `queue_near`
+    /// is [`queue_on`](Workqueue::queue_on). With rules, the queue's pools write two more words for
+    /// each item. A BH queue cannot have rules; on an ordered queue they have no effect.
     ///
     /// [`Wake::place`]: inflight_topology::wake::Wake::place
     pub fn wake_rules(mut self, rules: WakeRules) -> Self {
@@ -212,25 +211,26 @@ impl WorkqueueBuilder {
         self
     }
 
-    /// How many items may be active at once: for each CPU of a bound queue, altogether for an
-    /// unbound one. [`DEFAULT_MAX_ACTIVE`](crate::DEFAULT_MAX_ACTIVE) unless set, or if 0; at most
-    /// [`MAX_ACTIVE_LIMIT`](crate::MAX_ACTIVE_LIMIT); 1 for an ordered one.
+    /// How many items may be active at once: for each CPU of a bound queue, in total for an unbound
+    /// one. The default, also for 0, is [`DEFAULT_MAX_ACTIVE`](crate::DEFAULT_MAX_ACTIVE). At most
+    /// [`MAX_ACTIVE_LIMIT`](crate::MAX_ACTIVE_LIMIT). 1 for an ordered queue.
     pub fn max_active(mut self, max_active: usize) -> Self {
         self.limit.max_active = max_active;
         self
     }
 
-    /// How the limit of an unbound queue is split among the memory nodes: [`Share::Lend`] unless
-    /// set, which is exact. For other queues, and on a machine with one node, it means nothing.
+    /// How the limit of an unbound queue is split among the memory nodes. The default is
+    /// [`Share::Lend`], which keeps the limit exact. No effect on other queues, or on a machine
+    /// with one node.
     pub fn share(mut self, share: Share) -> Self {
         self.limit.share = share;
         self
     }
 
-    /// How many items may be active on each memory node, however few CPUs it has, with
-    /// [`Share::PerNode`]: so many that wait for each other are sure to make progress. 8 unless
-    /// set, at most `max_active`; a part is never below 1. With [`Share::Lend`] it means nothing:
-    /// the limit is exact.
+    /// How many items may be active on each memory node with [`Share::PerNode`], however few CPUs
+    /// the node has. So that many items that wait for each other always make progress. The default
+    /// is 8, at most `max_active`; a node's part is at least 1. No effect with [`Share::Lend`],
+    /// where the limit is exact.
     pub fn min_active(mut self, min_active: usize) -> Self {
         self.limit.min_active = Some(min_active);
         self
@@ -240,8 +240,8 @@ impl WorkqueueBuilder {
     ///
     /// # Errors
     ///
-    /// A [`BuildError`] says what is wrong with the name, the limit or the attributes, that the
-    /// system is shutting down, or that it refused the queue's rescuer its thread.
+    /// [`BuildError`] if the name, the limit or the attributes are invalid, the system is shutting
+    /// down, or the system refused the thread for the queue's rescuer.
     pub fn build(self) -> Result<Workqueue, BuildError> {
         let WorkqueueDraft { system, name } = self.draft;
         let name = checked_name(name)?;
@@ -267,7 +267,7 @@ impl WorkqueueBuilder {
     }
 }
 
-/// The reserved thread of a queue, and the timer that calls it.
+/// The rescuer of a queue, and the timer that calls it.
 fn rescuer_of(queue: &str, shared: &Arc<SystemShared>) -> Result<Arc<Rescuer>, BuildError> {
     let refused = |e: std::io::Error| BuildError::NoRescuer(e.kind());
     if shared.threads.lock().stopped {

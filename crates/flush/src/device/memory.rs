@@ -1,8 +1,8 @@
-//! A disk in memory, with a cache that loses its content with the power, and faults as parameters.
+//! A disk in memory with a volatile cache and configurable faults.
 //!
-//! It writes sector by sector, and each sector is a step; so are the start and the end of a flush.
-//! The [`Power`] can be cut at any step. What the disk has then is, for each sector on its own,
-//! what was there when it was last flushed or any of what was written since.
+//! It writes sector by sector. Each sector is a step; so are the start and the end of a flush. The
+//! [`Power`] can be cut at any step. Afterwards each sector has, independently of the others,
+//! either its content at its last flush or that of any write since then.
 
 use super::{Device, Flusher};
 use crate::machine::Caps;
@@ -13,10 +13,11 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
-/// What is written as a whole or not at all.
+/// The unit that is written as a whole or not at all.
 const SECTOR: usize = 512;
 
-/// The power of one or several [`MemoryDevice`]s: counts their steps, and is cut at one of them.
+/// The power of one or several [`MemoryDevice`]s. It counts their steps, and can be cut at one of
+/// them.
 ///
 /// ```
 /// use inflight_flush::{Device, Flusher, MemoryDevice, Power};
@@ -48,7 +49,7 @@ impl Power {
         Self::default()
     }
 
-    /// Cuts the power when so many steps have been made: that step fails, and all that follow.
+    /// Cuts the power after `step` steps: the next step fails, and so do all later ones.
     pub fn cut_at(&self, step: u64) {
         self.0.lock().cut_at = Some(step);
     }
@@ -95,22 +96,22 @@ pub struct MemoryDevice {
     power: Power,
     caps: Caps,
     flush_time: Duration,
-    /// What a failed flush has dropped can be read until the power goes.
+    /// Whether writes that a failed flush has dropped can be read until the power is cut.
     lost_is_readable: bool,
     disk: Arc<Mutex<Disk>>,
-    /// Held by the flush in progress: a disk does one after the other.
+    /// Held by the flush in progress: a disk does one at a time.
     flushing: Arc<Mutex<()>>,
 }
 
-/// A write's number, and the sector as it left it.
+/// The number of a write, and the sector after it.
 type Version = (u64, Box<[u8; SECTOR]>);
 
 #[derive(Default)]
 struct Disk {
     durable: Vec<u8>,
-    /// What was written to a sector since its last flush, oldest first, each with its number.
+    /// The writes to each sector since its last flush, oldest first, each with its number.
     cache: BTreeMap<usize, Vec<Version>>,
-    /// Sectors that a failed flush has dropped: they are read, and nothing writes them.
+    /// Sectors that a failed flush has dropped: they can be read, and no flush writes them.
     lost: BTreeMap<usize, Box<[u8; SECTOR]>>,
     last_write: u64,
     writes: u64,
@@ -118,7 +119,7 @@ struct Disk {
     flushes: u64,
     failing_flushes: u32,
     failing_writes: u32,
-    /// A loss that no flush or durable write was told of yet.
+    /// Whether a loss has not been reported yet by a flush or a durable write.
     untold: bool,
 }
 
@@ -145,25 +146,25 @@ impl MemoryDevice {
         }
     }
 
-    /// A disk that says it can do this. Its cache is volatile all the same, unless the caps say
-    /// that it has none: then every write is durable.
+    /// Sets the capabilities. The cache is volatile, unless the capabilities say that there is
+    /// none: then every write is durable.
     #[must_use]
     pub const fn with_caps(mut self, caps: Caps) -> Self {
         self.caps = caps;
         self
     }
 
-    /// A disk whose flushes take this long, one after the other; writes go on meanwhile. Durable
-    /// writes take as long if they go through a system's cache.
+    /// Makes each flush take this long. Flushes run one after the other; writes continue meanwhile.
+    /// Durable writes take as long if they go through a system's cache.
     #[must_use]
     pub const fn with_flush_time(mut self, time: Duration) -> Self {
         self.flush_time = time;
         self
     }
 
-    /// A disk behind a system's cache that keeps what a failed flush did not write, and counts it
-    /// as clean: it is read as it was written, no later flush writes it, and it goes with the
-    /// power. Who writes a sector again has it written. Without this a failed flush drops it at
+    /// Simulates a system's cache that keeps the data of a failed flush and counts it as clean. The
+    /// data can be read, but no later flush writes it, and it is lost with the power. A new write
+    /// to the sector is flushed as usual. Without this setting a failed flush drops the data at
     /// once. Durable writes go through that cache, too: each writes, and then makes its sectors
     /// durable, as `RWF_DSYNC` does with a file.
     ///
@@ -192,15 +193,15 @@ impl MemoryDevice {
         self.disk.lock().failing_flushes = count;
     }
 
-    /// The next `count` writes fail, as on a disk that is full.
+    /// The next `count` writes fail, as on a full disk.
     pub fn fail_writes(&self, count: u32) {
         self.disk.lock().failing_writes = count;
     }
 
-    /// What is in the cache is lost, as if the system had failed to write it in the background. The
-    /// next flush that asks how it went is told so, and no other one. So is the next durable write,
-    /// if it comes first, where those go through the cache
-    /// ([`with_lost_writes_readable`](MemoryDevice::with_lost_writes_readable)).
+    /// Loses the content of the cache, as if the system had failed to write it in the background.
+    /// The next flush reports the loss, and no other one. If durable writes go through the cache
+    /// ([`with_lost_writes_readable`](MemoryDevice::with_lost_writes_readable)), the next durable
+    /// write reports it if it comes first.
     ///
     /// ```
     /// use inflight_flush::{Device, Flusher, MemoryDevice};
@@ -223,7 +224,7 @@ impl MemoryDevice {
         self.disk.lock().flushes
     }
 
-    /// How many writes were made, durable ones included.
+    /// How many writes were made, including durable ones.
     #[must_use]
     pub fn writes(&self) -> u64 {
         self.disk.lock().writes
@@ -235,15 +236,15 @@ impl MemoryDevice {
         self.disk.lock().fua_writes
     }
 
-    /// The disk as it is after the power was cut and came back: another one. `seed` decides what
-    /// each sector that was not flushed has kept.
+    /// The disk after the power was cut and came back, as a new disk. `seed` decides what each
+    /// sector that was not flushed has kept.
     #[must_use]
     pub fn restart(&self, power: &Power, seed: u64) -> Self {
         let mut rng = fastrand::Rng::with_seed(seed);
         let disk = self.disk.lock();
         let mut durable = disk.durable.clone();
         for (&sector, versions) in &disk.cache {
-            // One more than there are versions: the durable one may be left, too.
+            // One more than there are versions: the durable content may remain, too.
             let kept = rng.usize(0..=versions.len());
             if let Some((_, bytes)) = kept.checked_sub(1).map(|at| &versions[at]) {
                 put(&mut durable, sector, bytes);
@@ -320,7 +321,7 @@ impl MemoryDevice {
 }
 
 impl Disk {
-    /// Makes a sector durable as it was after the write of that number.
+    /// Makes the sector durable with the writes up to number `covered`.
     fn make_durable(&mut self, sector: usize, covered: u64) {
         let Some(versions) = self.cache.get_mut(&sector) else {
             return;
@@ -334,7 +335,7 @@ impl Disk {
         }
     }
 
-    /// As systems do: what was to be flushed is dropped, and counts as clean.
+    /// Drops what was to be flushed and counts it as clean, as systems do.
     fn drop_cache(&mut self, readable: bool) {
         let dropped = std::mem::take(&mut self.cache);
         if readable {
@@ -346,7 +347,7 @@ impl Disk {
         }
     }
 
-    /// Tells of a loss, once.
+    /// Reports a loss, once.
     fn tell(&mut self) -> io::Result<()> {
         if std::mem::take(&mut self.untold) {
             return Err(io::Error::other("an injected fault"));
@@ -354,7 +355,7 @@ impl Disk {
         Ok(())
     }
 
-    /// What a reader sees.
+    /// The content that a reader sees.
     fn sector(&self, sector: usize) -> [u8; SECTOR] {
         if let Some((_, newest)) = self.cache.get(&sector).and_then(|versions| versions.last()) {
             return **newest;

@@ -1,8 +1,8 @@
-//! A request's needs, a device's capabilities, and the steps that follow from the two.
+//! The flags of a request, the capabilities of a device, and the steps that follow from both.
 
 use std::time::Duration;
 
-/// What the device's cache needs.
+/// The capabilities of a device's cache.
 ///
 /// ```
 /// use inflight_flush::Caps;
@@ -12,14 +12,14 @@ use std::time::Duration;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Caps {
-    /// Completed writes can be lost with the power until a flush has ended.
+    /// Whether a power failure can lose completed writes until a flush has ended.
     pub volatile_cache: bool,
-    /// A single write can be made durable without a flush (force unit access).
+    /// Whether a single write can be made durable without a flush (force unit access).
     pub native_fua: bool,
 }
 
 impl Caps {
-    /// A volatile cache, and flushes are the only way to make a write durable.
+    /// A volatile cache; only a flush makes writes durable.
     #[must_use]
     pub const fn volatile() -> Self {
         Self {
@@ -28,7 +28,7 @@ impl Caps {
         }
     }
 
-    /// A volatile cache, and writes that pass it.
+    /// A volatile cache, and durable writes that bypass it.
     #[must_use]
     pub const fn volatile_with_fua() -> Self {
         Self {
@@ -47,10 +47,10 @@ impl Caps {
     }
 }
 
-/// When a flush may wait for data that is under way.
+/// When a flush may wait for data that is being written.
 ///
-/// Requests that shared a flush before their data are about to need one after it. A flush that
-/// waits until their data is written serves them all.
+/// Requests that shared a flush before their data will soon need one after it. A flush that waits
+/// until their data is written serves them all.
 ///
 /// ```
 /// use inflight_flush::{Caps, Deferral};
@@ -65,14 +65,14 @@ impl Caps {
 pub enum Deferral {
     /// A flush is issued as soon as none is in flight.
     Off,
-    /// While data of a sequence is under way, no flush is issued, unless somebody has waited for it
-    /// longer than this.
+    /// No flush is issued while data of a sequence is being written, unless a caller has waited for
+    /// it longer than this.
     Bounded(Duration),
 }
 
 impl Deferral {
-    /// The default: 10 ms, because callers wait for it; off where the device has writes of its own
-    /// that are durable, as then no data is followed by a flush.
+    /// The default: 10 ms, because callers wait for the flush. Off if the device has durable writes
+    /// of its own: then no flush follows the data.
     #[must_use]
     pub const fn for_caps(caps: Caps) -> Self {
         if caps.native_fua {
@@ -83,7 +83,7 @@ impl Deferral {
     }
 }
 
-/// What a request asks for.
+/// The parts of a request.
 ///
 /// ```
 /// use inflight_flush::Flags;
@@ -93,16 +93,16 @@ impl Deferral {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Flags {
-    /// It writes something.
+    /// Whether it writes data.
     pub data: bool,
-    /// What was completed before it is durable before its data starts.
+    /// Whether writes completed before it must be durable before its data is written.
     pub preflush: bool,
-    /// Its data is durable when it completes.
+    /// Whether its data must be durable when it completes.
     pub fua: bool,
 }
 
 impl Flags {
-    /// A flush and nothing else.
+    /// Only a flush.
     #[must_use]
     pub const fn flush() -> Self {
         Self {
@@ -122,14 +122,14 @@ impl Flags {
         }
     }
 
-    /// The same, after a flush.
+    /// Adds a flush before the data.
     #[must_use]
     pub const fn preflush(mut self) -> Self {
         self.preflush = true;
         self
     }
 
-    /// The same, durable when it completes.
+    /// Makes the data durable when the request completes.
     #[must_use]
     pub const fn fua(mut self) -> Self {
         self.fua = true;
@@ -137,7 +137,7 @@ impl Flags {
     }
 }
 
-/// The request asks for something that does not exist.
+/// An invalid combination of flags.
 ///
 /// ```
 /// use inflight_flush::{Caps, Flags, FlagsError};
@@ -147,7 +147,7 @@ impl Flags {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FlagsError {
-    /// `fua` is about the request's data, and it has none.
+    /// `fua` concerns the request's data, but the request has none.
     FuaWithoutData,
 }
 
@@ -161,18 +161,18 @@ impl std::fmt::Display for FlagsError {
 
 impl std::error::Error for FlagsError {}
 
-/// The steps that are left, as a mask: the lowest bit is the next one.
+/// The remaining steps, as a mask: the lowest bit is the next step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Steps(u8);
 
-/// One step.
+/// A step of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Step {
     /// A flush before the data.
     Pre,
     /// The data.
     Data,
-    /// A flush behind the data.
+    /// A flush after the data.
     Post,
 }
 
@@ -187,7 +187,7 @@ impl Step {
 }
 
 impl Steps {
-    /// The step to take now.
+    /// The next step.
     ///
     /// ```
     /// use inflight_flush::machine::{Step, steps};
@@ -205,13 +205,13 @@ impl Steps {
         }
     }
 
-    /// Whether the step is left.
+    /// Whether the step remains.
     #[must_use]
     pub const fn has(self, step: Step) -> bool {
         self.0 & step.bit() != 0
     }
 
-    /// The next step is done.
+    /// Removes the next step.
     pub(crate) const fn advance(&mut self) {
         self.0 &= self.0.wrapping_sub(1);
     }
@@ -228,7 +228,7 @@ impl Steps {
 ///
 /// # Errors
 ///
-/// If it asks for something that does not exist.
+/// [`FlagsError`] for an invalid combination of flags.
 ///
 /// ```
 /// use inflight_flush::machine::{Step, steps};

@@ -5,10 +5,10 @@ use inflight_sync::atomic::Ordering;
 use std::panic::{self, AssertUnwindSafe};
 
 impl Batched {
-    /// Gives out no bit from now on, and wakes all waiters with that answer.
+    /// Gives out no more bits, and wakes all waiters, which then see that the queue is closed.
     pub(crate) fn close(&self) {
-        // Relaxed: who waits is told with each list's lock, which carries it; who only tries may
-        // be one that came before.
+        // Relaxed: each list's lock carries it to the waiters; a caller that only tries may count
+        // as one that came before.
         self.waits.closed.store(true, Ordering::Relaxed);
         let told = panic::catch_unwind(AssertUnwindSafe(|| self.waits.wake_all()));
         self.collector.wake_all();

@@ -1,5 +1,5 @@
-//! Several bits together: one collector at a time, so that no two half-fed ones wait for each
-//! other.
+//! Getting several bits together: one collector at a time, so that two collectors never wait for
+//! each other's bits.
 
 use super::Batched;
 use super::wait::BatchedWaiter;
@@ -20,10 +20,10 @@ pub(super) struct CollectorLock {
 }
 
 impl CollectorLock {
-    /// Whether the caller is the one.
+    /// Whether the caller got the lock.
     fn enter(&self) -> bool {
-        // Relaxed: it orders nothing. What collectors share lies behind the lock of the size, and
-        // bits come by the map.
+        // Relaxed: it orders nothing. The lock of the size protects what collectors share, and the
+        // map publishes the bits.
         let taken = &self.taken;
         let entered = taken.compare_exchange(false, true, Ordering::Relaxed, Ordering::Relaxed);
         entered.is_ok()
@@ -35,17 +35,17 @@ impl CollectorLock {
         self.left.notify_all();
     }
 
-    /// Those who wait to be let in look at the depth again.
+    /// Makes the callers that wait for the lock check the depth again.
     pub(super) fn wake_all(&self) {
         self.left.notify_all();
     }
 }
 
-/// The bits of the one collector. What it has goes back unless it is taken out.
+/// The bits of the collector. Unless they are taken out, they are put back.
 struct Collecting<'a> {
     queue: &'a Batched,
     bits: Vec<usize>,
-    /// The next collector has yet to be let in.
+    /// Whether it still holds the lock.
     inside: bool,
 }
 
@@ -64,13 +64,12 @@ impl<'a> Collecting<'a> {
             bits: Vec::with_capacity(n),
             inside: true,
         };
-        // What a collector holds does not come back before it has the rest: no batch may wait for
-        // those bits.
+        // A collector puts no bit before it has all: no batch may wait for those bits.
         this.wake_singly(true);
         Ok(this)
     }
 
-    /// Keeps a bit. It has no owner before all are there.
+    /// Keeps a bit. It has no owner until all are there.
     fn push(&mut self, bit: usize) {
         self.queue.map.set_granted(bit, true);
         self.bits.push(bit);
@@ -89,7 +88,7 @@ impl<'a> Collecting<'a> {
 }
 
 impl Collecting<'_> {
-    /// Lets the next collector in, also if a waker panics; the bits are still here then.
+    /// Lets the next collector in, also if a waker panics; the bits are then still here.
     fn leave(&mut self) {
         if mem::take(&mut self.inside) {
             let told = panic::catch_unwind(AssertUnwindSafe(|| self.wake_singly(false)));
@@ -104,8 +103,8 @@ impl Drop for Collecting<'_> {
         let left = panic::catch_unwind(AssertUnwindSafe(|| self.leave()));
         let bits = self.take_owned();
         if !bits.is_empty() {
-            // An error: a user has put one of them a second time, at the very moment it was taken.
-            // What is back is back.
+            // An error: a user has put one of them a second time just when it was taken. The others
+            // are back.
             let _ = self.queue.put_batch(&bits);
         }
         left.unwrap_or_else(|panic| panic::resume_unwind(panic));
@@ -113,17 +112,18 @@ impl Drop for Collecting<'_> {
 }
 
 impl Batched {
-    /// Returns whether a caller can have so many, sooner or later.
+    /// Returns whether a caller can ever have `n` bits.
     fn can_have(&self, n: usize) -> Result<(), GetManyError> {
         close::check(self.is_closed())?;
         Request::together(n).check(self.map.depth())
     }
 
-    /// Takes `n` bits; the task waits until it has them all.
+    /// Takes `n` bits; the task waits until it has all.
     pub(crate) async fn get_many(&self, n: usize) -> Result<Vec<usize>, GetManyError> {
         let mut collecting = Collecting::begin(self, n).await?;
         while collecting.bits.len() < n {
-            // One bit, of at least `n`: a shrink tells the waiter while it registers, too.
+            // One bit, with a least depth of `n`: a shrink then also refuses a waiter that is
+            // registering.
             let request = Request {
                 least_depth: n,
                 ..Request::one(0)

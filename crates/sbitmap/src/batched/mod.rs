@@ -1,4 +1,4 @@
-//! [`Fairness::Batched`](crate::Fairness::Batched): the bitmap with the kernel's kind of waiting.
+//! [`Fairness::Batched`](crate::Fairness::Batched): the bitmap with waiting as in the kernel.
 
 mod close;
 mod get_many;
@@ -29,7 +29,7 @@ use wake_batch::Sizing;
 pub(crate) struct Batched {
     map: Sbitmap,
     waits: WaitQueues,
-    /// What the wake batch is made from. Its lock makes a change and the new batch one step.
+    /// The inputs of the wake batch. Its lock makes a change and the new batch one step.
     sizing: Mutex<Sizing>,
     collector: get_many::CollectorLock,
     clock: Clock,
@@ -94,20 +94,20 @@ impl Batched {
         });
     }
 
-    /// E1: returns whether a newcomer may try past the waiters.
+    /// E1: returns whether a newcomer may try to overtake the waiters.
     #[inline]
     pub(crate) fn admits(&self) -> bool {
         self.waits.gate.admits(|| self.waits.active())
     }
 
-    /// E2: the same for a newcomer that is in a list by now.
+    /// E2: the same for a newcomer that is in a list already.
     fn admits_waiter(&self) -> bool {
         let (sleepers, in_use) = (|| self.waits.sleepers(), || self.map.weight());
         let batch = self.waits.batch();
         self.waits.gate.admits_waiter(sleepers, in_use, batch)
     }
 
-    /// Hands on a wake that was worth `n` bits.
+    /// Passes on a wake that was worth `n` bits.
     pub(crate) fn pass_on(&self, n: usize) {
         if self.waits.gate.is_per_tag() {
             self.waits.pass_on(n);

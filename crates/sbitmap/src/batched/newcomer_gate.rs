@@ -1,17 +1,17 @@
 //! The rules of a crate above in use: whether its [`NewcomerPolicy`] admits newcomers now, and what
-//! a wake is worth. By default everybody is admitted, and a wake is worth one bit.
+//! a wake is worth. By default every newcomer is admitted, and a wake is worth one bit.
 
 use crate::newcomer_policy::{Force, NewcomerPolicy};
 use crate::request::Request;
 use crate::share_limiter::{ShareLimiter, TenantIndex};
 use inflight_sync::atomic::{AtomicBool, Ordering};
 
-/// The rules, and whether tags are plenty at the moment.
+/// The rules, and whether bits are plentiful at the moment.
 #[derive(Debug)]
 pub(super) struct NewcomerGate {
     newcomers: Option<NewcomerPolicy>,
     pub(super) shares: Option<Box<dyn ShareLimiter>>,
-    /// Bits were plenty at the last batch.
+    /// Whether bits were plentiful at the last batch.
     plenty: AtomicBool,
 }
 
@@ -35,8 +35,8 @@ impl NewcomerGate {
         policy.is_none_or(|policy| self.is_plenty() || waiters() <= policy.threshold)
     }
 
-    /// E2: the same for a newcomer that is in a list by now. Only those who sleep count, and unless
-    /// as many bits are in use as make a batch, nobody might come to wake it.
+    /// E2: the same for a newcomer that is in a list already. Only sleeping waiters count. If fewer
+    /// bits are in use than make a batch, the newcomer is admitted, because no put might wake it.
     pub(super) fn admits_waiter(
         &self,
         sleepers: impl FnOnce() -> usize,
@@ -48,12 +48,12 @@ impl NewcomerGate {
 
     #[inline]
     fn is_plenty(&self) -> bool {
-        // Relaxed: a hint; a newcomer that is turned away looks again when it is in a list.
+        // Relaxed: a hint; a newcomer that is refused checks again when it is in a list.
         self.plenty.load(Ordering::Relaxed)
     }
 
-    /// Whether who was woken and found nothing waits where it waited. Kernels send it to the next
-    /// queue; that it keeps its queue is part of the rules about newcomers.
+    /// Whether a woken waiter that found nothing waits again in the same queue. Kernels send it to
+    /// the next queue; keeping the queue is part of the rules about newcomers.
     pub(super) const fn loser_keeps_queue(&self) -> bool {
         self.newcomers.is_some()
     }
@@ -75,18 +75,18 @@ impl NewcomerGate {
             }
         };
         if is != was {
-            // Relaxed: of racing batches one has the last word, which was true a moment ago.
+            // Relaxed: if batches race, the last store wins; it was true a moment ago.
             self.plenty.store(is, Ordering::Relaxed);
         }
     }
 
-    /// What is written beside a waiter in its list.
+    /// The data stored beside a waiter in its list.
     pub(super) fn wake_info(&self, request: Request, depth: usize) -> u64 {
         let most = u32::try_from(depth).unwrap_or(u32::MAX).max(1);
         u64::from(request.tenant) << 32 | u64::from(request.weight.clamp(1, most))
     }
 
-    /// Whether a waiter with this can use a wake.
+    /// Whether a waiter with this data can use a wake.
     pub(super) fn may_wake(&self, wake_info: u64) -> bool {
         self.shares.may_take((wake_info >> 32) as TenantIndex)
     }
@@ -98,7 +98,7 @@ impl NewcomerGate {
             .is_some_and(|newcomers| newcomers.per_tag)
     }
 
-    /// How many of a batch's bits the wake of a waiter with this is worth.
+    /// How many of a batch's bits the wake of a waiter with this data is worth.
     pub(super) fn worth(&self, wake_info: u64) -> usize {
         match &self.newcomers {
             Some(newcomers) if newcomers.per_tag => wake_info as u32 as usize,

@@ -1,4 +1,4 @@
-//! In which order the wait queues are served: the way of a batch through them.
+//! The order in which a batch serves the wait queues.
 
 /// In which order [`Fairness::Batched`](crate::Fairness::Batched) serves its wait queues.
 ///
@@ -30,16 +30,16 @@ pub enum WakePolicy {
     },
 }
 
-/// How many wait queues there are; a power of two. Fewer in models, where each is explored.
+/// The number of wait queues; a power of two. Fewer in models, which explore each.
 pub(super) const WAIT_QUEUES: usize = if cfg!(loom) { 2 } else { 8 };
 
 const _: () = assert!(WAIT_QUEUES.is_power_of_two());
 
-/// The way of one batch through the queues: each at most once.
+/// The path of one batch through the queues: each at most once.
 #[derive(Debug)]
 pub(crate) struct QueueOrder {
     policy: WakePolicy,
-    /// Where the turn stands.
+    /// The next queue in turn.
     turn: usize,
     /// Queues already visited, a bit each.
     visited: u32,
@@ -55,8 +55,8 @@ impl QueueOrder {
         }
     }
 
-    /// The next queue to look at, given how long the queues are. `None`: all were looked at, or
-    /// those that are left were seen empty.
+    /// The next queue to look at, given the lengths of the queues. `None` if all were looked at, or
+    /// the remaining ones are empty.
     ///
     /// The turn moves past the queue although it may have more waiters than the batch can wake.
     pub(crate) fn next(&mut self, len: impl Fn(usize) -> usize) -> Option<usize> {
@@ -73,7 +73,8 @@ impl QueueOrder {
         let chosen = if by_turn {
             self.unvisited().next()
         } else {
-            // Of equals the last is the maximum, hence from the end: the first in turn wins.
+            // `max_by_key` returns the last of equals, so this goes backwards: the first in turn
+            // wins.
             let lens = self.unvisited().rev().map(|queue| (len(queue), queue));
             let fullest = lens.max_by_key(|&(len, _)| len);
             fullest.filter(|&(len, _)| len > 0).map(|(_, queue)| queue)
@@ -83,7 +84,7 @@ impl QueueOrder {
         Some(chosen)
     }
 
-    /// Where the next batch begins.
+    /// The queue where the next batch begins.
     pub(crate) const fn next_queue(&self) -> usize {
         self.turn
     }
@@ -100,7 +101,7 @@ impl QueueOrder {
 mod tests {
     use super::*;
 
-    /// The queues one batch visits, if no queue can use it up.
+    /// The queues that one batch visits if none uses it up.
     fn visited(policy: WakePolicy, turn: usize, lens: [usize; 8]) -> Vec<usize> {
         let mut order = QueueOrder::new(policy, turn);
         std::iter::from_fn(|| order.next(|queue| lens[queue])).collect()

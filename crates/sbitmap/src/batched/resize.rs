@@ -1,4 +1,4 @@
-//! The effect of a change of the depth or the shares on waiters: the wake batch follows, and all
+//! The effect of a change of the depth or the shares on waiters: the wake batch changes, and all
 //! waiters try again.
 
 use super::Batched;
@@ -8,7 +8,7 @@ use crate::share_limiter::ShareLimiter as _;
 use std::panic::{self, AssertUnwindSafe};
 
 impl Batched {
-    /// Changes what the wake batch is made from, and makes all waiters look again.
+    /// Changes the inputs of the wake batch, and makes all waiters look again.
     pub(super) fn resized(&self, change: impl FnOnce(&mut Sizing)) {
         {
             let mut sizing = self.sizing.lock();
@@ -25,21 +25,21 @@ impl Batched {
             self.map.resize(depth).expect("the map may be so deep");
             sizing.depth = depth;
         };
-        // A waker that panics must not keep the news from those who wait to collect: they may want
-        // too many now.
+        // Even if a waker panics, callers that wait to collect must be woken: they may want too
+        // many bits now.
         let resized = panic::catch_unwind(AssertUnwindSafe(|| self.resized(change)));
         self.collector.wake_all();
         resized.unwrap_or_else(|panic| panic::resume_unwind(panic));
         Ok(())
     }
 
-    /// `least` is asked under the lock, so that of two who change shares at once the last one to
-    /// come here sees both changes (H15).
+    /// `least` is called under the lock: if two callers change shares at once, the last one here
+    /// sees both changes (H15).
     pub(crate) fn set_least_share(&self, least: impl FnOnce() -> Option<usize>) {
         self.resized(|sizing| sizing.least_share = least().unwrap_or(Sizing::NO_LIMIT));
     }
 
-    /// As `set_least_share`, to what the shares say.
+    /// As `set_least_share`, with the value of the shares.
     pub(crate) fn shares_changed(&self) {
         self.set_least_share(|| self.waits.gate.shares.least_share());
     }

@@ -12,21 +12,21 @@ use inflight_sync::wait::Notify;
 use std::mem;
 use std::task::{Context, Poll, Waker};
 
-/// The common core of all waiting: a waiter that is in a queue, or not.
+/// The core of all waiting: a waiter that is in a queue, or not.
 ///
-/// Dropping it leaves the queue; a wake that it had received is passed on.
+/// Dropping it leaves the queue, and passes on a wake that it had received.
 #[derive(Debug)]
 pub(crate) struct WaitGuard<'a> {
     pub(super) queue: &'a Batched,
     pub(super) waiter: &'a mut BatchedWaiter,
 }
 
-/// What is asked for, and the place in a queue.
+/// The request, and the position in a queue.
 #[derive(Debug)]
 pub(crate) struct BatchedWaiter {
     pub(crate) request: Request,
     place: Option<WaiterPos>,
-    /// The wait queue it has been woken from: until it has its bit it may try whoever waits.
+    /// The wait queue that it was woken from: until it has its bit, it may overtake waiters.
     woken: Option<usize>,
 }
 
@@ -44,7 +44,7 @@ impl BatchedWaiter {
     }
 }
 
-/// A bit that goes back if the wake of somebody else, who is told on the way out, panics.
+/// A bit that is put back if waking another waiter on the way out panics.
 struct BitGuard<'a> {
     queue: &'a Batched,
     bit: usize,
@@ -73,14 +73,14 @@ enum Who<'a> {
 }
 
 impl WaitGuard<'_> {
-    /// Looks for a bit if it is this waiter's turn to look; registers it if there is none.
+    /// Looks for a bit if this waiter may look; registers the waiter if there is none.
     ///
     /// `None`: the waiter is in a queue and may sleep.
     fn poll_once(&mut self, who: &Who<'_>) -> Option<Result<usize, GetManyError>> {
         let waits = &self.queue.waits;
         if let Some(place) = self.waiter.place {
             let waits_on = match who {
-                // It says how it is told when it begins to block.
+                // A thread sets how it is notified when it begins to block.
                 Who::Thread(_) => waits.is_waiting(place),
                 Who::Task(waker) => waits.set_notify(place, Notify::Task((*waker).clone())),
             };
@@ -111,13 +111,14 @@ impl WaitGuard<'_> {
         let keeps = waits.gate.loser_keeps_queue();
         let kept = self.waiter.woken.filter(|_| keeps);
         self.waiter.place = Some(waits.register(notify, wake_info, kept));
-        // Seen with the list's lock, if whoever closes or shrinks has told all of that list before.
+        // If a close or a shrink has woken all of that list before, it is seen here through the
+        // list's lock.
         if let Err(why) = self.check() {
             self.leave_list();
             self.pass_on_wake();
             return Some(Err(why));
         }
-        // S3: a bit that was freed before the registration was seen is seen here.
+        // S3: a bit freed before the registration was seen is found here.
         if !self.is_privileged() && !self.queue.admits_waiter() {
             return None;
         }
@@ -129,13 +130,13 @@ impl WaitGuard<'_> {
         Some(Ok(held.take()))
     }
 
-    /// Whether it can have what it asks for, sooner or later.
+    /// Whether it can ever have what it asks for.
     fn check(&self) -> Result<(), GetManyError> {
         close::check(self.queue.is_closed())?;
         self.waiter.request.check(self.queue.map.depth())
     }
 
-    /// It takes no bit for the wake that it has had, if it has.
+    /// Passes on the wake that it has received, if any: it takes no bit for it.
     fn pass_on_wake(&mut self) {
         if self.waiter.woken.take().is_some() {
             self.queue.waits.pass_on(1);
@@ -156,8 +157,8 @@ impl WaitGuard<'_> {
         Some(bit)
     }
 
-    /// Leaves the queue. A wake that had been received meanwhile was meant for a bit that this
-    /// waiter does not take, so somebody else gets it.
+    /// Leaves the queue. A wake received meanwhile was meant for a bit that this waiter does not
+    /// take, so it is passed on.
     pub(crate) fn leave_list(&mut self) {
         let chosen = self
             .waiter
@@ -169,9 +170,9 @@ impl WaitGuard<'_> {
         }
     }
 
-    /// A timed waiter's last look: a wake that came just in time is used, not passed on.
+    /// A timed waiter's last look: it uses a wake that came just in time.
     ///
-    /// A chosen waiter that finds nothing has met an overtaker, whose put is still to come.
+    /// If a chosen waiter finds nothing, another caller has overtaken it and has yet to put.
     fn try_at_deadline(&mut self) -> Option<usize> {
         let place = self.waiter.place.take()?;
         if self.queue.waits.leave(place) {
@@ -180,8 +181,8 @@ impl WaitGuard<'_> {
         self.try_get()
     }
 
-    /// Takes a bit without waiting, whoever waits. If it is in a queue it leaves it: the wake that
-    /// it has had is used, and the task that waited is told to ask anew.
+    /// Takes a bit without waiting, whoever waits. If it is in a queue, it leaves: it uses the wake
+    /// that it has received, and the task that waited must ask again.
     pub(crate) fn fetch(&mut self) -> Option<Outcome> {
         let held = BitGuard {
             queue: self.queue,
@@ -214,7 +215,7 @@ impl WaitGuard<'_> {
     pub(crate) fn block(&mut self, deadline: Option<Instant>) -> Outcome {
         let (parker, clock) = (Parker::current(), &self.queue.clock);
         if let Some(place) = self.waiter.place {
-            // It may have waited as a task until now. If it was chosen, the look finds out.
+            // It may have waited as a task until now. The look finds out if it was chosen.
             self.queue
                 .waits
                 .set_notify(place, Notify::Thread(parker.unparker()));
@@ -250,7 +251,7 @@ impl WaitGuard<'_> {
 
 /// Waiters that their owner keeps apart from the queue.
 impl Batched {
-    /// Lends a waiter. If the guard is forgotten, the waiter keeps its place.
+    /// Lends a waiter. If the guard is forgotten, the waiter keeps its position.
     pub(crate) const fn wait<'a>(&'a self, waiter: &'a mut BatchedWaiter) -> WaitGuard<'a> {
         WaitGuard {
             queue: self,

@@ -1,5 +1,4 @@
-//! The wait queues: several lists, each with a lock of its own, so that sleepers do not fight for
-//! one.
+//! The wait queues: several lists with separate locks, so that sleepers do not contend for one.
 
 use super::newcomer_gate::NewcomerGate;
 use super::queue_order::{WAIT_QUEUES, WakePolicy};
@@ -8,13 +7,13 @@ use inflight_sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering, fence}
 use inflight_sync::wait::{Notify, WaitList, WaiterKey, Wakers};
 use inflight_sync::{CachePadded, Mutex};
 
-/// Where the counters begin. In models they wrap at once.
+/// The first value of the counters. In models they wrap at once.
 const COUNT_FROM: u32 = if cfg!(loom) { u32::MAX - 1 } else { 0 };
 
 #[derive(Debug)]
 pub(crate) struct WaitQueues {
-    /// Waiters that have registered and not yet left; more than the lists hold while woken ones
-    /// are on their way. Written by waiters.
+    /// Waiters that have registered and not yet left; more than the lists hold while woken waiters
+    /// have not run yet. Written by waiters.
     pub(super) active: CachePadded<AtomicUsize>,
     /// Bits freed while `active` was not 0. Wraps.
     pub(super) completions: CachePadded<AtomicU32>,
@@ -28,7 +27,7 @@ pub(crate) struct WaitQueues {
     pub(super) batch: AtomicU32,
     pub(super) policy: WakePolicy,
     pub(super) gate: NewcomerGate,
-    /// No caller gets a bit any more.
+    /// Whether the queue is closed.
     pub(super) closed: AtomicBool,
     pub(super) queues: [CachePadded<Queue>; WAIT_QUEUES],
 }
@@ -47,7 +46,7 @@ pub(super) struct Waiters {
     pub(super) wakeups: u64,
 }
 
-/// A waiter's place in one of the queues.
+/// A waiter's position in one of the queues.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WaiterPos {
     pub(super) queue: usize,
@@ -70,7 +69,7 @@ impl WaitQueues {
         }
     }
 
-    /// S1 and S2: the waiter is counted and in a list before it looks at the bits again.
+    /// S1 and S2: counts the waiter and puts it in a list before it looks at the bits again.
     pub(crate) fn register(
         &self,
         notify: Notify,
@@ -79,7 +78,7 @@ impl WaitQueues {
     ) -> WaiterPos {
         // Relaxed: the fence below orders both counts before the second look.
         self.active.fetch_add(1, Ordering::Relaxed);
-        // Relaxed: which queue is a matter of balance.
+        // Relaxed: the choice of the queue only matters for balance.
         let next = || self.wait_index.fetch_add(1, Ordering::Relaxed) % WAIT_QUEUES;
         let queue = kept.unwrap_or_else(next);
         let mut waiters = self.queues[queue].list.lock();
@@ -100,27 +99,27 @@ impl WaitQueues {
         list.lock().list.contains(place.key)
     }
 
-    /// Whether the waiter is still in its list; if so, it is told by `notify` from now on.
+    /// Whether the waiter is still in its list; if so, `notify` wakes it from now on.
     pub(crate) fn set_notify(&self, place: WaiterPos, notify: Notify) -> bool {
         let list = &self.queues[place.queue].list;
-        // A waker may run anything when it is dropped, so that does not happen under the lock.
+        // Dropping a waker may run anything, so it is not done under the lock.
         let replaced = list.lock().list.replace(place.key, notify);
         replaced.is_ok()
     }
 
-    /// S5: leaves. Returns whether the waiter had been chosen by a wake.
+    /// S5: leaves. Returns whether a wake had chosen the waiter.
     pub(crate) fn leave(&self, place: WaiterPos) -> bool {
         self.leave_untold(place).is_none()
     }
 
-    /// S5: leaves. Returns how it would have been told. `None`: it had been chosen by a wake.
+    /// S5: leaves. Returns how it would have been woken; `None` if a wake had chosen it.
     pub(crate) fn leave_untold(&self, place: WaiterPos) -> Option<Notify> {
         let queue = &self.queues[place.queue];
         let mut waiters = queue.list.lock();
         let left = waiters.list.remove(place.key);
         queue.len.store(waiters.list.len(), Ordering::Relaxed);
         drop(waiters);
-        // Relaxed: too high a count makes a put look in vain, nothing else.
+        // Relaxed: a count that is too high only makes a put look in vain.
         self.active.fetch_sub(1, Ordering::Relaxed);
         left
     }
@@ -129,7 +128,8 @@ impl WaitQueues {
         self.batch.load(Ordering::Relaxed)
     }
 
-    /// How many have registered and not left. More than sleep, while woken ones are on their way.
+    /// How many have registered and not left. More than sleep, while woken waiters have not run
+    /// yet.
     pub(crate) fn active(&self) -> usize {
         self.active.load(Ordering::Relaxed)
     }
@@ -143,7 +143,7 @@ impl WaitQueues {
     /// Makes every waiter look again.
     pub(crate) fn wake_all(&self) {
         let mut wakers = Wakers::default();
-        // Every lock is taken: a waiter that comes to a list after us sees what the caller changed.
+        // Every lock is taken: a waiter that enters a list after this sees what the caller changed.
         for queue in &self.queues {
             let all = {
                 let mut waiters = queue.list.lock();
@@ -156,7 +156,7 @@ impl WaitQueues {
         wakers.finish();
     }
 
-    /// Counts go on meanwhile.
+    /// The counters change meanwhile.
     pub(crate) fn fill_snapshot(&self, snapshot: &mut QueueSnapshot) {
         snapshot.wake_batch = self.batch();
         snapshot.wake_index = self.wake_index.load(Ordering::Relaxed) % WAIT_QUEUES;

@@ -1,9 +1,9 @@
-//! How many waiters are woken by a put: a batch for each batch of freed bits.
+//! How many waiters a put wakes: a batch for each batch of freed bits.
 //!
-//! A wake is decided by two counters: `completions` counts freed bits while somebody waits,
-//! `wakeups` follows it in steps of a batch. Whoever moves `wakeups` owns one batch of wakes and
-//! hands it to the queues in turn, going on to the next queue until the batch is used up.
-//! `PROTOCOL.md` has the proof.
+//! Two counters decide on a wake: `completions` counts the bits freed while waiters exist, and
+//! `wakeups` follows it in steps of a batch. The thread that advances `wakeups` owns one batch of
+//! wakes. It distributes it to the queues in turn, until the batch is used up. `PROTOCOL.md` has
+//! the proof.
 
 use super::queue_order::QueueOrder;
 use super::wait_queues::WaitQueues;
@@ -14,11 +14,12 @@ use inflight_sync::wait::Wakers;
 /// The most waiters one batch wakes.
 const WAKE_BATCH_MAX: usize = 8;
 
-/// The least number of bits that any waiter sees in use before it sleeps decides the wake batch.
+/// The inputs of the wake batch: the least number of bits that any waiter sees in use before it
+/// sleeps.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sizing {
     pub(super) depth: usize,
-    /// The fewest bits that a user is kept to.
+    /// The fewest bits that a user is limited to.
     pub(super) least_share: usize,
     /// Whether a waiter keeps bits while it waits for more.
     pub(super) collecting: bool,
@@ -35,7 +36,7 @@ impl Sizing {
     }
 }
 
-/// A batch is at most an eighth of the bits: a waiter sleeps only while all bits open to it are in
+/// A batch is at most an eighth of the bits. A waiter sleeps only while all bits open to it are in
 /// use, so at least `depth` counted puts follow, and one of them completes a batch.
 fn wake_batch(depth: usize) -> u32 {
     (depth / 8).clamp(1, WAKE_BATCH_MAX) as u32
@@ -50,20 +51,21 @@ impl WaitQueues {
             return;
         }
         let n = u32::try_from(n).expect("a map has at most 2^24 bits");
-        // Ordering: AcqRel pairs with itself in the puts counted before. Whoever takes over another
-        // put's count also takes over the duty to find a waiter that only its fence (P2) has seen.
+        // Ordering: AcqRel, pairs with itself in the puts counted before. A put that takes over
+        // another put's count also takes over the duty to find a waiter that only that put's fence
+        // (P2) has seen.
         let completions = self
             .completions
             .fetch_add(n, Ordering::AcqRel)
             .wrapping_add(n);
-        // Relaxed: the exchange decides, and the last to count sees the full sum.
+        // Relaxed: the exchange decides, and the last put to count sees the full sum.
         let mut wakeups = self.wakeups.load(Ordering::Relaxed);
-        // Relaxed: a put that reads the old size after a change has also freed its bit before the
+        // Relaxed: a put that reads the old size after a change has freed its bit before the
         // waiters looked again, or its fence comes after theirs and it reads the new one. Read
         // once, so that test and step agree.
         let batch = self.batch.load(Ordering::Relaxed);
-        // `completions` is what this call has seen, so `wakeups` may be ahead of it: the difference
-        // is taken as a signed number. A surplus of several batches is handed out at once.
+        // `completions` is what this call has seen, so `wakeups` may be ahead: the difference is
+        // signed. A surplus of several batches is distributed at once.
         let owed = |wakeups| completions.wrapping_sub(wakeups) as i32;
         let mut wakers = Wakers::default();
         while owed(wakeups) >= batch as i32 {
@@ -85,9 +87,10 @@ impl WaitQueues {
         wakers.finish();
     }
 
-    /// Hands on one wake that its receiver does not need: the bit it announced may still be free.
+    /// Passes on one wake that its receiver does not need: the bit that it announced may still be
+    /// free.
     ///
-    /// No fence of its own: the receiver learnt of the wake under its list's lock, so the putter's
+    /// It needs no fence: the receiver learnt of the wake under its list's lock, so the putter's
     /// fence (P2) happens before this.
     ///
     /// `n` bits of it, if it was worth several.
@@ -97,15 +100,15 @@ impl WaitQueues {
         wakers.finish();
     }
 
-    /// Another size of batch. The caller makes all waiters look again afterwards: with a larger
-    /// one, what is counted so far may never complete a batch.
+    /// Changes the size of a batch. The caller then makes all waiters look again: with a larger
+    /// size, the present count may never complete a batch.
     pub(crate) fn set_batch(&self, batch: u32) {
         // Relaxed: see `freed`.
         self.batch.store(batch, Ordering::Relaxed);
     }
 
-    /// Wakes waiters worth `n` bits, longest wait first within a queue, queues by the policy. What
-    /// a queue cannot use up goes on to the next.
+    /// Wakes waiters worth `n` bits: the longest wait first within a queue, the queues by the
+    /// policy. What one queue cannot use goes to the next.
     fn distribute(&self, n: usize, wakers: &mut Wakers) {
         // Relaxed, as the store below: racing wakers may serve one queue twice in a row.
         let mut order = QueueOrder::new(self.policy, self.wake_index.load(Ordering::Relaxed));

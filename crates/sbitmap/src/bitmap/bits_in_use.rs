@@ -47,7 +47,7 @@ impl Sbitmap {
 
     /// Returns the first bit in use from `from` on.
     pub(crate) fn next_set(&self, from: usize) -> Option<usize> {
-        // Around the end there are only smaller ones.
+        // After the wrap there are only smaller ones.
         self.iter_set(from).next().filter(|&bit| bit >= from)
     }
 

@@ -39,7 +39,7 @@ impl Sbitmap {
         // Relaxed: the flushes below publish a smaller depth to getters, and a larger one may be
         // seen late.
         self.depth.store(depth, Ordering::Relaxed);
-        // From the word in which bits are cut off on; none if the map grows.
+        // The words from the first that loses bits on; none if the map grows.
         for word in &self.words[depth >> old.shift..old.words().max(depth >> old.shift)] {
             word.flush();
         }

@@ -1,4 +1,4 @@
-//! Bits that are set and cleared by number: a map of what is pending.
+//! Bits that are set and cleared by number: a map of pending work.
 
 use super::Sbitmap;
 use crate::error::PutError;

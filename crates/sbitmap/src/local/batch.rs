@@ -1,16 +1,16 @@
-//! Several ids at once, one step for each word.
+//! Several ids at once, with one step for each word.
 
 use super::PerCpuStore;
 use super::words::WordMask;
 
-/// How many words are collected for at a time.
+/// How many words are collected at a time.
 const OPEN: usize = if cfg!(loom) { 2 } else { 8 };
 
 /// Collects ids by word and puts each word's ids in one step (P1).
 pub(super) struct WordMasks<'a> {
     store: &'a PerCpuStore,
     open: [WordMask; OPEN],
-    /// The one added to last: ids mostly come in runs of one word, as a refill took them.
+    /// The word that was added to last: ids mostly come in runs of one word, as a refill took them.
     last: usize,
     ticked: bool,
 }
@@ -35,7 +35,7 @@ impl<'a> WordMasks<'a> {
         self.open[self.last].mask |= ids.mask;
     }
 
-    /// Finds the place of another word, or makes it.
+    /// Finds another word's entry, or makes it.
     fn open_word(&mut self, word: usize) {
         if let Some(found) = self.open.iter().position(|open| open.word == word) {
             self.last = found;
@@ -53,7 +53,7 @@ impl<'a> WordMasks<'a> {
         }
     }
 
-    /// The word of the last one added.
+    /// The word of the last id added.
     pub(super) const fn last_word(&self) -> usize {
         self.open[self.last].word
     }

@@ -6,13 +6,13 @@ use crate::snapshot::Snapshot;
 use inflight_sync::atomic::Ordering;
 
 impl PerCpuStore {
-    /// The ids in use, word by word. Freezes, so ids in stacks do not look like ids in use.
+    /// The ids in use, word by word. Freezes, so that ids in stacks do not look like ids in use.
     fn in_use(&self) -> Vec<u64> {
         let _frozen = self.frozen();
         (0..self.words.len()).map(|i| self.in_use_of(i)).collect()
     }
 
-    /// Those of one word, in a store that is frozen.
+    /// The ids in use of one word, in a frozen store.
     fn in_use_of(&self, word: usize) -> u64 {
         !self.words.free(word) & low_mask(self.full.word_depth(word))
     }
@@ -28,7 +28,7 @@ impl PerCpuStore {
     pub(crate) fn next_set(&self, from: usize) -> Option<usize> {
         let _frozen = self.frozen();
         let mut from_there = self.full.set_bits(from, |i| self.in_use_of(i));
-        // Around the end there are only smaller ones.
+        // After the wrap there are only smaller ones.
         from_there.next().filter(|&id| id >= from)
     }
 

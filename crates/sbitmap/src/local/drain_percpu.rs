@@ -1,12 +1,12 @@
-//! When the ids that CPUs keep are taken back, and how: all stacks are closed, and emptied into the
-//! words.
+//! When and how the ids in the CPUs' stacks are taken back: all stacks are closed and emptied into
+//! the words.
 //!
 //! | when | by |
 //! |---|---|
-//! | a get found an id neither in its CPU's stack nor in the words | `drain_if_undrained` |
-//! | somebody is about to sleep for an id (G4), or the queue is closed | `drain_percpu`, in `store.rs` |
-//! | all ids are to be looked at, or the depth or the stacks' limits change | `frozen` |
-//! | stacks have been locked for so many ids that sections are to do again | `count_locked` |
+//! | a get found no id in its CPU's stack and in the words | `drain_if_undrained` |
+//! | a caller is about to sleep for an id (G4), or the queue is closed | `drain_percpu`, in `store.rs` |
+//! | all ids must be looked at, or the depth or the stacks' limits change | `frozen` |
+//! | stacks were locked for so many ids that sections may be used again | `count_locked` |
 
 use super::batch::WordMasks;
 use super::mode_word::Mode;
@@ -16,17 +16,17 @@ use inflight_sync::MutexGuard;
 use inflight_sync::atomic::{Ordering, fence};
 
 impl PerCpuStore {
-    /// A get found none where it looked, in this mode: an id in a stack is out of its reach.
-    /// Whether it is to look again, since the store was not drained.
+    /// A get found no id in this mode: an id in a stack is out of its reach. Returns whether to
+    /// look again, because the store was not drained.
     pub(super) fn drain_if_undrained(&self, seen: Mode) -> bool {
         let undrained = !seen.is_drained();
         if undrained {
-            self.freeze(); // or waits for the one under way
+            self.freeze(); // or waits for the freeze in progress
         }
         undrained
     }
 
-    /// So many more ids came into this CPU's locked stack: they may be plenty by now.
+    /// Counts `n` more ids in this CPU's locked stack: ids may be plentiful by now.
     #[cold]
     #[inline(never)]
     pub(super) fn count_locked(&self, n: u32) {
@@ -34,7 +34,7 @@ impl PerCpuStore {
             return;
         };
         let moved = self.stacks.count(here);
-        // Relaxed: steers only, so that one which gets lost does no harm.
+        // Relaxed: only steers, so a lost count does no harm.
         let now = moved.load(Ordering::Relaxed).wrapping_add(n);
         moved.store(now, Ordering::Relaxed);
         if now >= unlock_after {
@@ -46,7 +46,7 @@ impl PerCpuStore {
     #[cold]
     fn let_sections_in(&self) {
         let Some(mode_lock) = self.slow.mode_lock.try_lock() else {
-            return; // somebody freezes
+            return; // a freeze is in progress
         };
         let seen = self.mode.load_relaxed();
         if seen.is_warm() && seen.is_locked() {
@@ -55,10 +55,10 @@ impl PerCpuStore {
         }
     }
 
-    /// Brings every id into the words and keeps the stacks closed.
+    /// Moves every id into the words and keeps the stacks closed.
     ///
-    /// On return the store is drained, or has been thawed since; while somebody waits it cannot
-    /// be thawed.
+    /// On return the store is drained, or has been thawed since. It cannot be thawed while a caller
+    /// waits.
     ///
     /// Ids are short: stacks will be locked for a while.
     #[cold]
@@ -70,8 +70,8 @@ impl PerCpuStore {
         }
     }
 
-    /// As `freeze`, and stays so while the guard lives. It says nothing about how many ids there
-    /// are.
+    /// As `freeze`, but the store stays frozen while the guard lives. It says nothing about how
+    /// many ids there are.
     pub(super) fn frozen(&self) -> MutexGuard<'_, NextLimits> {
         let mode_lock = self.slow.mode_lock.lock();
         let seen = self.mode.load_relaxed();
@@ -100,7 +100,7 @@ impl PerCpuStore {
             words.flat_map(|(i, &word)| offsets(word).map(move |bit| 64 * i + bit as usize))
         };
         for i in stacks() {
-            let _refill = self.stacks.refill_lock(i).lock(); // K: waits for a mover under way
+            let _refill = self.stacks.refill_lock(i).lock(); // K: waits for a move in progress
             self.stacks.close(i);
             self.stacks.count(i).store(0, Ordering::Relaxed);
             // Relaxed: written with M of this stack. The fence of the next freezer orders it.
@@ -119,7 +119,7 @@ impl PerCpuStore {
             }
         }
         masks.finish();
-        // Relaxed, all: the budget is read under a refill lock after a thaw; the others steer.
+        // Relaxed, all: the budget is read under a refill lock after a thaw; the others only steer.
         let closed = stacks().count() as u32;
         self.slow.closed.store(closed, Ordering::Relaxed);
         self.slow

@@ -1,5 +1,5 @@
 //! Getting an id: from this CPU's stack, else refilled from the words, else from all CPUs' stacks,
-//! which are drained for it.
+//! which are drained first.
 
 use super::PerCpuStore;
 use super::words::{WordDepths, WordMask};
@@ -8,9 +8,9 @@ use inflight_sync::atomic::Ordering;
 use inflight_sync::rseq::Rseq;
 
 impl PerCpuStore {
-    /// The fast path of `get`: this CPU's stack once, and nothing else that could take time.
+    /// The fast path of `get`: tries this CPU's stack once, and does nothing that could take long.
     ///
-    /// Else an id that is to be given to `put_above_depth`, if any.
+    /// The error is an id for `put_above_depth`, if any.
     #[inline(always)]
     pub(crate) fn get_fast(&self, rseq: Option<Rseq>) -> Result<usize, Option<u32>> {
         // Relaxed: see `fast_depth`.
@@ -30,7 +30,7 @@ impl PerCpuStore {
         let depth = self.depth.load(Ordering::Relaxed);
         let seen = self.mode.load_relaxed();
         let popped = if !seen.is_warm() {
-            Err(None) // Closed stacks need not be asked.
+            Err(None) // Closed stacks are empty.
         } else if seen.is_locked() {
             let popped = self.stacks.pop_locked();
             popped.filter(|&id| (id as usize) < depth).ok_or(popped)
@@ -46,8 +46,8 @@ impl PerCpuStore {
         Some(id)
     }
 
-    /// The word to begin at; or "none" as `get_slow` finds it, in the common case, for those who
-    /// ask again and again.
+    /// The word to begin at; or `None` if there are no ids, as `get_slow` finds it, in the common
+    /// case. For callers that ask repeatedly.
     #[inline]
     fn where_to_look(&self) -> Option<usize> {
         let hint = self.hint();
@@ -66,7 +66,7 @@ impl PerCpuStore {
         Some(found.unwrap_or(hint))
     }
 
-    /// `popped` is an id above the depth that a push racing with a resize left in a stack.
+    /// `popped` is an id above the depth that a push during a resize left in a stack.
     #[cold]
     #[inline(never)]
     pub(super) fn get_slow(&self, popped: Option<u32>, from: usize) -> Option<usize> {
@@ -108,7 +108,7 @@ impl PerCpuStore {
         }
     }
 
-    /// One id from any word.
+    /// Takes one id from any word.
     pub(super) fn take_from_words(&self, depths: &WordDepths) -> Option<usize> {
         let ids = self.words.take(depths, self.hint(), 1).ok()?;
         self.set_hint(ids.word);
@@ -119,18 +119,18 @@ impl PerCpuStore {
         self.full.bit(ids.word, ids.mask.trailing_zeros())
     }
 
-    /// Where this CPU begins its search.
+    /// The word where this CPU begins its search.
     pub(super) fn hint(&self) -> usize {
         self.stacks
             .here()
             .map_or(0, |i| self.stacks.hint(i).load(Ordering::Relaxed) as usize)
     }
 
-    /// This CPU goes on at `word`.
+    /// This CPU continues at `word`.
     pub(super) fn set_hint(&self, word: usize) {
         if let Some(here) = self.stacks.here() {
             let hint = self.stacks.hint(here);
-            // Relaxed: any value is right. The look spares a line that others read.
+            // Relaxed: any value is correct. The load avoids writing a line that others read.
             if hint.load(Ordering::Relaxed) as usize != word {
                 hint.store(word as u32, Ordering::Relaxed);
             }

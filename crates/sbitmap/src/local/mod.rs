@@ -1,11 +1,11 @@
-//! The local engine: each CPU keeps the ids it has just freed, and each id can be got by all CPUs.
+//! The local engine: each CPU keeps the ids that it has just freed, and all CPUs can get every id.
 //!
-//! In front, one small stack of ids for each CPU, used without a locked instruction. Behind, the
-//! shared words. When a getter finds neither, it closes and empties all stacks (*freeze*); from
-//! then on every id passes through the words, until ids are plenty again (*thaw*). Only frozen may
-//! the store say "none" or a caller sleep: so "none" is exact, and no id is stranded with a CPU
-//! that does not need it. `PROTOCOL-local.md` has the steps, whose names stand here (MA, F1, Z …),
-//! and the proofs.
+//! Each CPU has a small stack of ids, used without a locked instruction. Behind the stacks are the
+//! shared words. A getter that finds no id in either closes and empties all stacks (*freeze*). From
+//! then on every id passes through the words, until ids are plentiful again (*thaw*). The store may
+//! report "none", and a caller may sleep, only while it is frozen. So "none" is exact, and no id is
+//! stranded on a CPU that does not need it. `PROTOCOL-local.md` has the steps, whose names are used
+//! here (MA, F1, Z …), and the proofs.
 
 mod batch;
 mod bits_in_use;
@@ -40,25 +40,25 @@ use thaw::{THAW_AFTER, UNLOCK_AFTER};
 pub(crate) use words::SummaryThresholds;
 use words::{WordDepths, Words};
 
-/// The largest depth. Larger maps are for the shared engine, which needs less memory for an id.
+/// The largest depth. Larger maps use the shared engine, which needs less memory for an id.
 pub(crate) const MAX_DEPTH: usize = 1 << 16;
 
-/// As many words, and words of the summary, are looked at one by one: half a nanosecond each.
+/// Up to so many words, and words of the summary, are read one by one: half a nanosecond each.
 const SUMMARY_THRESHOLDS: SummaryThresholds = SummaryThresholds {
     words: 16,
     groups: 4,
 };
 
-/// The largest table of stacks. CPUs beyond use the words.
+/// The largest table of stacks. CPUs with larger numbers use the words.
 const MOST_CPUS: usize = 1 << 12;
 
-/// Choices a model or test makes; everybody else takes what [`StoreConfig::of`] finds.
+/// Choices for a model or test; otherwise [`StoreConfig::of`] decides.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StoreConfig {
     pub(crate) backend: Backend,
     pub(crate) cpus: usize,
     pub(crate) limits: StackLimits,
-    /// `None`: as soon as what a freeze costs without a barrier is made up for.
+    /// `None` means as soon as the cost of a freeze without a barrier is recovered.
     pub(crate) thaw_after: Option<u32>,
     /// Whether stacks are locked after ids ran short, and for how many ids that come into one.
     pub(crate) unlock_after: Option<u32>,
@@ -96,10 +96,10 @@ pub(crate) struct PerCpuStore {
     words: Words,
     /// The words at the largest depth.
     full: Layout,
-    /// How many ids there are to hand out now.
+    /// How many ids may be handed out now.
     depth: AtomicUsize,
-    /// The mode, for the fast paths: the depth while stacks are for sections, else 0. Changed with
-    /// E. It may be late: then a stack refuses, or is not asked.
+    /// The mode, for the fast paths: the depth while stacks are used by sections, else 0. Changed
+    /// with E. It may be seen late: then a stack refuses, or is not tried.
     fast_depth: AtomicUsize,
     /// How many ids a stack may hold. Changed with E, while all stacks are closed.
     cap: AtomicU32,
@@ -109,28 +109,28 @@ pub(crate) struct PerCpuStore {
     slow: CachePadded<Slow>,
 }
 
-/// What only slow paths touch.
+/// Fields that only slow paths use.
 #[derive(Debug)]
 struct Slow {
-    /// E. Changes of mode, one at a time.
+    /// E. One change of mode at a time.
     mode_lock: Mutex<NextLimits>,
-    /// What may still be opened.
+    /// How many ids' worth of stacks may still be opened.
     budget: AtomicU32,
-    /// Counts puts in the words, one tick for every 32.
+    /// Counts puts to the words, one tick for every 32.
     ticks: AtomicU32,
     /// The tick of the last "none".
     last_none: AtomicU32,
     /// How many stacks the last freeze closed.
     closed: AtomicU32,
-    /// Which stacks may be open, a bit for each: those that a freezer looks at.
+    /// Which stacks may be open, a bit for each: the freezer looks at these.
     opened: Box<[AtomicU64]>,
     freezes: AtomicU32,
 }
 
-/// What the holder of E knows.
+/// The state that the holder of E uses.
 #[derive(Debug)]
 struct NextLimits {
-    /// What stacks may hold after the next thaw.
+    /// The limits of stacks after the next thaw.
     limits: StackLimits,
     /// How many CPUs use the ids.
     users: usize,
@@ -148,7 +148,7 @@ impl PerCpuStore {
         users: usize,
     ) -> Self {
         debug_assert!(full.depth <= MAX_DEPTH && full.shift <= words::SHIFT_MAX);
-        // Too few ids for a stack, and for good: always cold.
+        // Too few ids for a stack at any depth: always cold.
         let largest = StackLimits::of(full.depth, users);
         let has_stacks = largest.suffices() || config.limits.suffices();
         let cpus = if has_stacks { config.cpus } else { 0 };
@@ -201,19 +201,19 @@ impl PerCpuStore {
         self.full.bits_per_word()
     }
 
-    /// What keeps users of a stack apart on this machine.
+    /// What protects a stack from concurrent users on this machine.
     pub(crate) const fn backend(&self) -> Backend {
         self.stacks.backend()
     }
 
     fn cap(&self) -> u32 {
-        // Relaxed: who opens a stack holds its refill lock, which came here from the freezer that
-        // changed this; to others it is a guess.
+        // Relaxed: a thread that opens a stack holds its refill lock, which came here from the
+        // freezer that changed this; for others it is a guess.
         self.cap.load(Ordering::Relaxed)
     }
 
     fn layout(&self) -> Layout {
-        // Relaxed: a resize makes its change known by a freeze; see `resize`.
+        // Relaxed: a resize publishes its change by a freeze; see `resize`.
         self.full.with_depth(self.depth.load(Ordering::Relaxed))
     }
 
@@ -221,8 +221,8 @@ impl PerCpuStore {
         WordDepths::all(self.layout())
     }
 
-    /// What the fast paths below can be told, so that they need not look: that the stacks are used
-    /// by restartable sequences, and that the check takes no exchange.
+    /// For the fast paths below, so that they need not check: returns the section if the stacks use
+    /// restartable sequences and the check needs no exchange.
     pub(crate) fn fast_path(&self) -> Option<Rseq> {
         self.stacks.rseq().filter(|_| !self.states.swaps())
     }

@@ -1,11 +1,11 @@
-//! The mode word: which mode the store is in, and how many wait.
+//! The mode word: the mode of the store, and the number of waiters.
 //!
 //! ```text
 //! epoch 32 | waiters 29 | LOCKED | DRAINED | COLD
 //! ```
 //!
-//! It is read by everyone on slow paths and written at changes of mode and by the wait list, so it
-//! has a line of its own.
+//! Slow paths of all threads read it; changes of mode and the wait list write it. So it has its own
+//! cache line.
 
 use inflight_sync::CachePadded;
 use inflight_sync::atomic::{AtomicU64, Ordering};
@@ -31,8 +31,8 @@ impl Mode {
         self.0 & DRAINED != 0
     }
 
-    /// Whether stacks that are open, or will be by the next thaw, are used under a lock. Changes
-    /// where DRAINED comes on only.
+    /// Whether stacks that are open, or will be after the next thaw, are used under a lock. Changes
+    /// only when DRAINED is set.
     pub(super) const fn is_locked(self) -> bool {
         self.0 & LOCKED != 0
     }
@@ -41,7 +41,7 @@ impl Mode {
         ((self.0 & WAITERS) / WAITER) as usize
     }
 
-    /// Whether nothing but the number of waiters has changed between the two.
+    /// Whether only the number of waiters has changed between the two.
     const fn same_time(self, other: Self) -> bool {
         (self.0 ^ other.0) & !WAITERS == 0
     }
@@ -59,12 +59,12 @@ impl ModeWord {
 
     #[inline]
     pub(super) fn load(&self) -> Mode {
-        // Ordering: A0, Acquire pairs with the Release in `set_drained` (Z): who sees the stacks
-        // drained sees in the words what was in them.
+        // Ordering: A0, Acquire pairs with the Release in `set_drained` (Z): a thread that sees the
+        // stacks drained sees in the words what was in them.
         Mode(self.0.load(Ordering::Acquire))
     }
 
-    /// For a look that a fence of the caller orders, or that is a guess.
+    /// For a read that a fence of the caller orders, or that is a guess.
     #[inline]
     pub(super) fn load_relaxed(&self) -> Mode {
         // Relaxed: see above.
@@ -73,7 +73,7 @@ impl ModeWord {
 
     /// A3.
     pub(super) fn is_still(&self, seen: Mode) -> bool {
-        // The second readings of the words were Acquire loads, so this load comes after them.
+        // The second reads of the words were Acquire loads, so this load comes after them.
         // Relaxed: only the value counts.
         seen.same_time(self.load_relaxed())
     }
@@ -81,7 +81,7 @@ impl ModeWord {
     /// F1. For the holder of the mode lock.
     pub(super) fn set_cold(&self) {
         // Relaxed: the refill locks, taken next one by one, carry it to every activator, and the
-        // barrier to every putter that leans on it.
+        // barrier to every putter that relies on it.
         self.0.fetch_or(COLD, Ordering::Relaxed);
     }
 
@@ -89,13 +89,13 @@ impl ModeWord {
     pub(super) fn set_drained(&self, locked: bool) {
         let before = self.load_relaxed().0 & LOCKED;
         let after = if locked { LOCKED } else { 0 };
-        // One addition, which may take a bit away: the holder of the lock alone changes these.
+        // One addition, which may also clear a bit: only the holder of the lock changes these bits.
         let change = (EPOCH + DRAINED + after).wrapping_sub(before);
         // Ordering: Release pairs with the Acquire in `load`.
         self.0.fetch_add(change, Ordering::Release);
     }
 
-    /// T. For the holder of the mode lock: warm again, unless there are waiters.
+    /// T. For the holder of the mode lock: makes the store warm again, unless there are waiters.
     pub(super) fn thaw(&self) -> bool {
         let mut now = self.load_relaxed();
         while now.is_drained() && now.waiters() == 0 {
@@ -113,11 +113,11 @@ impl ModeWord {
         false
     }
 
-    /// R1. For the holder of the list's lock, which alone changes this field.
+    /// R1. For the holder of the list's lock; only it changes this field.
     pub(super) fn set_waiters(&self, n: usize) {
         let old = self.load_relaxed().waiters() as u64;
         let new = (n as u64).min(WAITERS / WAITER);
-        // Relaxed: the caller's fence (R2) orders it. RMWs, because the mode changes meanwhile.
+        // Relaxed: the caller's fence (R2) orders it. RMWs, because the mode may change meanwhile.
         if new > old {
             self.0.fetch_add((new - old) * WAITER, Ordering::Relaxed);
         } else if old > new {

@@ -1,4 +1,4 @@
-//! Which back end the stacks of a model's queues have.
+//! The back end of the stacks of a model's queues.
 
 use inflight_sync::percpu::Backend;
 use inflight_sync::thread_local;

@@ -1,5 +1,5 @@
-//! Putting an id: into this CPU's stack, else half the stack goes to the words with it, or the id
-//! alone.
+//! Putting an id: into this CPU's stack; or half the stack moves to the words with it; or only the
+//! id does.
 
 use super::PerCpuStore;
 use super::batch::WordMasks;
@@ -9,7 +9,7 @@ use crate::error::PutError;
 use inflight_sync::atomic::Ordering;
 use inflight_sync::rseq::Rseq;
 
-/// How far the fast path of a put has come.
+/// How far the fast path of a put got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FastPut {
     /// The id is in a stack.
@@ -41,7 +41,7 @@ impl PerCpuStore {
         }
     }
 
-    /// Gives an id back. `true`: there may be waiters, which the caller serves.
+    /// Puts an id back. `true` if there may be waiters, which the caller serves.
     #[inline]
     pub(crate) fn put_id(&self, id: usize) -> Result<bool, PutError> {
         // Relaxed: as in `layout`.
@@ -66,15 +66,15 @@ impl PerCpuStore {
         self.put_slow(id, below)
     }
 
-    /// The popped `id` is above the depth. Returns whether there may be waiters.
+    /// Puts back a popped `id` that is above the depth. Returns whether there may be waiters.
     #[cold]
     pub(crate) fn put_above_depth(&self, id: u32) -> bool {
         let given = self.put_in_words(self.word_mask(id as usize));
         self.somebody_waits(given.ticked)
     }
 
-    /// Goes on with `put_id`, or after its fast path: the caller owned `id`, and its stack has
-    /// not taken it. `below`: it is below the depth.
+    /// Continues `put_id`, or its fast path: the caller owned `id`, and its stack has not taken it.
+    /// `below` says whether it is below the depth.
     #[cold]
     #[inline(never)]
     pub(crate) fn put_slow(&self, id: usize, below: bool) -> Result<bool, PutError> {
@@ -99,8 +99,8 @@ impl PerCpuStore {
         }
     }
 
-    /// Moves half a stack to the words, and `id` with it. The caller holds a refill lock whose
-    /// stack is open, so no freeze ends before this has (MR).
+    /// Moves half a stack to the words, with `id`. The caller holds a refill lock whose stack is
+    /// open, so no freeze ends before this has (MR).
     fn flush(&self, id: usize) {
         let mut masks = WordMasks::new(self);
         masks.add(id);
@@ -126,7 +126,7 @@ impl PerCpuStore {
         self.words.put(ids)
     }
 
-    /// P3, after P1, P2 and PM: whether somebody may wait. Thaws if ids have been plenty.
+    /// P3, after P1, P2 and PM: whether there may be waiters. Thaws if ids have been plentiful.
     pub(super) fn somebody_waits(&self, ticked: bool) -> bool {
         let seen = self.mode.load_relaxed();
         if seen.waiters() != 0 {

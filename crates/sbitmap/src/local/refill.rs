@@ -7,10 +7,11 @@ use inflight_sync::MutexGuard;
 use inflight_sync::atomic::Ordering;
 
 impl PerCpuStore {
-    /// MA: the refill lock of this CPU's stack, if it is free and the stack open, or can be opened.
+    /// MA: takes the refill lock of this CPU's stack, if it is free and the stack is open or can be
+    /// opened.
     pub(super) fn refill_here(&self) -> Option<(usize, MutexGuard<'_, ()>)> {
         let here = self.stacks.here()?;
-        // A look that may be old spares a CPU without a stack the lock.
+        // A check that may be outdated saves a CPU without a stack the lock.
         if !self.stacks.is_open(here) && !self.can_activate() {
             return None;
         }
@@ -18,8 +19,8 @@ impl PerCpuStore {
         (self.stacks.is_open(here) || self.activate(here)).then_some((here, guard))
     }
 
-    /// Takes half a stack from one word: one step for all of them. The first is the caller's, and
-    /// so many more came into the stack.
+    /// Takes half a stack from one word, in one step. The first id is the caller's; also returns
+    /// how many more came into the stack.
     fn refilled(&self) -> Option<(WordMask, u32)> {
         let (here, _refill) = self.refill_here()?;
         let n = (self.cap() / 2).max(1);
@@ -33,7 +34,7 @@ impl PerCpuStore {
         let mut n = 0;
         for offset in offsets(rest) {
             let id = self.full.bit(taken.word, offset);
-            // Each get of one of these would else wait for its state to come from another CPU.
+            // Otherwise each get of one of these would wait for its state to come from another CPU.
             self.states.prefetch(id);
             ids[n] = id as u32;
             n += 1;
@@ -41,7 +42,7 @@ impl PerCpuStore {
         let pushed = self.stacks.push_all(&ids[..n]);
         if pushed < n {
             // This thread runs on another CPU by now, or a freezer waits for the lock: either way
-            // the ids are in the words before it is let go (MR).
+            // the ids are in the words before the lock is released (MR).
             let refused = offsets(rest).skip(pushed);
             let mask = refused.fold(0, |mask, offset| mask | 1 << offset);
             self.words.put(WordMask { mask, ..taken });

@@ -24,8 +24,8 @@ impl Store for PerCpuStore {
         ids.len() - before
     }
 
-    /// Up to `n` ids of one word, past the stacks; or a single id, if need be out of a stack. Empty
-    /// if there is none.
+    /// Takes up to `n` ids of one word, bypassing the stacks; or a single id, if necessary from a
+    /// stack. Empty if there is none.
     fn try_get_mask(&self, n: usize) -> BitMask {
         let n = n.min(1 << words::SHIFT_MAX) as u32;
         if n == 0 || must_wait(self.mode.load_relaxed().waiters()) {
@@ -41,12 +41,12 @@ impl Store for PerCpuStore {
             taken.iter().for_each(|id| self.states.set_owned(id));
             return taken;
         }
-        // The last ids may be in stacks: to know is to freeze, which `get` does.
+        // The last ids may be in stacks: only a freeze can tell, which `get` does.
         let last = self.get();
         last.map_or(BitMask::EMPTY, |first| BitMask { first, mask: 1 })
     }
 
-    /// One id of those open to `limit`, from the words.
+    /// Takes one of the ids open to `limit`, from the words.
     fn try_get_shallow(&self, limit: usize) -> Option<usize> {
         loop {
             let seen = self.mode.load();
@@ -60,7 +60,7 @@ impl Store for PerCpuStore {
                     self.states.set_owned(id);
                     return Some(id);
                 }
-                // Some may be in stacks.
+                // Some ids may be in stacks.
                 Err(_) if self.drain_if_undrained(seen) => {}
                 Err(scan) => {
                     if self.words.are_still_empty(&depths, scan) && self.mode.is_still(seen) {
@@ -86,7 +86,8 @@ impl Store for PerCpuStore {
         self.put_id(id)
     }
 
-    /// P1 to P3 for several: how many came back, whether there may be waiters, and the first error.
+    /// P1 to P3 for several ids: how many came back, whether there may be waiters, and the first
+    /// error.
     fn put_batch(&self, ids: &[usize]) -> (usize, bool, Result<(), PutError>) {
         let (mut freed, mut result) = (0, Ok(()));
         let mut masks = WordMasks::new(self);
@@ -100,7 +101,7 @@ impl Store for PerCpuStore {
                 freed += 1;
             }
         }
-        // The next get finds them there, and the word in its cache.
+        // The next get finds them there, with the word in its cache.
         self.set_hint(masks.last_word());
         let ticked = masks.finish();
         (freed, freed != 0 && self.somebody_waits(ticked), result)

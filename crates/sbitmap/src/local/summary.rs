@@ -1,30 +1,31 @@
-//! Which words may have free ids, so that to say "none" is not to look at every word.
+//! A summary of which words may have free ids, so that reporting "none" does not need to read every
+//! word.
 //!
 //! ```text
 //! times a bit was set 32 | SET 16 | CLOSING 16
 //! ```
 //!
-//! In a map of many summary words these have a summary in their turn, in the same way: a summary
-//! word is to its own bit what a word is to the bit of the word, and a bit in it what an id is in
-//! the word.
+//! If there are many summary words, these have a summary too, in the same way: a summary word
+//! relates to its own bit as a word does to the bit of the word, and a bit in it corresponds to an
+//! id in the word.
 //!
-//! A word without a summary bit is empty, but for ids whose put has not ended. A put sets the bit
-//! of its word if it is not set (PM). Who finds a word with a bit empty clears the bit: CLOSING
-//! first, then a look at the word, and cleared only if nothing happened to the summary word in
-//! between (X1 to X4). A word that is CLOSING is looked at like any other.
+//! A word without a summary bit is empty, except for ids whose put has not ended. A put sets the
+//! bit of its word if it is not set (PM). A thread that finds a word with a bit empty clears the
+//! bit. It sets CLOSING first, then checks the word, and clears the bit only if the summary word
+//! has not changed in between (X1 to X4). A word that is CLOSING is read like any other.
 
 use crate::layout::low_mask;
 use inflight_sync::CachePadded;
 use inflight_sync::asym::fence_after_rmw;
 use inflight_sync::atomic::{AtomicU64, Ordering, fence};
 
-/// How many words one summary word tells of.
+/// How many words one summary word covers.
 pub(super) const WORDS: usize = 16;
 
 const CLOSING: u64 = 1;
 const SET: u64 = 1 << WORDS;
 const BOTH: u64 = CLOSING | SET;
-/// Every change to SET is counted, so two equal readings of a group had none in between.
+/// Every change to SET is counted, so between two equal readings of a group there was none.
 const ONE_MORE: u64 = 1 << 32;
 
 /// One reading of a summary word.
@@ -32,7 +33,7 @@ const ONE_MORE: u64 = 1 << 32;
 pub(super) struct SummaryWord(u64);
 
 impl SummaryWord {
-    /// The words that are to be looked at.
+    /// The words that have to be read.
     pub(super) const fn words(self) -> u64 {
         (self.0 | self.0 >> WORDS) & (SET - 1)
     }
@@ -41,7 +42,7 @@ impl SummaryWord {
         self.0 / ONE_MORE
     }
 
-    /// A number that gets smaller with every change but that to SET.
+    /// A number that decreases with every change except a change to SET.
     pub(super) const fn states(self) -> u64 {
         self.0 % ONE_MORE
     }
@@ -69,9 +70,9 @@ impl Summary {
 
     #[inline]
     pub(super) fn read(&self, group: usize) -> SummaryWord {
-        // Ordering: A1 and A2, Acquire pairs with the Release in `clear_if`: who finds a word
-        // without a bit knows all that was known to the getter that emptied it. And the second pass
-        // stays after the first, A3 after the second.
+        // Ordering: A1 and A2, Acquire pairs with the Release in `clear_if`: a thread that finds a
+        // word without a bit knows all that the getter which emptied it knew. Also, the second pass
+        // stays after the first, and A3 after the second.
         SummaryWord(self.0[group].load(Ordering::Acquire))
     }
 
@@ -86,7 +87,7 @@ impl Summary {
         let mut now = group.load(Ordering::Relaxed);
         while now & SET << at == 0 {
             let new = (now & !(BOTH << at) | SET << at).wrapping_add(ONE_MORE);
-            // Relaxed: P2 carries P1 to whoever reads the bit and then X2.
+            // Relaxed: P2 carries P1 to a thread that reads the bit and then X2.
             match group.compare_exchange_weak(now, new, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => {
                     // Ordering: P2 again, pairs with R2: a waiter that missed the bit is seen.
@@ -108,14 +109,14 @@ impl Summary {
         fence(Ordering::SeqCst);
         if is_empty() {
             let new = closing & !(BOTH << at);
-            // Ordering: X4, Release pairs with the Acquire in `read`. Relaxed on failure, if this
-            // summary word has changed since X1: the bit stays set, which is never wrong.
+            // Ordering: X4, Release pairs with the Acquire in `read`. Relaxed on failure: this
+            // summary word has changed since X1 and the bit stays set, which is never wrong.
             let _kept = group.compare_exchange(closing, new, Ordering::Release, Ordering::Relaxed);
         }
     }
 }
 
-/// X1. `None`: nothing to clear, or others are at this summary word.
+/// X1. `None` if there is nothing to clear, or other threads use this summary word.
 fn begin_to_clear(group: &AtomicU64, at: usize) -> Option<u64> {
     // Relaxed, as the exchange: X2 follows.
     let now = group.load(Ordering::Relaxed);

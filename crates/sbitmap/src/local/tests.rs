@@ -50,8 +50,8 @@ fn store(depth: usize) -> PerCpuStore {
     store_of(depth, depth, Check::Sequential)
 }
 
-/// Both ways to keep users of a stack apart, one that changes between them all the time, and depths
-/// with and without stacks.
+/// Both ways to protect a stack, one that alternates between them, and depths with and without
+/// stacks.
 fn every_kind(depths: &[usize], test: impl Fn(PerCpuStore)) {
     for &depth in depths {
         let best = StoreConfig::of(depth, Users::all());
@@ -79,7 +79,7 @@ fn every_id_is_handed_out_once_and_none_is_exact() {
             let ids: BTreeSet<usize> = std::iter::from_fn(|| store.get()).collect();
             assert_eq!(ids, (0..depth).collect());
             assert_eq!(store.get(), None);
-            // The word an id is put into says that all others are out.
+            // The word that an id is put into says that all others are out.
             for &id in &ids {
                 assert_eq!(store.put_id(id), Ok(false));
                 assert_eq!(store.get(), Some(id), "the only free id of {depth}");
@@ -220,8 +220,8 @@ fn resize_moves_the_end_of_what_is_handed_out() {
     assert_eq!(store.weight(), 200);
 }
 
-/// A stack's part follows the depth and the CPUs that use it; a store that begins without stacks
-/// for lack of ids gets them when it grows.
+/// The limits of stacks follow the depth and the CPUs that use it; a store that begins without
+/// stacks for lack of ids gets them when it grows.
 #[test]
 fn stacks_follow_the_depth_and_the_users() {
     let of = |depth, count| {
@@ -313,15 +313,15 @@ fn plenty_thaws_and_the_stacks_come_back() {
     assert_eq!(store.freezes(), start + 1);
 }
 
-/// After a shortage stacks come back at the first chance, with locks, and without when ids were
-/// plenty for a while. To look is no shortage.
+/// After a shortage stacks come back as soon as possible, with locks, and without locks once ids
+/// were plentiful for a while. Reading the state is no shortage.
 #[test]
 fn stacks_are_locked_while_ids_may_be_short() {
     let store = store(64);
     assert_eq!(store.weight(), 0);
     assert!(!store.is_locked());
     if store.backend() == Backend::TryLock {
-        return; // locks are all there is
+        return; // only locks are available
     }
     let start = store.freezes();
     store.pairs(10 * 32);
@@ -335,7 +335,7 @@ fn stacks_are_locked_while_ids_may_be_short() {
     );
     assert_eq!(store.weight(), 0);
     assert!(store.is_locked(), "as it was");
-    // Each CPU counts for itself, and the thread may move.
+    // Each CPU counts separately, and the thread may move.
     let moves = 10 * cpu::possible() as u32;
     for _ in 0..moves {
         store.pairs(super::UNLOCK_AFTER);
@@ -352,8 +352,8 @@ fn stacks_are_locked_while_ids_may_be_short() {
     assert_eq!(store.weight(), 0, "nothing was left behind");
 }
 
-/// Threads that hold at most their share are never told "none", and no id has two owners, while
-/// somebody freezes all the time.
+/// Threads that hold at most their share are never told "none", and no id has two owners, while a
+/// thread freezes all the time.
 #[test]
 fn shares_that_fit_are_always_granted() {
     const THREADS: usize = 3;
@@ -405,7 +405,7 @@ fn shares_that_fit_are_always_granted() {
     });
 }
 
-/// What is taken as a mask may be put in any parts and in any way, each id once.
+/// The ids of a mask may be put in any parts and in any way, each id once.
 #[test]
 fn a_mask_is_put_in_any_parts_and_each_id_once() {
     every_kind(&[64, 257], |store| {

@@ -1,23 +1,23 @@
-//! When the stacks come back, one by one: with locks after ids ran short, and for sections when ids
-//! have been plenty for a while.
+//! When the stacks come back, one by one: with locks after ids ran short, and for sections once ids
+//! have been plentiful for a while.
 
 use super::{NextLimits, PerCpuStore};
 use inflight_sync::atomic::{Ordering, fence};
 
 /// Thaw after this many ticks, of 32 puts each, in which no get met "none".
 ///
-/// A freeze with the barrier interrupts every CPU that runs the process, which is worth many puts;
-/// to stay cold where ids are plenty costs an exchange on a shared word for each of them.
+/// A freeze with the barrier interrupts every CPU that runs the process, which costs as much as
+/// many puts. Staying cold while ids are plentiful costs an exchange on a shared word for each of
+/// them.
 pub(super) const THAW_AFTER: u32 = 4;
 
-/// A freeze without it takes two locks for each stack that was open: a tick for so many stacks, and
-/// the first is enough where there were fewer.
+/// A freeze without the barrier takes two locks for each stack that was open: wait one tick for so
+/// many stacks, and only the first tick if there were fewer.
 const STACKS_A_TICK: u32 = 16;
 
-/// After so many ids that came into the locked stack of a CPU, without a freeze, sections are let
-/// in.
+/// After so many ids in the locked stack of a CPU without a freeze, sections are allowed.
 ///
-/// It is what a barrier costs: so many without a lock have made up for it.
+/// So many puts without a lock make up for the cost of a barrier.
 pub(super) const UNLOCK_AFTER: u32 = 2_048;
 
 impl PerCpuStore {
@@ -36,7 +36,7 @@ impl PerCpuStore {
         if self.stacks.is_empty() {
             return;
         }
-        // A freezer at work is reason enough not to, and so are too few ids for a stack.
+        // Not during a freeze, and not with too few ids for a stack.
         let mode_lock = self.slow.mode_lock.try_lock();
         if let Some(mode_lock) = mode_lock.filter(|mode_lock| mode_lock.limits.suffices()) {
             self.thaw_by(&mode_lock);
@@ -51,15 +51,15 @@ impl PerCpuStore {
 
     /// Opens a stack. The caller holds its refill lock.
     pub(super) fn activate(&self, i: usize) -> bool {
-        // The refill lock came here from a freezer after F1, if there was one since; and if none
-        // was, the freezer to come waits for the lock.
+        // The refill lock came here from a freezer after F1, if there was one since; if not, the
+        // next freezer waits for the lock.
         if !self.mode.load_relaxed().is_warm() {
             return false;
         }
         // O1. Relaxed: see O2.
         self.slow.opened[i / 64].fetch_or(1 << (i % 64), Ordering::Relaxed);
-        // Ordering: O2, pairs with F2 in `drain_all`: a freezer whose COLD is not seen sees that
-        // this stack may be open.
+        // Ordering: O2, pairs with F2 in `drain_all`: a freezer whose COLD is not seen here sees
+        // that this stack may be open.
         fence(Ordering::SeqCst);
         let seen = self.mode.load_relaxed(); // O3
         if !seen.is_warm() {
@@ -89,14 +89,14 @@ impl PerCpuStore {
         self.activate(i)
     }
 
-    /// A getter met "none", or was about to: stay cold for a while.
+    /// A getter found no id, or was about to: stays cold for a while.
     pub(super) fn note_none(&self) {
-        // Relaxed: steers the thaw only.
+        // Relaxed: only steers the thaw.
         let now = self.slow.ticks.load(Ordering::Relaxed);
         self.slow.last_none.store(now, Ordering::Relaxed);
     }
 
-    /// Some 32 ids have been put in cold mode without a waiter.
+    /// About 32 ids have been put in cold mode without a waiter.
     pub(super) fn tick(&self) {
         // Relaxed: as in `note_none`.
         let now = self.slow.ticks.fetch_add(1, Ordering::Relaxed);

@@ -1,12 +1,12 @@
-//! The shared words: the ids that are free and in no stack, and how many have ever been put.
+//! The shared words: the ids that are free and in no stack, and how many ids have ever been put.
 //!
 //! ```text
 //! ids put 32 | free mask 32
 //! ```
 //!
-//! Gets only clear bits of the mask; puts set bits **and** add to the count. So when a word shows
-//! the same count twice and no bit, nothing was put into it in between. In a large map a summary
-//! shows which words may have free ids.
+//! Gets only clear bits of the mask; puts set bits **and** add to the count. So if a word shows the
+//! same count twice and no bit, nothing was put into it in between. In a large map a summary shows
+//! which words may have free ids.
 
 use super::summary::{self, Summary};
 use crate::layout::{Layout, low_mask};
@@ -28,7 +28,7 @@ const fn mask_of(word: u64) -> u64 {
 pub(super) struct WordDepths {
     layout: Layout,
     shallow: Option<Shallow>,
-    /// How many of the first words are open as a whole.
+    /// How many of the first words are open completely.
     whole: usize,
 }
 
@@ -42,7 +42,7 @@ impl WordDepths {
         }
     }
 
-    /// Those open to users who may hold `limit` ids.
+    /// The ids open to users that may hold `limit` ids.
     pub(super) const fn shallow(layout: Layout, limit: usize) -> Self {
         Self {
             layout,
@@ -51,7 +51,7 @@ impl WordDepths {
         }
     }
 
-    /// The summary words that tell of words in reach. The last may tell of others too.
+    /// The number of summary words that cover words in reach. The last may cover others too.
     const fn groups(&self) -> usize {
         self.layout.words().div_ceil(summary::WORDS)
     }
@@ -75,21 +75,21 @@ pub(super) struct WordMask {
     pub(super) mask: u64,
 }
 
-/// How many are looked at one by one.
+/// How many words, and groups, are read one by one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SummaryThresholds {
     pub(crate) words: usize,
     pub(crate) groups: usize,
 }
 
-/// What a pass found that took nothing. After two equal ones every word was empty in between.
+/// What a pass found that took nothing. If two are equal, every word was empty in between.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Scan {
-    /// No bit of the highest summary was set, and nothing else was looked at.
+    /// No bit of the highest summary was set, and nothing else was read.
     no_bit: bool,
-    /// How much was ever put into the words looked at, and how often a summary bit was set.
+    /// How many ids were ever put into the words read, and how often a summary bit was set.
     counts: u64,
-    /// The summary bits. With equal counts they can only have become smaller.
+    /// The summary bits. With equal counts, bits can only have been cleared.
     summary: u64,
 }
 
@@ -104,13 +104,13 @@ impl Scan {
 pub(super) struct Words {
     words: Box<[CachePadded<AtomicU64>]>,
     summary: Summary,
-    /// Which words of `summary` may have bits. None at all where these are few.
+    /// Which words of `summary` may have bits. Empty if there are few of them.
     top_summary: Summary,
 }
 
 impl Words {
-    /// All ids of `layout` free. More than `thresholds.words` words have a summary, and more than
-    /// `thresholds.groups` words of it have one again.
+    /// All ids of `layout` are free. If there are more than `thresholds.words` words, they have a
+    /// summary; if that has more than `thresholds.groups` words, it has one too.
     pub(super) fn new(layout: Layout, thresholds: SummaryThresholds) -> Self {
         let full = |i| CachePadded::new(AtomicU64::new(low_mask(layout.word_depth(i))));
         let words = layout.words();
@@ -133,7 +133,7 @@ impl Words {
 
     /// Takes up to `n` ids, all of the first word from `from` on that has any.
     ///
-    /// If every word was seen empty (A1), what was seen.
+    /// The error is what was seen, if every word was empty (A1).
     pub(super) fn take(&self, depths: &WordDepths, from: usize, n: u32) -> Result<WordMask, Scan> {
         let words = depths.layout.words();
         let from = if from < words { from } else { 0 };
@@ -156,7 +156,7 @@ impl Words {
         if let Some(scan) = self.no_summary_bit() {
             return Err(scan);
         }
-        // Where the last ids came from there mostly are more.
+        // The word that the last ids came from mostly has more.
         if let Ok(mask) = self.take_from(from, depths.mask(from), n) {
             return Ok(WordMask { word: from, mask });
         }
@@ -184,7 +184,7 @@ impl Words {
         Err(scan)
     }
 
-    /// A1 and A2 where the highest summary has no bit: one look for 16 words, or for 16 groups.
+    /// A1 and A2 if the highest summary has no bit: one read for 16 words, or for 16 groups.
     #[inline]
     fn no_summary_bit(&self) -> Option<Scan> {
         let highest = match &self.top_summary {
@@ -208,7 +208,7 @@ impl Words {
         Some(scan)
     }
 
-    /// Relaxed: a guess; `get_slow` looks properly.
+    /// Relaxed: a guess; `get_slow` checks properly.
     #[inline]
     pub(super) fn may_have_ids(&self, word: usize) -> bool {
         let word = self.words.get(word);
@@ -216,7 +216,7 @@ impl Words {
     }
 
     /// The first word from `from` on that has ids, as far as is known. `None`, after A1 and A2:
-    /// every word is empty, also those above the depth, whose ids it takes for free ones.
+    /// every word is empty, including those above the depth, whose ids count as free here.
     #[inline]
     pub(super) fn first_with_ids(&self, from: usize) -> Option<usize> {
         if self.summary.is_empty() {
@@ -229,7 +229,7 @@ impl Words {
         (scan.is_none() || self.no_summary_bit() != scan).then_some(from)
     }
 
-    /// The sum of the counts of all words, or the first from `from` on that has an id.
+    /// The sum of the counts of all words, or the first word from `from` on that has an id.
     #[inline]
     fn counts_if_empty(&self, from: usize) -> Result<u64, usize> {
         let (before, begin) = self.words.split_at(from.min(self.words.len()));
@@ -247,7 +247,7 @@ impl Words {
         Ok(counts)
     }
 
-    /// `group` may be without a bit: the next getters need not look.
+    /// `group` may have no bit: later getters need not read it.
     fn clear_top_bit(&self, group: usize) {
         if self.top_summary.is_empty() || self.summary.read(group).words() != 0 {
             return;
@@ -265,7 +265,7 @@ impl Words {
         seen.words()
     }
 
-    /// `word` was seen empty: the next getters need not look.
+    /// `word` was seen empty: later getters need not read it.
     fn clear_summary_bit(&self, word: usize) {
         // Ordering: X3, Acquire pairs with the Release of the getter that emptied the word.
         let is_empty = || mask_of(self.words[word].load(Ordering::Acquire)) == 0;
@@ -283,9 +283,9 @@ impl Words {
             if wanted == 0 {
                 return Err(now);
             }
-            // Ordering: Acquire pairs with the Release in `put`: the last owner's writes are
-            // ours. Release, because whoever then finds the bit gone must know of everything that
-            // came before this get: an id put elsewhere in the meantime is not to be missed.
+            // Ordering: Acquire pairs with the Release in `put`: the last owner's writes are seen.
+            // Release, because a thread that then finds the bit gone must know of everything before
+            // this get: an id put elsewhere in the meantime must not be missed.
             let old = word.fetch_and(!wanted, Ordering::AcqRel);
             let taken = old & wanted;
             if taken != 0 {
@@ -320,20 +320,20 @@ impl Words {
 
     #[inline]
     fn is_empty(&self, word: usize, depths: &WordDepths, scan: &mut Scan) -> bool {
-        // Ordering: Acquire pairs with the Release in `put`; and it keeps the look at the mode
-        // word (A3) after it.
+        // Ordering: Acquire pairs with the Release in `put`; and it keeps the read of the mode word
+        // (A3) after it.
         let now = self.words[word].load(Ordering::Acquire);
         scan.add(now >> COUNT);
         mask_of(now) & depths.mask(word) == 0
     }
 
-    /// P1, P2 and PM. Adds ids that the caller has; all of one word.
+    /// P1, P2 and PM. Puts ids that the caller has; all of one word.
     ///
-    /// Returns the ids of the mask that were free already (given back twice), and whether the
-    /// word's count has passed a multiple of 32.
+    /// Returns the ids of the mask that were free already (put twice), and whether the word's count
+    /// has passed a multiple of 32.
     pub(super) fn put(&self, ids: WordMask) -> WordPut {
         let word = &self.words[ids.word];
-        prefetch_to_write(&**word); // not to fetch its line twice, to be read and to be written
+        prefetch_to_write(&**word); // fetches the line once, not for the read and the write
         // Relaxed: the exchange checks the value.
         let mut now = word.load(Ordering::Relaxed);
         loop {
@@ -341,18 +341,18 @@ impl Words {
             let added = u64::from((ids.mask & !twice).count_ones());
             // Not one addition: a bit that is set already would carry into its neighbour.
             let new = (now | ids.mask).wrapping_add(added << COUNT);
-            // Ordering: Release pairs with the Acquire of the next get. Acquire as in
-            // `take_from`: the chain of changes of a word tells of everything before each.
+            // Ordering: Release pairs with the Acquire of the next get. Acquire as in `take_from`:
+            // the chain of changes of a word carries everything before each.
             match word.compare_exchange_weak(now, new, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => {
-                    // Ordering: P2, pairs with R2 of whoever registers as a waiter, and with X2 in
-                    // `clear_summary_bit`.
+                    // Ordering: P2, pairs with R2 of a thread that registers as a waiter, and with
+                    // X2 in `clear_summary_bit`.
                     fence_after_rmw();
                     self.summary.set(ids.word);
                     if !self.top_summary.is_empty() {
                         // Ordering: PT, pairs with X2 in `clear_top_bit`. Where it is no
-                        // instruction (x86-64) loads are not reordered, and a bit that was read all
-                        // have.
+                        // instruction (x86-64), loads are not reordered, and a bit that was read is
+                        // visible to all.
                         fence_after_rmw();
                         self.top_summary.set(ids.word / summary::WORDS);
                     }
@@ -372,7 +372,7 @@ impl Words {
     }
 }
 
-/// What `put` found.
+/// The result of `put`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WordPut {
     pub(super) twice: u64,
@@ -385,7 +385,7 @@ pub(super) fn lowest(mask: u64, n: u32) -> u64 {
     if n == 1 {
         return mask & mask.wrapping_neg();
     }
-    // The first `n` places that count have `n` bits, or all there are: the common cases.
+    // The first `n` usable places have `n` bits, or all that there are: the common cases.
     let places = low_mask(n) << mask.trailing_zeros().min(COUNT);
     let within = mask & places;
     if within == places || within == mask {

@@ -11,7 +11,7 @@ use inflight_sync::atomic::{AtomicUsize, Ordering, fence};
 #[derive(Debug)]
 pub(crate) struct SharedStore {
     map: Sbitmap,
-    /// Read by every get and put, written when a wait begins or ends.
+    /// Every get and put reads it; it is written when a wait begins or ends.
     waiters: CachePadded<AtomicUsize>,
 }
 

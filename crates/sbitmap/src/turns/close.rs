@@ -8,11 +8,11 @@ use crate::store::Store;
 use inflight_sync::wait::{Notify, Wakers};
 
 impl<S: Store> Turns<S> {
-    /// Gives out no id from now on, and wakes all waiters with that answer.
+    /// Gives out no more ids, and wakes all waiters, which then see that the queue is closed.
     ///
-    /// Gets find that somebody waits, for good: that refuses them, and keeps the store drained. It
-    /// is drained before anybody is refused: who hears that the queue is closed, or has closed it
-    /// beside somebody else, finds no id in a stack any more.
+    /// Gets see a waiter for good: that refuses them, and keeps the store drained. The store is
+    /// drained before any caller is refused: a caller that sees the queue closed, or has closed it
+    /// at the same time, finds no id in a stack.
     pub(crate) fn close(&self) {
         let mut queue = self.wait_queue.lock();
         queue.closing = true;
@@ -27,7 +27,7 @@ impl<S: Store> Turns<S> {
         let refused = queue.refuse_all();
         let mut chosen = WakeSet::default();
         self.serve(&mut queue, None, &mut chosen);
-        // Wakers run without the lock, and at the end: one may panic.
+        // Wakers run without the lock, and at the end, because one may panic.
         drop(queue);
         let mut wakers = Wakers::default();
         wakers.wake(refused);

@@ -1,7 +1,7 @@
-//! Waiting for several ids: one waiter collects at a time, and no caller takes an id past it.
+//! Waiting for several ids: one waiter collects at a time, and no caller overtakes it.
 //!
-//! [`TenantQueues::collecting`](super::next_waiter::TenantQueues::collecting) is the one that does:
-//! it is the next until it has all.
+//! [`TenantQueues::collecting`](super::next_waiter::TenantQueues::collecting) is that waiter: it is
+//! the next to be served until it has all.
 
 use super::Turns;
 use super::wait_queue::WaitQueue;
@@ -9,7 +9,7 @@ use crate::share_limiter::ShareLimiter as _;
 use crate::store::Store;
 
 impl<S: Store> Turns<S> {
-    /// While the next collects several ids no caller takes one past it.
+    /// While the next waiter collects several ids, no caller overtakes it.
     pub(super) fn end_turns_for_collector(&self, queue: &mut WaitQueue) {
         if queue.list.all_want_one() {
             return;
@@ -24,7 +24,7 @@ impl<S: Store> Turns<S> {
         }
     }
 
-    /// No turn that has begun goes on.
+    /// Ends all turns that have begun.
     pub(super) fn end_turns(&self, queue: &mut WaitQueue) {
         queue.serial = queue.serial.wrapping_add(self.rules.life);
         self.unlocked.set_grants(queue.serial);

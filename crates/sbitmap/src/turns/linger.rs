@@ -10,10 +10,11 @@ impl<S: Store> Turns<S> {
         self.try_get().or_else(|| self.wait_in_turn())
     }
 
-    /// G2 again, before a turn sleeps: a wake costs more than a short wait for a put.
+    /// G2 again, before a thread in its turn sleeps: a wake costs more than a short wait for a put.
     ///
-    /// That is worth it only while it can put some. If it is on another CPU it may be at work, so
-    /// the turn looks on. If it shares this one it is not, and the turn lends it the CPU.
+    /// That pays only while the putter can run. If the putter is on another CPU, it may be running,
+    /// so the thread spins. If it shares this CPU, it is not running, and the thread yields the CPU
+    /// to it.
     fn wait_in_turn(&self) -> Option<usize> {
         let (mut spins, mut yields) = (self.rules.spins, self.rules.yields);
         loop {

@@ -1,9 +1,9 @@
-//! The waiters: in the order they came, and the nodes of each.
+//! The waiters: their order, and the node of each.
 //!
-//! Plain data for the inside of a lock: doubly linked lists over the indices of a `Vec`, two for
-//! each tenant (`next_waiter.rs`). Nothing is allocated once it has had its largest size, and a
-//! waiter leaves in constant time. A node that was granted is no longer linked; it stays in its
-//! slot until its owner fetches it.
+//! Plain data under a lock: doubly linked lists over the indices of a `Vec`, two for each tenant
+//! (`next_waiter.rs`). Nothing is allocated once the list has had its largest size, and a waiter
+//! leaves in constant time. A granted node is no longer linked; it stays in its slot until its
+//! owner fetches it.
 
 use super::next_waiter::{RequestSize, TenantQueues};
 use crate::request::{Ids, Request};
@@ -13,7 +13,7 @@ use inflight_sync::wait::Notify;
 
 pub(super) const NIL: u32 = u32::MAX;
 
-/// Names one wait of one waiter. A key of a waiter that has left matches nothing.
+/// Identifies one wait of one waiter. A key of a waiter that has left matches nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NodeKey {
     pub(super) index: u32,
@@ -41,7 +41,7 @@ pub(super) enum WaiterState {
     Waiting,
     /// Has all its ids.
     Granted {
-        /// Of the grant.
+        /// The serial of the grant.
         serial: u32,
     },
     /// Will never have as many ids as it wants.
@@ -57,24 +57,24 @@ pub(super) struct Node {
     pub(super) size: RequestSize,
     /// How many ids it waits for.
     pub(super) want: usize,
-    /// How many of them it is given at once: all, or the parts of a request that goes on.
+    /// How many of them are granted at once: all, or the parts of a request that continues.
     pub(super) part: usize,
     /// With a smaller depth it is refused.
     pub(super) least_depth: usize,
-    /// Has a part that its owner is to fetch; it stays in its place meanwhile.
+    /// Whether it has a part that its owner has to fetch; it keeps its position meanwhile.
     pub(super) full: bool,
-    /// In which wake_epoch its token was taken, if it took one.
+    /// The wake epoch in which its token was taken, if it took one.
     pub(super) token: Option<u32>,
     pub(super) ids: Ids,
-    /// The credits of the turn that its grant begins or goes on with.
+    /// The credits of the turn that its grant begins or continues.
     pub(super) credits: u32,
     pub(super) state: WaiterState,
-    /// `None` while somebody is about to tell it, or has told it.
+    /// `None` while another thread is about to notify it, or has.
     pub(super) notify: Option<Notify>,
-    /// Whether it is to have several ids without others in between. The last id of a request that
+    /// Whether it must get several ids without others in between. The last id of a request that
     /// came in parts is one of several.
     pub(super) several: bool,
-    /// Whether the turns before it have ended for its sake.
+    /// Whether earlier turns have been ended for it.
     pub(super) collects: bool,
 }
 
@@ -110,7 +110,7 @@ impl Node {
         self.ids.as_slice().len() == self.want
     }
 
-    /// Whether it has as many as it is given at once.
+    /// Whether it has as many as are granted at once.
     pub(super) fn has_part(&self) -> bool {
         self.ids.as_slice().len() >= self.part.min(self.want)
     }
@@ -119,7 +119,8 @@ impl Node {
         !self.ids.as_slice().is_empty()
     }
 
-    /// Whether it is told when it is served. One whose owner is not here finds out by itself.
+    /// Whether it must be woken when it is served. A waiter whose owner is not asleep finds out by
+    /// itself.
     pub(super) const fn sleeps(&self) -> bool {
         matches!(self.kind, Kind::Thread) && self.notify.is_some()
     }
@@ -129,11 +130,11 @@ impl Node {
 pub(super) struct ListSlot {
     /// `None` while the slot is free.
     pub(super) node: Option<Node>,
-    /// Of the wait the slot holds or held last.
+    /// Of the wait that the slot holds or held last.
     pub(super) serial: u64,
-    /// Of the first of a list it means nothing.
+    /// Meaningless for the first of a list.
     prev: u32,
-    /// Next waiter, or next free slot.
+    /// The next waiter, or the next free slot.
     next: u32,
 }
 
@@ -160,7 +161,7 @@ impl List {
         }
     }
 
-    /// How many wait, those granted already not counted.
+    /// The number of waiters that have not been granted.
     pub(super) const fn len(&self) -> usize {
         self.len
     }
@@ -174,7 +175,7 @@ impl List {
         self.several == 0
     }
 
-    /// At the back of its list, or at the front.
+    /// Adds a node at the back of its list, or at the front.
     pub(super) fn push(&mut self, node: Node, front: bool) -> NodeKey {
         let (tenant, size) = (node.tenant, node.size);
         self.several += usize::from(node.several);
@@ -249,18 +250,18 @@ impl List {
         node.is_some_and(|node| node.full || node.state != WaiterState::Waiting)
     }
 
-    /// Takes the part that a node has out of it. It goes on, in its place.
+    /// Takes the part that a node has. The node continues, in its position.
     pub(super) fn take_part(&mut self, key: NodeKey) -> Option<(Ids, Option<u32>)> {
         let node = self.node(key).filter(|node| node.full)?;
         node.full = false;
-        // When it is the next again, turns that have begun meanwhile are over.
+        // When it is next again, turns that have begun meanwhile have to end.
         node.collects = false;
         let ids = std::mem::replace(&mut node.ids, Ids::Many(Vec::new()));
         node.want -= ids.as_slice().len();
         Some((ids, node.token.take()))
     }
 
-    /// Ends a waiter's waiting; its node stays for its owner. The caller says how it ended.
+    /// Ends a waiter's wait; its node stays for its owner. The caller says how it ended.
     pub(super) fn unlink(&mut self, key: NodeKey) -> &mut Node {
         debug_assert!(self.is_waiting(key));
         let slot = self.slot(key.index);
@@ -270,7 +271,7 @@ impl List {
         self.several -= usize::from(node.several);
         let ends = self.tenants.ends(tenant, size);
         if ends.head == key.index {
-            // The new head is not touched: its cache line is cold.
+            // The new head is not accessed: its cache line is cold.
             ends.head = next;
             if next == NIL {
                 ends.tail = NIL;
@@ -288,8 +289,8 @@ impl List {
         self.node(key).expect("it was waiting")
     }
 
-    /// The waiter in this slot is served next, and then the one behind it: with thousands of them
-    /// what each needs is cold.
+    /// The waiter in this slot is served next, and then the one behind it: prefetches what both
+    /// need, which is cold if there are thousands.
     pub(super) fn prefetch_next(&self, index: u32) {
         let Some(slot) = self.slots.get(index as usize) else {
             return;
@@ -298,7 +299,7 @@ impl List {
             notify.prefetch();
         }
         if let Some(behind) = self.slots.get(slot.next as usize) {
-            // Two lines.
+            // Two cache lines.
             prefetch_to_write(behind);
             prefetch_to_write(&behind.serial);
         }
@@ -317,8 +318,8 @@ impl List {
         slot.node.take()
     }
 
-    /// How many ids waiters have that they have not fetched: those who have all they want, and
-    /// those who have not.
+    /// The number of ids that waiters have and have not fetched: of those that have all they want,
+    /// and of those that have not.
     pub(super) fn unfetched(&self) -> (usize, usize) {
         let nodes = self.slots.iter().filter_map(|slot| slot.node.as_ref());
         nodes.fold((0, 0), |(granted, collected), node| {
@@ -349,14 +350,14 @@ impl List {
         })
     }
 
-    /// How to tell everybody. Threads stay as they are, tasks say anew how they want to be told.
+    /// How to wake all waiters. Threads stay as they are; tasks register their wakers again.
     pub(super) fn notify_all(&mut self) -> Vec<Notify> {
         let keys: Vec<NodeKey> = self.newest_first().collect();
         let mut all = Vec::with_capacity(keys.len());
         for key in keys.into_iter().rev() {
             let node = self.node(key).expect("it is in the list");
             all.extend(match &node.notify {
-                // Never a task's waker: cloning it may run anything.
+                // Not for a task's waker: cloning it may run anything.
                 Some(Notify::Thread(unparker)) => Some(Notify::Thread(unparker.clone())),
                 _ => node.notify.take(),
             });

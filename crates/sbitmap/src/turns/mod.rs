@@ -1,10 +1,10 @@
 //! [`Fairness::Fair`](crate::Fairness::Fair) and [`Fairness::Fifo`](crate::Fairness::Fifo): one
-//! list, ids handed to its head, turns.
+//! list, ids granted to its head, turns.
 //!
-//! The wake of a thread costs more than everything else here, so one wake buys a *turn*: the woken
-//! thread may take some more ids past those who wait. At most one woken thread is under way at a
-//! time (it holds the *token*), and when it runs it serves the next. `PROTOCOL-turns.md` has the
-//! steps and the proof.
+//! Waking a thread costs more than everything else here, so one wake gives the thread a *turn*: it
+//! may take some more ids and overtake the waiters. At most one woken thread has not run yet at a
+//! time (it holds the *token*); when it runs, it serves the next. `PROTOCOL-turns.md` has the steps
+//! and the proof.
 
 mod close;
 mod get_many;
@@ -33,7 +33,7 @@ use inflight_sync::{CachePadded, Mutex, cpu};
 use mode_rules::Policy;
 use wait_queue::WaitQueue;
 
-/// What puts and turns read without the lock; written with it.
+/// The state that puts and turns read without the lock; written with it.
 #[derive(Debug)]
 struct UnlockedState {
     /// Whether the head waits for the token of a thread that will serve it.
@@ -47,10 +47,10 @@ struct UnlockedState {
 }
 
 impl UnlockedState {
-    /// Notes where puts come from.
+    /// Notes the CPU that puts come from.
     fn note_putter(&self) {
         let here = cpu::current() as u32;
-        // Relaxed, here and below: a hint. Written only when it changes, for turns read its
+        // Relaxed, here and below: a hint. Written only when it changes, because turns read its
         // cache line.
         if self.putter.load(Ordering::Relaxed) != here {
             self.putter.store(here, Ordering::Relaxed);
@@ -63,7 +63,7 @@ impl UnlockedState {
     }
 
     fn set_awaits_token(&self, on: bool) {
-        // Relaxed, as the load: written with the lock only, and ordered by V2 and P2.
+        // Relaxed, as the load: written only with the lock, and ordered by V2 and P2.
         if self.awaits_token() != on {
             self.awaits_token.store(on, Ordering::Relaxed);
         }
@@ -75,7 +75,8 @@ impl UnlockedState {
     }
 
     fn hold_up(&self, on: bool) {
-        // Relaxed, as the load: who reads it late looks in vain, or finds out with the lock.
+        // Relaxed, as the load: a thread that reads it late looks in vain, or finds out with the
+        // lock.
         self.held_up.store(on, Ordering::Relaxed);
     }
 
@@ -84,7 +85,7 @@ impl UnlockedState {
     }
 
     fn set_grants(&self, serial: u32) {
-        // Relaxed: who reads it late takes one id more, as one who has just looked.
+        // Relaxed: a thread that reads it late takes one more id, like one that has just read it.
         self.grants.store(serial, Ordering::Relaxed);
     }
 
@@ -100,7 +101,7 @@ pub(crate) struct Turns<S> {
     store: S,
     rules: Policy,
     clock: Clock,
-    /// Tells the turns of this queue from those of others.
+    /// Identifies the turns of this queue.
     number: u64,
     unlocked: CachePadded<UnlockedState>,
     /// Puts that found the token out since the last grant.
@@ -115,7 +116,7 @@ impl<S: Store> Turns<S> {
         clock: Clock,
         shares: Option<Box<dyn ShareLimiter>>,
     ) -> Self {
-        // A model must do the same in every execution. Elsewhere a turn at a queue that is gone
+        // A model must do the same in every execution. Otherwise a turn at a queue that is gone
         // must not be mistaken for one at a new queue.
         let (number, serial) = if cfg!(any(loom, shuttle)) {
             (1, 0)
@@ -142,7 +143,7 @@ impl<S: Store> Turns<S> {
         &self.store
     }
 
-    /// Tenants that have gone idle leave more for the others, who are served then.
+    /// Idle tenants leave more for the others, which are served then.
     fn look_for_idle(&self, now: Instant) {
         if self.rules.shares.look_for_idle(now) {
             self.serve_all();
@@ -154,7 +155,7 @@ impl<S: Store> Turns<S> {
         let queue = self.wait_queue.lock();
         (snapshot.granted, snapshot.collected) = queue.list.unfetched();
         snapshot.ws_active = queue.list.len();
-        // Wraps, as those of the batches do.
+        // Wraps, as for the batches.
         snapshot.wakeups = queue.wakeups as u32;
         snapshot.waiters = vec![queue.list.len()];
     }

@@ -1,4 +1,4 @@
-//! The rules of each mode: the length of a turn, and the number of woken threads under way.
+//! The rules of each mode: the length of a turn, and the number of woken threads that have not run.
 
 use super::stall_watchdog::STALL_LIMIT;
 use super::turn::{QUANTUM, TURN_LIFE};
@@ -8,18 +8,18 @@ use std::ops::Deref;
 /// What a mode allows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ModeRules {
-    /// How many ids one wake brings a thread, the granted one included.
+    /// How many ids one wake gives a thread, including the granted one.
     pub(crate) quantum: u32,
     /// For how many grants a turn lasts.
     pub(crate) life: u32,
-    /// How many woken threads may be under way.
+    /// How many woken threads may not have run yet.
     pub(crate) tokens: u32,
     /// After how many puts that found the token out it is given up.
     pub(crate) stall_limit: u32,
-    /// How long a turn that finds no id looks on before it waits, while puts come from another CPU:
-    /// in steps of some 0.1 us. In all about what it costs to wake a thread on another CPU.
+    /// How often a turn that finds no id spins before it waits, while puts come from another CPU:
+    /// in steps of about 0.1 us. In total about the cost of waking a thread on another CPU.
     pub(crate) spins: u32,
-    /// How often it lends its CPU instead, while puts come from its own.
+    /// How often it yields its CPU instead, while puts come from its own.
     pub(crate) yields: u32,
 }
 
@@ -29,7 +29,7 @@ impl ModeRules {
         life: TURN_LIFE,
         tokens: 1,
         stall_limit: STALL_LIMIT,
-        // Why: a model checker's CPU does nothing else meanwhile, and its CPUs are made up.
+        // A model checker's CPU does nothing else meanwhile, and its CPUs are not real.
         spins: if cfg!(any(loom, shuttle)) { 0 } else { 200 },
         yields: if cfg!(any(loom, shuttle)) { 0 } else { 2 },
     };

@@ -1,9 +1,10 @@
-//! The choice of the next waiter: tenants go round robin, and the two lists of a tenant alternate.
+//! The choice of the next waiter: tenants are served round robin, and the two lists of a tenant
+//! alternate.
 //!
-//! A tenant's small requests and its large ones have a list each, and are served by turns, so that
-//! neither waits for all of the other; while the first of one has a part that its owner has not
-//! fetched, the other is (F2). A queue whose users name no tenant has one, with one list: first
-//! come, first served.
+//! A tenant's small requests and its large ones have separate lists, which are served alternately,
+//! so that neither waits for all of the other. While the first of one list has a part that its
+//! owner has not fetched, the other list is served (F2). A queue whose users name no tenant has one
+//! tenant with one list: first come, first served.
 
 use super::list::{List, NIL, NodeKey};
 use crate::share_limiter::TenantIndex;
@@ -32,7 +33,7 @@ pub(super) struct ListEnds {
     pub(super) tail: u32,
     /// A request that has had some of its parts: no other of its list is served before its end.
     goes_on: Option<NodeKey>,
-    /// The thread that looks now and then whether a token is lost.
+    /// The thread that checks from time to time whether a token is lost.
     pub(super) watchdog: Option<NodeKey>,
 }
 
@@ -47,7 +48,7 @@ impl ListEnds {
 struct TenantQueue {
     small: ListEnds,
     large: ListEnds,
-    /// Which is served next.
+    /// The list that is served next.
     next: RequestSize,
 }
 
@@ -73,8 +74,8 @@ impl TenantQueue {
         }
     }
 
-    /// The slot of the next to be served: of the request that goes on, else of the list whose turn
-    /// it is. F2: not of a list whose first `is_full`.
+    /// The slot of the next to be served: of the request that continues, else of the list whose
+    /// turn it is. F2: not of a list whose first `is_full`.
     fn first(&self, is_full: impl Fn(u32) -> bool) -> Option<u32> {
         let size = match (self.small.goes_on, self.large.goes_on) {
             (_, Some(_)) => RequestSize::Large,
@@ -84,20 +85,20 @@ impl TenantQueue {
         let lists = [size, size.other()].map(|size| self.ends(size));
         let first = lists.into_iter().find(|ends| {
             let first = ends.first();
-            // Only a request that goes on can have a part.
+            // Only a request that continues can have a part.
             first != NIL && (ends.goes_on.is_none() || !is_full(first))
         });
         first.map(ListEnds::first)
     }
 }
 
-/// The ends of all lists, and whose turn it is.
+/// The ends of all lists, and which is next.
 #[derive(Debug)]
 pub(super) struct TenantQueues {
     all: Vec<TenantQueue>,
     /// The tenant that is served next, if it can be.
     turn: usize,
-    /// A waiter that has some ids and is to have more before anybody else is served.
+    /// A waiter that has some ids and must get more before any other is served.
     pub(super) collecting: Option<NodeKey>,
 }
 
@@ -126,7 +127,7 @@ impl TenantQueues {
         }
     }
 
-    /// Whatever was to go on with this waiter does not.
+    /// A waiter has left: nothing continues with it.
     pub(super) fn left(&mut self, tenant: TenantIndex, size: RequestSize, key: NodeKey) {
         let ends = self.ends(tenant, size);
         if ends.goes_on == Some(key) {
@@ -143,8 +144,8 @@ impl TenantQueues {
         queue.is_some_and(|queue| queue.ends(size).head != NIL)
     }
 
-    /// Whether there is one list: no tenant but the first has ever waited, and nobody waits with a
-    /// large request.
+    /// Whether there is only one list: no tenant but the first has ever waited, and there is no
+    /// waiter with a large request.
     pub(super) fn has_one_list(&self) -> bool {
         self.all.len() <= 1 && self.all.first().is_none_or(|queue| queue.large.head == NIL)
     }
@@ -155,7 +156,7 @@ impl TenantQueues {
         self.pass(tenant);
     }
 
-    /// A waiter has been given a part, and goes on when its owner has fetched it and its tenant's
+    /// A waiter has been given a part. It continues when its owner has fetched it and its tenant's
     /// turn comes again.
     pub(super) fn served_in_part(&mut self, tenant: TenantIndex, size: RequestSize, key: NodeKey) {
         self.ends(tenant, size).goes_on = Some(key);
@@ -175,16 +176,16 @@ impl TenantQueues {
 }
 
 impl List {
-    /// The waiter whose turn it is, among the tenants that `may` be served. `None`: nobody can be.
+    /// The next waiter among the tenants that `may` be served. `None` if there is none.
     ///
-    /// One that collects is the next although its tenant may not be served any more.
+    /// A collecting waiter is the next although its tenant may not be served any more.
     pub(super) fn next(&self, may: impl Fn(TenantIndex) -> bool) -> Option<NodeKey> {
         let index = self.next_slot(may)?;
         let serial = self.slots[index as usize].serial;
         Some(NodeKey { index, serial })
     }
 
-    /// Its slot, which is not touched: its cache line is cold.
+    /// Its slot, which is not accessed: its cache line is cold.
     pub(super) fn next_slot(&self, may: impl Fn(TenantIndex) -> bool) -> Option<u32> {
         let tenants = &self.tenants;
         if self.is_empty() || tenants.collecting.is_some() {

@@ -1,5 +1,5 @@
-//! Taking an id past the waiters: by a thread in its turn, and by a tenant while no waiter can be
-//! served. All other newcomers have to wait (`newcomer_policy.rs`).
+//! Overtaking the waiters: by a thread in its turn, and by a tenant while no waiter can be served.
+//! All other newcomers have to wait (`newcomer_policy.rs`).
 
 use super::next_waiter::RequestSize;
 use super::{Turns, turn};
@@ -54,14 +54,14 @@ impl<S: Store> Turns<S> {
         ids.len() - before
     }
 
-    /// Takes an id past those who wait, if it is not one of them whose it is: they are all of
-    /// tenants that may not be served, or stand behind one that has not fetched its part (F2), and
-    /// none would be served before this one.
+    /// Takes an id past the waiters, if none of them could take it: all are of tenants that may not
+    /// be served, or behind a waiter that has not fetched its part (F2), and none would be served
+    /// before this caller.
     pub(crate) fn try_get_past(&self, tenant: TenantIndex, large: bool) -> Option<usize> {
         let queue = self.wait_queue.lock();
         let waits = |size| queue.list.tenants.has(tenant, size);
         let comes_later = waits(RequestSize::Small) || (large && waits(RequestSize::Large));
-        // Whoever may be served is about to be, by those the claim names.
+        // A waiter that may be served will be served soon, by the threads that the claim names.
         let next = queue.list.next(|tenant| self.rules.shares.may_take(tenant));
         let may = next.is_none() && !comes_later && !queue.closed;
         let id = may.then(|| self.store.take()).flatten();

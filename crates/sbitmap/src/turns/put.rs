@@ -13,7 +13,7 @@ impl<S: Store> Turns<S> {
         self.finish_put(self.store.put(id))
     }
 
-    /// P4 and P5 after what the store has said of one id.
+    /// P4 and P5 after the store's result for one id.
     pub(crate) fn finish_put(&self, put: Result<bool, PutError>) -> Result<(), PutError> {
         if put? {
             self.after_put(1);
@@ -36,7 +36,7 @@ impl<S: Store> Turns<S> {
         result
     }
 
-    /// P4 and P5: there may be waiters for the `n` ids that were given.
+    /// P4 and P5: there may be waiters for the `n` ids that were put.
     #[cold]
     fn after_put(&self, n: usize) {
         if self.unlocked.awaits_token() {
@@ -54,7 +54,7 @@ impl<S: Store> Turns<S> {
         let mut queue = self.wait_queue.lock();
         self.unlocked.note_putter();
         let mut chosen = WakeSet::default();
-        // P5. Puts that have waited for the lock may find that others did it.
+        // P5. A put that has waited for the lock may find that another thread did it.
         if self.unlocked.awaits_token() {
             if self.skipped.load(Ordering::Relaxed) >= self.rules.stall_limit {
                 queue.give_up_tokens();

@@ -25,8 +25,8 @@ impl<S: Store> Turns<S> {
 }
 
 impl WaitQueue {
-    /// Those who want more than `depth` ids together end their wait; others take what there is, and
-    /// go on. Returns whom to tell.
+    /// Ends the wait of those that want more than `depth` ids together; the others take what there
+    /// is, and continue. Returns those to wake.
     fn refuse_above(&mut self, depth: usize) -> Vec<Notify> {
         let keys: Vec<NodeKey> = self.list.newest_first().collect();
         let mut refused = Vec::new();

@@ -1,5 +1,5 @@
-//! When a woken thread that does not run is no longer counted on: after some puts, or when the
-//! watchdog, one of those who sleep, has looked twice.
+//! When a woken thread that does not run is given up: after some puts, or when the watchdog, one of
+//! the sleeping threads, has checked twice.
 
 use super::list::{Kind, Node, NodeKey};
 use super::next_waiter::ListEnds;
@@ -7,16 +7,16 @@ use super::wait_queue::WaitQueue;
 use inflight_sync::wait::Notify;
 use std::time::Duration;
 
-/// After how many puts that found its token out that is given up.
+/// After how many puts that found its token out the token is given up.
 pub(super) const STALL_LIMIT: u32 = if cfg!(loom) { 2 } else { 64 };
 
-/// How long a woken thread may take before the watchdog no longer counts on it. Doubles for a
-/// watchdog that finds nothing, up to this times `WATCH_LONGEST`.
+/// How long a woken thread may take before the watchdog gives it up. Doubles for a watchdog that
+/// finds nothing, up to this times `WATCH_LONGEST`.
 pub(super) const WATCH: Duration = Duration::from_millis(10);
 pub(super) const WATCH_LONGEST: u32 = 32;
 
 impl WaitQueue {
-    /// Gives all tokens up for lost. Returns whether there were any.
+    /// Gives up all tokens. Returns whether there were any.
     pub(super) fn give_up_tokens(&mut self) -> bool {
         self.wake_epoch = self.wake_epoch.wrapping_add(1);
         std::mem::take(&mut self.tokens) > 0
@@ -31,7 +31,7 @@ impl WaitQueue {
         Some(self.list.tenants.ends(tenant, size))
     }
 
-    /// Makes a thread the watchdog of its list: the newest of those who came to the back.
+    /// Makes a thread the watchdog of its list: the newest of those at the back.
     pub(super) fn set_watchdog(&mut self, key: NodeKey, front: bool) {
         let watchdog = self.ends_of(key).and_then(|ends| ends.watchdog);
         let watched = watchdog.is_some_and(|w| self.list.is_waiting(w));
@@ -45,11 +45,11 @@ impl WaitQueue {
             .is_some_and(|ends| ends.watchdog == Some(key))
     }
 
-    /// The watchdog leaves before its turn: another thread takes over, and must be told. Its node
+    /// The watchdog leaves before its turn: another thread takes over, and must be woken. Its node
     /// is still here.
     ///
-    /// One that leaves by its turn was behind all other threads of its list but those at the front,
-    /// of which none is left by then.
+    /// A watchdog that leaves in its turn was behind all other threads of its list except those at
+    /// the front, and these have left by then.
     pub(super) fn replace_watchdog(&mut self, leaves: NodeKey) -> Option<Notify> {
         if !self.is_watchdog(leaves) {
             return None;
@@ -57,8 +57,8 @@ impl WaitQueue {
         self.choose_watchdog(leaves, Some(leaves))
     }
 
-    /// A waiter is a thread now and was a task, or the other way round. Returns who is to be told
-    /// that it is the watchdog.
+    /// A waiter that was a task is now a thread, or the other way round. Returns the new watchdog
+    /// to wake.
     pub(super) fn change_watchdog(&mut self, changed: NodeKey) -> Option<Notify> {
         let before = self.ends_of(changed)?.watchdog;
         let notify = self.choose_watchdog(changed, None);
@@ -66,7 +66,7 @@ impl WaitQueue {
         notify.filter(|_| after != before && after != Some(changed))
     }
 
-    /// The newest thread of a waiter's list that stays is its watchdog.
+    /// Makes the newest remaining thread of a waiter's list its watchdog.
     fn choose_watchdog(&mut self, of: NodeKey, leaves: Option<NodeKey>) -> Option<Notify> {
         let (tenant, size) = self.list.peek(of).map(|node| (node.tenant, node.size))?;
         let is_thread = |key: &NodeKey| {

@@ -1,14 +1,14 @@
-//! A thread's turns: how many more ids it may take past those who wait, and for how long.
+//! A thread's turns: how many more ids it may take past the waiters, and for how long.
 //!
-//! Kept by the thread, for the few queues it used last. A turn that is forgotten costs its thread
-//! some credits, and nobody else anything: credits are a right, not a reservation.
+//! The thread keeps them, for the few queues that it used last. A forgotten turn costs its thread
+//! some credits, and others nothing: credits are a right, not a reservation.
 
 use std::cell::Cell;
 
 /// How many ids a turn of `Fair` has.
 pub(super) const QUANTUM: u32 = if cfg!(loom) { 2 } else { 13 };
 
-/// For how many grants it lasts.
+/// For how many grants a turn lasts.
 pub(super) const TURN_LIFE: u32 = 11;
 
 /// How many turns a thread remembers.
@@ -18,7 +18,7 @@ const REMEMBERED: usize = 4;
 pub(super) struct Turn {
     /// The number of the queue.
     queue: u64,
-    /// Of the grant that began it.
+    /// The serial of the grant that began it.
     pub(super) serial: u32,
     pub(super) credits: u32,
 }
@@ -42,7 +42,7 @@ pub(super) fn of(queue: u64) -> Option<Turn> {
         .find(|turn| turn.queue == queue && turn.credits > 0)
 }
 
-/// Sets the calling thread's turn at a queue. The oldest turn of another queue gives way.
+/// Sets the calling thread's turn at a queue. Replaces the oldest turn of another queue.
 pub(super) fn set(queue: u64, serial: u32, credits: u32) {
     MINE.with(|mine| {
         let mut turns = mine.get();

@@ -17,13 +17,13 @@ use inflight_sync::{MutexGuard, Parker, thread};
 use std::mem;
 use std::task::{Context, Poll, Waker};
 
-/// What is asked for, and the place in the list.
+/// The request, and the position in the list.
 #[derive(Debug)]
 pub(crate) struct TurnsWaiter {
-    /// What is still wanted of it.
+    /// The part of the request that is still wanted.
     pub(super) request: Request,
     place: Option<NodeKey>,
-    /// The last grant when the watchdog looked last.
+    /// The last grant at the watchdog's last check.
     seen: u32,
 }
 
@@ -41,15 +41,15 @@ impl TurnsWaiter {
     }
 }
 
-/// A wait in the list of one queue. Dropping it leaves the list and gives back whatever it had been
-/// granted.
+/// A wait in the list of one queue. Dropping it leaves the list and puts back the ids granted to
+/// it.
 #[derive(Debug)]
 pub(crate) struct Wait<'a, S: Store> {
     pub(super) turns: &'a Turns<S>,
     pub(super) waiter: &'a mut TurnsWaiter,
 }
 
-/// Ids from a node, which go back unless they are taken out: telling others may panic.
+/// Ids from a node, which are put back unless they are taken out: waking others may panic.
 struct UnfetchedIds<'a, S: Store> {
     turns: &'a Turns<S>,
     ids: Ids,
@@ -75,18 +75,18 @@ impl<S: Store> Drop for UnfetchedIds<'_, S> {
         if !ids.is_empty() {
             let shares = &self.turns.rules.shares;
             ids.iter().for_each(|&id| shares.gives(id));
-            // An error: a user has put one of them a second time, and that put was not told from
-            // a good one. What is back is back.
+            // An error: a user has put one of them a second time, and that put looked like a good
+            // one. The others are back.
             let _ = self.turns.put_batch(ids);
         }
     }
 }
 
 impl<'a, S: Store> Wait<'a, S> {
-    /// G3 to G6. `None`: the waiter is in the list and may sleep.
+    /// G3 to G6. `None` if the waiter is in the list and may sleep.
     fn join(&mut self, notify: Notify) -> Option<Outcome> {
         let turns = self.turns;
-        // Tasks take no turns: their wake is cheap.
+        // Tasks have no turns: waking them is cheap.
         let thread = matches!(notify, Notify::Thread(_));
         let mut request = self.waiter.request;
         let want = request.want;
@@ -97,7 +97,8 @@ impl<'a, S: Store> Wait<'a, S> {
             None if in_turn => turns.rules.quantum - 1,
             None => 0,
         };
-        // Before room is made for them. The depth may change: once more with the lock.
+        // Checked before room is allocated. The depth may change, so it is checked again with the
+        // lock.
         if let Err(refused) = request.check(turns.store.depth()) {
             return Some(Err(refused));
         }
@@ -110,7 +111,7 @@ impl<'a, S: Store> Wait<'a, S> {
         if let Err(closed) = close::check(queue.closed) {
             return Some(Err(closed));
         }
-        // Read once: a second look could find another depth, and cut the part by it.
+        // Read once: a second read could return another depth, which would limit the part.
         let depth = turns.store.depth();
         if let Err(refused) = request.check(depth) {
             return Some(Err(refused));
@@ -121,7 +122,7 @@ impl<'a, S: Store> Wait<'a, S> {
         let front = turn.is_some();
         let others_wait = !queue.list.is_empty();
         let key = queue.list.push(node, front);
-        // With several lists the next may be another one now.
+        // With several lists the next waiter may be another one now.
         let behind = !front && others_wait && queue.list.tenants.has_one_list();
         self.waiter.place = Some(key);
         self.waiter.seen = queue.serial;
@@ -129,17 +130,18 @@ impl<'a, S: Store> Wait<'a, S> {
             queue.set_watchdog(key, front);
         }
         if behind && turns.store.is_drained() {
-            // The head is who it was, and so is what puts know: whoever serves it serves me too.
+            // The head has not changed, and neither has what puts know: the thread that serves the
+            // head serves this one too.
             queue.waits += 1;
             return None;
         }
-        // While somebody waits a drained store stays so: then one look at the words is enough. Else
-        // ids may come into the words after the look, without anybody who is told of them.
+        // While there are waiters a drained store stays drained: then one look at the words is
+        // enough. Otherwise ids may come into the words after the look without anyone being told.
         let one_look = queue.announced && turns.store.is_drained();
         turns.serve(&mut queue, Some(key), &mut chosen); // G5
         let waits = !queue.list.is_served(key);
         queue.waits += u64::from(waits);
-        // Also one that has its first part stays, and counts on puts that pass the list.
+        // A waiter that has its first part stays too, and relies on puts that find the list.
         if queue.list.is_waiting(key) && !one_look {
             if !turns.store.is_drained() {
                 drop(queue);
@@ -155,8 +157,7 @@ impl<'a, S: Store> Wait<'a, S> {
         Some(self.arrive(key, queue, chosen))
     }
 
-    /// A1 to A4: the wait is over. The next head is served, and whatever is foreign runs without
-    /// the lock.
+    /// A1 to A4: the wait is over. Serves the next head, and runs the user's code without the lock.
     fn arrive(
         &mut self,
         key: NodeKey,
@@ -167,7 +168,7 @@ impl<'a, S: Store> Wait<'a, S> {
         if let Some((ids, token)) = queue.list.take_part(key) {
             self.waiter.request.want -= ids.as_slice().len();
             queue.return_token(token);
-            turns.serve(&mut queue, None, &mut chosen); // A2 A3: it goes on
+            turns.serve(&mut queue, None, &mut chosen); // A2 A3: it continues
             let held = UnfetchedIds { turns, ids };
             turns.wake(queue, chosen, Wakers::default());
             return Ok(held.take());
@@ -204,7 +205,7 @@ impl<'a, S: Store> Wait<'a, S> {
         }
     }
 
-    /// Ends a wait that is over. Else the list's lock.
+    /// Ends a wait that is over; otherwise returns the list's lock.
     fn arrive_if_served(&mut self, key: NodeKey) -> Result<Outcome, MutexGuard<'a, WaitQueue>> {
         let queue = self.turns.wait_queue.lock();
         if queue.list.is_served(key) {
@@ -214,7 +215,7 @@ impl<'a, S: Store> Wait<'a, S> {
         }
     }
 
-    /// Whether a task's wait is over; if not, it is told by `waker` from now on.
+    /// Ends a task's wait if it is over; otherwise `waker` wakes it from now on.
     fn poll_in_list(&mut self, key: NodeKey, waker: &Waker) -> Option<Outcome> {
         let queue = match self.arrive_if_served(key) {
             Ok(outcome) => return Some(outcome),
@@ -224,13 +225,13 @@ impl<'a, S: Store> Wait<'a, S> {
         if matches!(notify, Some(Notify::Task(old)) if old.will_wake(waker)) {
             return None;
         }
-        // A waker may run anything when it is cloned: not under the lock.
+        // Cloning a waker may run anything, so it is not done under the lock.
         drop(queue);
         self.come_back(key, Notify::Task(waker.clone()))
     }
 
-    /// The watchdog's look: a token that has been out since its last one is given up. Returns
-    /// whether a token is out that may have been for a shorter time.
+    /// The watchdog's check: gives up a token that has been out since its last check. Returns
+    /// whether a token is out that may have been out for a shorter time.
     fn watch(&mut self) -> bool {
         let turns = self.turns;
         let mut queue = turns.wait_queue.lock();
@@ -243,8 +244,7 @@ impl<'a, S: Store> Wait<'a, S> {
         is_out && !stalled
     }
 
-    /// Ends the wait whatever its state. A grant that came just in time is kept, and so is a
-    /// part.
+    /// Ends the wait whatever its state. Keeps a grant that came just in time, and a part.
     fn leave(&mut self) -> Option<Outcome> {
         let key = self.waiter.place?;
         let waiting = match self.arrive_if_served(key) {
@@ -258,7 +258,7 @@ impl<'a, S: Store> Wait<'a, S> {
     /// Leaves the list, if it is in it.
     pub(crate) fn leave_list(&mut self) {
         if cfg!(loom) && thread::panicking() {
-            // Why: a model that has failed says why. One more step would panic again, and abort.
+            // A failed model reports why. One more step would panic again, and abort.
             return;
         }
         if let Some(key) = self.waiter.place {
@@ -282,7 +282,7 @@ impl<'a, S: Store> Wait<'a, S> {
         if queue.return_token(node.token) || waits {
             turns.serve(&mut queue, None, &mut chosen);
         }
-        // This goes back when the next is served.
+        // Put back when the next is served.
         let _unfetched = UnfetchedIds {
             turns,
             ids: node.ids,
@@ -291,13 +291,13 @@ impl<'a, S: Store> Wait<'a, S> {
         drop(node.notify);
     }
 
-    /// What has been granted, if anything has. Keeps its place.
+    /// Fetches what was granted, if anything. The waiter keeps its position.
     pub(crate) fn fetch(&mut self) -> Option<Outcome> {
         let key = self.waiter.place?;
         self.arrive_if_served(key).ok()
     }
 
-    /// Somebody who has its place comes to wait in it: it is told by `notify` from now on.
+    /// The owner of a position waits again: `notify` wakes it from now on.
     fn come_back(&mut self, key: NodeKey, notify: Notify) -> Option<Outcome> {
         let turns = self.turns;
         let mut queue = match self.arrive_if_served(key) {
@@ -306,7 +306,7 @@ impl<'a, S: Store> Wait<'a, S> {
         };
         let kind = Kind::of(&notify);
         let node = queue.list.node(key)?;
-        // A waker may run anything when it is dropped: not under the lock.
+        // Dropping a waker may run anything, so it is not done under the lock.
         let outdated = node.notify.replace(notify);
         let changes = mem::replace(&mut node.kind, kind) != kind;
         let mut chosen = WakeSet::default();
@@ -321,7 +321,7 @@ impl<'a, S: Store> Wait<'a, S> {
         }
         turns.wake(queue, chosen, Wakers::default());
         drop(outdated);
-        // Nobody tells me of what I have served myself.
+        // No one else tells this thread what it has served itself.
         if changes { self.fetch() } else { None }
     }
 
@@ -409,7 +409,7 @@ impl<S: Store> Drop for Wait<'_, S> {
 
 /// Waiters that their owner keeps apart from the queue.
 impl<S: Store> Turns<S> {
-    /// Lends a waiter. If the wait is forgotten, the waiter keeps its place.
+    /// Lends a waiter. If the wait is forgotten, the waiter keeps its position.
     pub(crate) const fn wait<'a>(&'a self, waiter: &'a mut TurnsWaiter) -> Wait<'a, S> {
         Wait {
             turns: self,

@@ -5,17 +5,17 @@ use super::list::{List, Node};
 #[derive(Debug)]
 pub(super) struct WaitQueue {
     pub(super) list: List,
-    /// Of the last grant. `UnlockedState::grants` follows it.
+    /// The serial of the last grant. `UnlockedState::grants` follows it.
     pub(super) serial: u32,
-    /// Threads that were granted and woken in this wake_epoch and have not yet run.
+    /// Threads that were granted and woken in this wake epoch and have not yet run.
     pub(super) tokens: u32,
-    /// Ends when a token is given up for lost: it no longer counts.
+    /// Incremented when tokens are given up: they no longer count.
     pub(super) wake_epoch: u32,
     /// Whether puts and gets know that there are waiters.
     pub(super) announced: bool,
-    /// Whether the queue is about to be closed, or is: then somebody waits, for puts and gets.
+    /// Whether the queue is about to be closed, or is closed: then puts and gets see a waiter.
     pub(super) closing: bool,
-    /// Whether the queue is closed: for good.
+    /// Whether the queue is closed, for good.
     pub(super) closed: bool,
     /// Whether gets know that no waiter can be served.
     pub(super) held_up: bool,
@@ -44,8 +44,8 @@ impl WaitQueue {
         self.tokens >= tokens && node().is_some_and(Node::sleeps)
     }
 
-    /// A1: the token of a granted waiter comes back, unless it was given up before. Returns whether
-    /// it did: the next head may have waited for it.
+    /// A1: a granted waiter returns its token, unless it was given up before. Returns whether it
+    /// did: the next head may have waited for it.
     pub(super) fn return_token(&mut self, token: Option<u32>) -> bool {
         let counts = token == Some(self.wake_epoch);
         self.tokens -= u32::from(counts);

@@ -1,5 +1,5 @@
-//! How many are served and woken: by a put as many as it has given ids for, by all others as many
-//! as there are ids and tokens. Events V1 to V4.
+//! How many waiters are served and woken: by a put as many as it has ids for, by other calls as
+//! many as there are ids and tokens. Events V1 to V4.
 //!
 //! A waiter that is chosen under the lock is woken without it.
 
@@ -12,14 +12,14 @@ use inflight_sync::MutexGuard;
 use inflight_sync::atomic::{Ordering, fence};
 use inflight_sync::wait::Wakers;
 
-/// The most that one locked section wakes; it comes again for more.
+/// The most waiters that one locked section wakes; the caller repeats for more.
 const CAP: usize = if cfg!(loom) { 2 } else { 8 };
 
 pub(super) type WakeSet = crate::wake_set::WakeSet<CAP>;
 
 impl<S: Store> Turns<S> {
-    /// V1 and V4: what puts have to know. Whoever holds the token serves when it arrives. Returns
-    /// the slot of the next.
+    /// V1 and V4: publishes what puts have to know. The holder of the token serves when it runs.
+    /// Returns the slot of the next.
     pub(super) fn announce(&self, queue: &mut WaitQueue) -> Option<u32> {
         let somebody_waits = queue.closing || !queue.list.is_empty();
         if queue.announced != somebody_waits {
@@ -40,10 +40,10 @@ impl<S: Store> Turns<S> {
         next
     }
 
-    /// V1 to V4: grants the heads of the list as long as there are ids and tokens.
+    /// V1 to V4: grants the heads of the list while there are ids and tokens.
     ///
-    /// `me` is a waiter of the calling thread, which needs neither token nor news. If `chosen` is
-    /// full afterwards, the caller tells it and serves again.
+    /// `me` is a waiter of the calling thread, which needs neither a token nor a wake. If `chosen`
+    /// is full afterwards, the caller wakes those and serves again.
     pub(super) fn serve(&self, queue: &mut WaitQueue, me: Option<NodeKey>, chosen: &mut WakeSet) {
         self.announce(queue);
         if !queue.announced {
@@ -54,8 +54,8 @@ impl<S: Store> Turns<S> {
         self.hand_out(queue, usize::MAX, me, chosen);
     }
 
-    /// V3 and V4, for `n` ids at most: all that a put has to do, which has changed neither the list
-    /// nor the tokens.
+    /// V3 and V4, for at most `n` ids: all that a put has to do, because it has changed neither the
+    /// list nor the tokens.
     pub(super) fn hand_out(
         &self,
         queue: &mut WaitQueue,
@@ -85,7 +85,7 @@ impl<S: Store> Turns<S> {
                 self.rules.shares.took(tenant, id);
                 node.push_id(id);
             }
-            // What it has it gets, should its tenant be at its limit.
+            // It gets what it has, if its tenant is at its limit.
             if node.has_part() || (node.has_some() && !self.rules.shares.may_take(tenant)) {
                 self.grant(queue, key, me, chosen);
                 self.end_turns_for_collector(queue);
@@ -96,9 +96,9 @@ impl<S: Store> Turns<S> {
         if let Some(next) = self.announce(queue) {
             queue.list.prefetch_next(next);
         }
-        // The stall limit begins anew with each token.
+        // The count for the stall limit begins again with each token.
         if queue.wakeups != wakeups && self.unlocked.awaits_token() {
-            // Relaxed: written by puts too, which at worst lose a step.
+            // Relaxed: puts write it too, and at worst lose a step.
             self.skipped.store(0, Ordering::Relaxed);
         }
     }
@@ -115,7 +115,7 @@ impl<S: Store> Turns<S> {
         let (serial, wake_epoch) = (queue.serial, queue.wake_epoch);
         let node = queue.list.node(key).expect("it waits");
         let (tenant, size) = (node.tenant, node.size);
-        // Tokens without a limit need no counting.
+        // Unlimited tokens need no counting.
         let limited = self.rules.tokens != u32::MAX;
         if limited && me != Some(key) && node.sleeps() {
             node.token = Some(wake_epoch);
@@ -169,18 +169,18 @@ impl<S: Store> Turns<S> {
         wakers.finish();
     }
 
-    /// Serves the waiters that may be served by now.
+    /// Serves the waiters that may be served now.
     pub(crate) fn serve_all(&self) {
-        // Ordering: M4, pairs with V2 in `Turns::serve`: either this sees that somebody waits,
-        // or whoever has come to the list sees what lets it be served.
+        // Ordering: M4, pairs with V2 in `Turns::serve`: either this sees a waiter, or a waiter
+        // that has joined the list sees what lets it be served.
         fence(Ordering::SeqCst);
         if self.store.waiters() > 0 {
             self.serve_and_wake(self.wait_queue.lock(), Wakers::default());
         }
     }
 
-    /// Makes every waiter look again, and counts no longer on woken threads that do not run. Nobody
-    /// loses a place.
+    /// Makes every waiter look again, and gives up woken threads that do not run. All keep their
+    /// positions.
     pub(crate) fn wake_all(&self) {
         let all = self.wait_queue.lock().list.notify_all();
         let mut wakers = Wakers::default();

@@ -1,17 +1,17 @@
-//! Deferred clear: how freed bits are moved back to where getters look.
+//! Deferred clear: moving freed bits back to where getters look.
 //!
-//! A getter that finds no zero in `word` but one parked bit takes that bit where it is: it clears
-//! it in `cleared`. Several parked bits it moves back, in this order:
+//! A getter that finds no zero in `word` but one parked bit takes that bit directly: it clears it
+//! in `cleared`. If several bits are parked, it moves them back, in this order:
 //!
 //! ```text
 //! M1 take the mask out of `cleared`      M2 remove it from `word`
 //! ```
 //!
-//! The other order would lose a bit that is taken and freed between the two steps: its new
-//! bit in `cleared` would be thrown away by M1. M1 and M2 run under the word's lock, and `moves` is
-//! odd from before M1 until after M2: a getter that finds `cleared` empty between them must not
-//! report "full". It looks at `moves` before and after (`refill`), and if a move was under way it
-//! looks once more under the lock.
+//! The other order would lose a bit that is taken and freed between the two steps: M1 would discard
+//! its new bit in `cleared`. M1 and M2 run under the word's lock, and `moves` is odd from before M1
+//! until after M2: a getter that finds `cleared` empty between them must not report "full". It
+//! reads `moves` before and after (`refill`), and if a move was in progress, it looks once more
+//! under the lock.
 
 use super::Word;
 use inflight_sync::Mutex;
@@ -29,7 +29,7 @@ pub(super) struct ClearedBits {
     pub(super) granted: AtomicU64,
 }
 
-/// What there was to be had where `word` had nothing.
+/// What a refill found when `word` had nothing.
 pub(super) enum Refill {
     Took(u32),
     /// Bits are back in `word`.
@@ -38,14 +38,14 @@ pub(super) enum Refill {
 }
 
 impl Word {
-    /// `word` has no searched zero: takes a bit that is parked alone, moves several back, or finds
-    /// that there are none.
+    /// `word` has no searched zero: takes a single parked bit, moves several back, or finds that
+    /// there are none.
     #[inline(never)]
     pub(super) fn refill(&self, searched: u64) -> Refill {
-        // Ordering: Acquire pairs with the Release that ends a move: what it has moved is seen.
+        // Ordering: Acquire pairs with the Release that ends a move: the moved bits are seen.
         let moves = self.freed.moves.load(Ordering::Acquire);
         // Ordering: Acquire pairs with the Release of M1: if a move took bits from here, the second
-        // look at `moves` sees that it had begun.
+        // read of `moves` sees that it had begun.
         let parked = self.freed.cleared.load(Ordering::Acquire) & searched;
         if parked.is_power_of_two() {
             // Ordering: Acquire pairs with the Release in `put` and in M1.
@@ -67,22 +67,22 @@ impl Word {
         }
     }
 
-    /// Moves the parked bits back. Returns whether a bit of `searched` is free after that.
+    /// Moves the parked bits back. Returns whether a bit of `searched` is then free.
     pub(super) fn deferred_clear(&self, searched: u64) -> bool {
         let _moving = self.freed.swap_lock.lock();
-        // Relaxed, and a load first: a full word must stay readable by all. A waiter's fence makes
-        // the bit of every put that did not see it visible here.
+        // Relaxed, and a load first, so that a full word stays shared in all caches. A waiter's
+        // fence makes the bit of every put that did not see it visible here.
         if self.freed.cleared.load(Ordering::Relaxed) != 0 && self.move_parked() & searched != 0 {
             return true;
         }
-        // Another getter may have moved bits since we looked. Its lock section came before ours, so
-        // Relaxed sees what it left. Only searched bits count, else a getter that may not have the
-        // others would go round for ever.
+        // Another getter may have moved bits since the last look. Its lock section came before this
+        // one, so Relaxed sees what it left. Only searched bits count, or a getter that may not
+        // have the others would repeat for ever.
         self.word.load(Ordering::Relaxed) & searched != searched
     }
 
-    /// Moves the parked bits back, also if there are none: every get that takes a bit of this word
-    /// later acquires what the caller has written before.
+    /// Moves the parked bits back, also if there are none: every get that later takes a bit of this
+    /// word acquires what the caller has written before.
     pub(crate) fn flush(&self) {
         let _moving = self.freed.swap_lock.lock();
         self.move_parked();

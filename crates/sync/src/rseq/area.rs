@@ -1,26 +1,27 @@
 //! The thread's area as the C library registered it, and the kernel's barrier for sequences.
 
 use crate::asym::system::membarrier;
-// The offset is a fact of the loaded C library, the same for every thread and for the whole life
-// of the process: no part of any model.
+// The offset is a fact of the loaded C library, the same for every thread and for the whole life of
+// the process. So it is not part of any model.
 use std::sync::atomic::{AtomicIsize, Ordering};
 
-/// Where the number of the CPU stands in the area; negative while the thread is not registered.
+/// The offset of the CPU number in the area; the number is negative while the thread is not
+/// registered.
 const CPU_ID: usize = 4;
-/// Bytes of the area that must have been registered.
+/// How many bytes of the area must be registered.
 const NEEDED: u32 = 16;
 
 /// Commands of membarrier(2).
 const PRIVATE_EXPEDITED_RSEQ: libc::c_int = 1 << 7;
 const REGISTER_PRIVATE_EXPEDITED_RSEQ: libc::c_int = 1 << 8;
 
-/// From the thread pointer to the area. Areas are aligned to 32, so no offset is odd.
+/// The offset from the thread pointer to the area. Areas are aligned to 32, so no offset is odd.
 static OFFSET: AtomicIsize = AtomicIsize::new(UNKNOWN);
 const UNKNOWN: isize = 1;
 const ABSENT: isize = 3;
 
 /// Proof that restartable sequences can be used: threads have an area, and the kernel restarts
-/// running sequences on demand.
+/// running sequences on request.
 ///
 /// ```
 /// match inflight_sync::rseq::Rseq::probe() {
@@ -34,10 +35,10 @@ pub struct Rseq {
 }
 
 impl Rseq {
-    /// Looks the area up and registers the process for the barrier (Linux 5.10).
+    /// Looks up the area and registers the process for the barrier (Linux 5.10).
     ///
-    /// The first registration costs tens of microseconds, and milliseconds when many threads are
-    /// there already; each later one a fifth of a microsecond.
+    /// The first registration takes tens of microseconds, or milliseconds if there are many threads
+    /// already. Each later one takes a fifth of a microsecond.
     #[must_use]
     pub fn probe() -> Option<Self> {
         cpu_id()?;
@@ -47,13 +48,15 @@ impl Rseq {
     }
 
     /// Restarts every sequence of this process that runs on any CPU, and orders memory with each:
-    /// one that ended before is seen, one that starts after sees what the caller wrote.
+    /// the caller sees a sequence that ended before, and a sequence that starts after sees what the
+    /// caller wrote.
     ///
-    /// Half a microsecond when no other CPU runs the process, tens of them when one does.
+    /// Takes half a microsecond if no other CPU runs the process, and tens of microseconds
+    /// otherwise.
     ///
     /// # Panics
     ///
-    /// If the kernel refuses what it granted at registration: to go on without the barrier would
+    /// If the kernel refuses what it granted at registration: continuing without the barrier would
     /// silently break the exclusion that sequences give.
     pub fn barrier(self) {
         assert!(
@@ -62,16 +65,16 @@ impl Rseq {
         );
     }
 
-    /// The CPU this thread runs on, or a number larger than any if the kernel was not told of its
-    /// area.
+    /// The CPU that this thread runs on, or a number larger than any CPU's if the thread's area is
+    /// not registered.
     #[inline(always)]
     pub(crate) fn cpu_or_large(self) -> u32 {
         let place = thread_pointer().wrapping_offset(self.offset + CPU_ID as isize);
-        // SAFETY: as in `cpu_id`; an `Rseq` exists only where the offset was found.
+        // SAFETY: as in `cpu_id`; an `Rseq` exists only if the offset was found.
         unsafe { place.cast::<u32>().read_volatile() }
     }
 
-    /// From the thread pointer to the area: x86-64 addresses by it.
+    /// The offset from the thread pointer to the area: x86-64 addresses with it.
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     pub(crate) const fn offset(self) -> isize {
@@ -88,7 +91,7 @@ impl Rseq {
 
 #[inline]
 pub(super) fn cpu_id() -> Option<u32> {
-    // Relaxed is enough: every thread that looks the offset up finds the same number.
+    // Relaxed: every thread that looks the offset up finds the same number.
     let mut offset = OFFSET.load(Ordering::Relaxed);
     if offset & 1 != 0 {
         if offset == UNKNOWN {
@@ -99,9 +102,9 @@ pub(super) fn cpu_id() -> Option<u32> {
         }
     }
     let place = thread_pointer().wrapping_offset(offset + CPU_ID as isize);
-    // SAFETY: the offset comes from the C library that registered the area of this thread; the
-    // area lives as long as the thread. The kernel changes the number only while the thread does
-    // not run, and volatile keeps each reading a reading.
+    // SAFETY: the offset comes from the C library that registered the area of this thread; the area
+    // lives as long as the thread. The kernel changes the number only while the thread does not
+    // run, and volatile keeps each read.
     let cpu = unsafe { place.cast::<i32>().read_volatile() };
     u32::try_from(cpu).ok()
 }
@@ -114,19 +117,19 @@ fn look_up() -> isize {
     offset
 }
 
-/// The C library's `__rseq_offset`, if it registered areas at all.
+/// The C library's `__rseq_offset`, if it registers areas.
 fn registered_offset() -> Option<isize> {
     let size = symbol(c"__rseq_size")?.cast::<u32>();
     let offset = symbol(c"__rseq_offset")?.cast::<isize>();
-    // SAFETY: glibc declares it as `const unsigned int` and sets it before any code of ours runs.
+    // SAFETY: glibc declares it as `const unsigned int` and sets it before any of our code runs.
     let size = unsafe { size.read() };
-    // SAFETY: glibc declares it as `const ptrdiff_t` and sets it before any code of ours runs.
+    // SAFETY: glibc declares it as `const ptrdiff_t` and sets it before any of our code runs.
     let offset = unsafe { offset.read() };
     (size >= NEEDED && offset & 1 == 0).then_some(offset)
 }
 
 fn symbol(name: &std::ffi::CStr) -> Option<*mut libc::c_void> {
-    // SAFETY: dlsym takes a handle that is always valid and a string that ends in zero.
+    // SAFETY: dlsym gets a handle that is always valid and a string that ends in zero.
     let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
     (!found.is_null()).then_some(found)
 }

@@ -1,11 +1,11 @@
-//! Restartable sequences: a few instructions on the data of one CPU that the kernel starts again
-//! when it takes the thread off that CPU in their midst.
+//! Restartable sequences: a few instructions on the data of one CPU, which the kernel restarts if
+//! it takes the thread off that CPU before they end.
 //!
 //! Since Linux 4.18 a thread may register an area in which the kernel writes the number of the CPU
-//! it runs on; glibc 2.35 and later register one for every thread. The area is looked up at run
-//! time, because a hard link to the symbols would break older and other C libraries. Under Miri,
-//! sanitizers, model checkers and on other systems nothing is registered and every answer is
-//! "no".
+//! that the thread runs on. glibc 2.35 and later register one for every thread. The area is looked
+//! up at run time, because linking to the symbols would break older and other C libraries. Under
+//! Miri, sanitizers and model checkers, and on other systems, nothing is registered and every
+//! function returns `None`.
 
 #[cfg(inflight_rseq)]
 mod area;
@@ -15,10 +15,10 @@ mod area;
 
 pub use area::Rseq;
 
-/// The CPU the calling thread runs on, from the thread's registered area: a load, no call.
+/// The CPU that the calling thread runs on, from the thread's registered area: a load, no call.
 ///
-/// `None` where no area is registered. The number may be old as soon as it is read, and no table
-/// need be that long: whoever uses it is correct for every number.
+/// `None` if no area is registered. The number may be outdated as soon as it is read, and it may be
+/// beyond the end of any table: the caller must be correct for every number.
 ///
 /// ```
 /// if let Some(cpu) = inflight_sync::rseq::cpu_id() {

@@ -1,11 +1,11 @@
 //! No restartable sequences on this target or under this tool.
 
-/// Proof that restartable sequences can be used; here it cannot be had.
+/// Proof that restartable sequences can be used; never available here.
 #[derive(Clone, Copy, Debug)]
 pub struct Rseq(std::convert::Infallible);
 
 impl Rseq {
-    /// Asks the system for help: never granted here.
+    /// Always `None` here.
     #[must_use]
     pub const fn probe() -> Option<Self> {
         None

@@ -6,9 +6,9 @@ fn the_area_and_the_c_library_name_the_same_cpu() {
     if cpu_id().is_none() {
         return; // an old kernel or C library
     }
-    // The thread may move between the two questions: ask until it did not.
+    // The thread may move between the two reads: repeat until it did not.
     let same = (0..1_000).any(|_| {
-        // SAFETY: sched_getcpu has no preconditions and touches no memory of ours.
+        // SAFETY: sched_getcpu has no preconditions and accesses no memory of ours.
         let asked = unsafe { libc::sched_getcpu() };
         cpu_id().map(i64::from) == Some(i64::from(asked))
     });

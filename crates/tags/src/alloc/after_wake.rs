@@ -1,4 +1,4 @@
-//! A waiter that was woken with a bit: where it may have moved to another CPU meanwhile.
+//! A waiter that was woken with a bit may have moved to another CPU meanwhile.
 
 use crate::alloc::AllocOptions;
 use crate::pending_tag::PendingTag;
@@ -6,10 +6,10 @@ use crate::tag::Tag;
 use crate::tenant::Tenant;
 
 impl<T: Send + 'static> Tenant<T> {
-    /// After a sleep that ended with a bit: a tag, unless a freeze has begun.
+    /// After a sleep that ended with a bit: makes it a tag, unless a freeze has begun.
     ///
-    /// The thread may have moved. A bit of the hardware queue where it runs now is better; the one
-    /// it was woken for is then put back, for the old bitmap a put like any other.
+    /// The thread may have moved. A bit of the hardware queue where it runs now is better; the bit
+    /// that it was woken for is then put, like any other.
     pub(super) fn tag_after_wake(
         &self,
         options: AllocOptions,

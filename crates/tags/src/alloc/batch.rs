@@ -1,4 +1,4 @@
-//! Several tags at once: a plug's worth.
+//! Several tags at once.
 
 use crate::alloc::AllocOptions;
 use crate::error::AllocError;
@@ -56,13 +56,13 @@ impl<T: Send + 'static> Tenant<T> {
             match self.batch_slow(options, left) {
                 Ok(more) => tags.extend(more),
                 Err(why) if tags.is_empty() => return Err(self.refuse(why)),
-                Err(_) => {} // fewer than were asked for: nothing is refused
+                Err(_) => {} // fewer than were asked for: no error
             }
         }
         Ok(tags)
     }
 
-    /// The short way, tag by tag: with one hardware queue the batch is of that one.
+    /// The fast path, tag by tag: with one hardware queue the batch is of that one.
     fn batch_fast(&self, options: AllocOptions, n: usize) -> Vec<Tag<T>> {
         let mut tags = Vec::new();
         if self.bitmaps().only_tag_map().is_some() && options.is_normal_here() {
@@ -73,12 +73,12 @@ impl<T: Send + 'static> Tenant<T> {
         tags
     }
 
-    /// The long way. A refusal is not counted yet: some tags may be there.
+    /// The slow path. A refusal is not counted yet, because there may be some tags.
     fn batch_slow(&self, options: AllocOptions, n: usize) -> Result<Vec<Tag<T>>, AllocError> {
         let bitmaps = self.bitmaps();
         loop {
             self.check(options)?;
-            // A look beforehand, as in `alloc_step`.
+            // A check beforehand, as in `alloc_step`.
             if let Some(why) = bitmaps.gate.state().refuses() {
                 return Err(why);
             }
@@ -90,7 +90,7 @@ impl<T: Send + 'static> Tenant<T> {
             if let Some(tags) = self.make_tags(batch) {
                 return Ok(tags);
             }
-            // Refused: what has changed is seen above.
+            // Refused: the check above sees what has changed.
         }
     }
 }

@@ -4,12 +4,12 @@ use crate::tenant::Tenant;
 use inflight_sync::atomic::Ordering;
 use inflight_sync::time::Instant;
 
-/// What an allocation remembers of its waits.
+/// What an allocation records about its waits.
 #[derive(Debug, Default)]
 pub(crate) struct WaitRecord {
     /// When the first of them began.
     since: Option<Instant>,
-    /// The hook was called before this wait.
+    /// Whether the hook was called before this wait.
     hook_called: bool,
 }
 
@@ -21,7 +21,7 @@ impl WaitRecord {
         }
     }
 
-    /// Calls the hook, if there is one, before each wait. Whether to try again first.
+    /// Calls the hook, if there is one, before each wait. Returns whether to try again first.
     pub(crate) fn call_hook<T>(&mut self, tenant: &Tenant<T>, hw_queue: usize) -> bool {
         self.hook_called = !self.hook_called && tenant.shared.before_wait.is_some();
         if let (true, Some(hook)) = (self.hook_called, &tenant.shared.before_wait) {
@@ -38,14 +38,15 @@ impl WaitRecord {
         }
     }
 
-    /// It is over, if it has waited.
+    /// The wait, if there was one, is over.
     pub(crate) fn end<T>(&mut self, tenant: &Tenant<T>) {
         self.hook_called = false;
         if let Some(since) = self.since.take() {
             let now = tenant.shared.bitmaps.clock.now();
             let waited = now.as_nanos().saturating_sub(since.as_nanos());
             let longest = &tenant.tenant.longest_wait;
-            // Relaxed: a statistic. Read first: it is seldom written, and its line stays with all.
+            // Relaxed: a statistic. Read first, so that its line, which is seldom written, stays
+            // shared.
             if waited > longest.load(Ordering::Relaxed) {
                 longest.fetch_max(waited, Ordering::Relaxed);
             }

@@ -1,8 +1,8 @@
-//! Which tag map an allocation takes from: that of the hardware queue which was named, or which
-//! serves the calling CPU; the reserved tags of it or the normal ones.
+//! Which tag map an allocation takes from: that of the hardware queue that was named or that serves
+//! the calling CPU; its reserved tags or the normal ones.
 //!
-//! The fast path asks `only_tag_map` and `mapped_tag_map`, all others `choose_tag_map`. A waiter
-//! that was woken asks again: see `after_wake`.
+//! The fast path uses `only_tag_map` and `mapped_tag_map`, all others `choose_tag_map`. A waiter
+//! that was woken chooses again: see `after_wake`.
 
 use crate::alloc::AllocOptions;
 use crate::error::AllocError;
@@ -13,7 +13,7 @@ use crate::tenant::Tenant;
 use inflight_sync::cpu;
 
 impl TagMaps {
-    /// That of the normal tags, where the set has one hardware queue.
+    /// The map of the normal tags, if the set has one hardware queue.
     #[inline(always)]
     pub(super) fn only_tag_map(&self) -> Option<TagMapId> {
         (self.layout.hw_queues == 1).then(|| TagMapId::normal(0))
@@ -56,7 +56,7 @@ impl<T: Send + 'static> Tenant<T> {
         TagMapId { hw_queue, kind }
     }
 
-    /// That of the normal tags for the calling CPU, where no hardware queue is inactive.
+    /// The map of the normal tags for the calling CPU, if no hardware queue is inactive.
     #[inline]
     pub(super) fn mapped_tag_map(&self, kind: QueueKind) -> TagMapId {
         TagMapId::normal(self.mapped_here(kind))

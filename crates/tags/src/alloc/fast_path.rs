@@ -1,18 +1,18 @@
-//! The short way of an allocation: a normal tag, when there is one and nothing stands in the way.
+//! The fast path of an allocation: a normal tag, if one is free and nothing prevents it.
 //!
-//! What all sets with one hardware queue and one tenant share is short enough to be inlined, and
-//! ends with the looks that any allocation ends with; others take `alloc_fast_mapped`.
+//! The path for sets with one hardware queue and one tenant is short enough to be inlined, and ends
+//! with the checks that end any allocation; others take `alloc_fast_mapped`.
 
 use crate::queue_kind::QueueKind;
 use crate::tag::Tag;
 use crate::tenant::Tenant;
 
 impl<T: Send + 'static> Tenant<T> {
-    /// A tag of a kind of hardware queue, if there is one and nothing is in the way.
+    /// A tag of a kind of hardware queue, if one is free and nothing prevents it.
     #[inline(always)]
     pub(super) fn alloc_fast(&self, kind: QueueKind) -> Option<Tag<T>> {
         let bitmaps = &*self.shared.bitmaps;
-        // A look beforehand, so that a frozen set's bitmaps are left alone.
+        // A check beforehand, so that a frozen set's bitmaps are left alone.
         if !bitmaps.gate.state().is_plain() {
             return self.alloc_fast_mapped(kind);
         }

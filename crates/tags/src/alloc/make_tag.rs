@@ -1,5 +1,5 @@
-//! Where a bit that was taken becomes a tag, or is refused: if the set was frozen, closed or
-//! changed meanwhile.
+//! Turning a bit that was taken into a tag, or refusing it if the set was frozen, closed or changed
+//! meanwhile.
 
 use crate::pending_tag::{PendingTag, PendingTags};
 use crate::slot::Slot;
@@ -26,7 +26,7 @@ impl TagMaps {
         if self.active_queues.stand_in(hw_queue) != hw_queue {
             return false;
         }
-        // D5: a drain may have taken the bit for another hardware queue's.
+        // D5: a drain may have taken the bit for one of another hardware queue.
         if self.layout.shared_tags {
             self.gate.drained().notify_all();
         }
@@ -63,14 +63,14 @@ impl<T> Tenant<T> {
         Some(unsafe { self.own(slot, bitmap) })
     }
 
-    /// [`make_tag_of_bit`](Self::make_tag_of_bit) for a bit that was taken by the long way.
+    /// [`make_tag_of_bit`](Self::make_tag_of_bit) for a bit that the slow path took.
     pub(crate) fn make_tag(&self, bit: PendingTag<'_>) -> Option<Tag<T>> {
         let (tag_map, bit) = bit.into_bit();
         let bitmap = self.shared.bitmaps.bitmap(tag_map);
         self.make_tag_of_bit::<false>(bitmap, tag_map, bit)
     }
 
-    /// The same for several, with one look for all of them.
+    /// The same for several, with one check for all of them.
     pub(super) fn make_tags(&self, bits: PendingTags<'_>) -> Option<Vec<Tag<T>>> {
         let (bitmaps, tag_map) = (&*self.shared.bitmaps, bits.tag_map());
         for bit in bits.bits() {
@@ -97,8 +97,8 @@ impl<T> Tenant<T> {
         self.shared.slot(tag_map.hw_queue, tag)
     }
 
-    /// Between A1 and A2, where all hardware queues share their tags: whose it is to be. So who
-    /// drains a hardware queue sees that with the bit.
+    /// Between A1 and A2, if all hardware queues share their tags: records the hardware queue of
+    /// the bit, so that a drain of it sees that with the bit.
     #[inline(always)]
     fn note_hw_queue(&self, tag_map: TagMapId, slot: &Slot<T>) {
         if self.shared.bitmaps.layout.shared_tags {

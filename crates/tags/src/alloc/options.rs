@@ -19,15 +19,15 @@ pub struct AllocOptions {
     pub(crate) reserved: bool,
     /// `ANY`, or its number. Small, so that all options are passed in a register.
     pub(crate) hw_queue: u32,
-    /// It must serve a CPU.
+    /// Whether it must serve a CPU.
     pub(crate) mapped: bool,
     pub(crate) kind: QueueKind,
 }
 
-/// As the number of a hardware queue: none was named.
+/// Stands for the number of a hardware queue if none was named.
 const ANY: u32 = u32::MAX;
 
-/// There are far fewer hardware queues than this.
+/// There are far fewer hardware queues than `ANY`.
 const fn shortened(hw_queue: usize) -> u32 {
     if hw_queue < ANY as usize {
         hw_queue as u32
@@ -132,7 +132,7 @@ impl AllocOptions {
         self
     }
 
-    /// Whether a normal tag of the hardware queue that serves the CPU will do.
+    /// Whether the options ask for a normal tag of the hardware queue that serves the CPU.
     #[inline]
     pub(crate) const fn is_normal_here(self) -> bool {
         !self.reserved && self.named().is_none()

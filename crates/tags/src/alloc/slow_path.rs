@@ -1,4 +1,4 @@
-//! An allocation that found no tag at once: it tries again in full, and waits.
+//! An allocation that found no tag at once: it tries again with all checks, and waits.
 
 use crate::alloc::{AllocOptions, WaitRecord};
 use crate::close;
@@ -15,7 +15,7 @@ use inflight_sync::wait::WaiterKey;
 use std::mem;
 use std::task::{Context, Poll, ready};
 
-/// What one try came to, and what a waiting form does next.
+/// The result of one try, and what a waiting form does next.
 enum AllocStep<T> {
     Done(Result<Tag<T>, AllocError>),
     /// The gate is closed; why.
@@ -33,14 +33,14 @@ impl<T: Send + 'static> Tenant<T> {
         }
     }
 
-    /// One try, and what to wait for if it failed. Who `waits` then is not let past those who wait
-    /// already, if the policy says so.
+    /// One try, and what to wait for if it failed. If the caller `waits`, it does not overtake the
+    /// waiters, if the policy says so.
     fn alloc_step(&self, options: AllocOptions, waits: bool) -> AllocStep<T> {
         loop {
             if let Err(error) = self.check(options) {
                 return AllocStep::Done(Err(error));
             }
-            // A look beforehand, so that a frozen set's bitmaps are left alone.
+            // A check beforehand, so that a frozen set's bitmaps are left alone.
             match self.bitmaps().gate.state().refuses() {
                 Some(AllocError::Closed) => return AllocStep::Done(Err(AllocError::Closed)),
                 Some(why) => return AllocStep::WaitForThaw(why),
@@ -56,18 +56,18 @@ impl<T: Send + 'static> Tenant<T> {
             if let Some(tag) = self.make_tag(bit) {
                 return AllocStep::Done(Ok(tag));
             }
-            // Refused: what has changed is seen above.
+            // Refused: the check above sees what has changed.
         }
     }
 
-    /// Counts a refusal by its reason, if that is one that passes.
+    /// Counts a refusal by its reason, if the reason is temporary.
     pub(crate) fn refuse(&self, why: AllocError) -> AllocError {
         let why = close::answer_of_try(why, &self.bitmaps().gate);
         let counter: fn(&Stripe) -> &AtomicU64 = match why {
             AllocError::Exhausted => |stripe| &stripe.exhausted,
             AllocError::Frozen | AllocError::Quiesced => |stripe| &stripe.frozen,
             AllocError::TimedOut => |stripe| &stripe.timeouts,
-            // A mistake of the caller.
+            // An error of the caller.
             _ => return why,
         };
         self.tenant.counters.add(counter, 1);
@@ -116,7 +116,7 @@ impl Waiting {
                 }
                 AllocAt::WaitQueue(wait) => {
                     let bit = ready!(wait.poll_one(tenant.bitmaps(), cx));
-                    // The bit is back should ending it panic.
+                    // If ending the wait panics, the bit is put back.
                     self.leave(tenant);
                     match bit {
                         Ok(bit) => tenant.tag_after_wake(self.options, bit).map(Ok),
@@ -162,7 +162,7 @@ impl Waiting {
         result
     }
 
-    /// A try, or a place to wait.
+    /// Tries, or begins to wait.
     fn begin<T: Send + 'static>(
         &mut self,
         tenant: &Tenant<T>,
@@ -188,7 +188,7 @@ impl Waiting {
         None
     }
 
-    /// Gives up its place.
+    /// Ends the wait.
     fn leave<T: Send + 'static>(&mut self, tenant: &Tenant<T>) {
         match mem::replace(&mut self.at, AllocAt::Nowhere) {
             AllocAt::Nowhere => {}

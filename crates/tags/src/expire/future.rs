@@ -1,4 +1,4 @@
-//! The futures of a request whose time is up.
+//! The futures of requests whose timeout has passed.
 
 use super::{Expired, LookAgain};
 use crate::set::TagSet;
@@ -35,18 +35,18 @@ pub struct NextExpired<'a, T: Send + 'static> {
 /// ```
 #[must_use = "it does nothing unless polled"]
 pub struct ExpiredOwned<T: Send + 'static> {
-    /// Until the end.
+    /// `None` after the end.
     set: Option<TagSet<T>>,
     sleeping: Sleeping,
 }
 
-/// The time, or the close, for which a task waits until its next check.
+/// What a task waits for until its next check: a time, or the close.
 #[derive(Debug, Default)]
 struct Sleeping {
     sleep: Option<Sleep>,
-    /// Also for the close of the set, which was open.
+    /// Whether the close of the set, which was open, also ends it.
     or_at_close: bool,
-    /// While it waits for that.
+    /// The key while it waits for that.
     key: Option<WaiterKey>,
 }
 

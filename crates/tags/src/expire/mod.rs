@@ -17,14 +17,14 @@ use std::time::Duration;
 /// How long a waiter for timeouts sleeps at most, if all requests have longer ones.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
-/// The same in a set that is closed, and ends with its last tag, which wakes no waiter.
+/// The same in a closed set, which ends with its last tag; that wakes no waiter.
 const SLEEP_WHILE_CLOSED: Duration = Duration::from_millis(10);
 
 /// Nothing is late.
 struct LookAgain {
     /// At that time.
     at: Instant,
-    /// Or earlier, when the set is closed. It was not yet.
+    /// Or earlier, when the set is closed. It was open.
     or_at_close: bool,
 }
 
@@ -40,7 +40,7 @@ enum Found {
 #[derive(Clone, Copy)]
 struct Overdue {
     token: u64,
-    /// An owner holds the tag: the token is for errors alone.
+    /// Whether an owner holds the tag: the token is then only for errors.
     held: bool,
     hw_queue: usize,
     index: usize,
@@ -57,7 +57,7 @@ struct Walk {
     now: Instant,
     /// The next slot.
     at: usize,
-    /// The earliest time that will be up, of those it has seen.
+    /// The earliest deadline of the requests seen that are not late.
     next: Option<Instant>,
 }
 
@@ -71,7 +71,7 @@ impl<T> Shared<T> {
         })
     }
 
-    /// The next one that is late.
+    /// The next late request.
     fn next_late(&self, walk: &mut Walk) -> Option<Overdue> {
         while let Some(slot) = self.slots.get(walk.at) {
             walk.at += 1;
@@ -91,9 +91,10 @@ impl<T> Shared<T> {
         if !matches!(state.phase, Phase::InFlight | Phase::Tracked) {
             return None;
         }
-        // Of this issue or a later one. If of a later one, the mark fails.
+        // The values are of this issue or of a later one. If of a later one, setting the mark
+        // fails.
         let timeout = slot.record.timeout().unwrap_or(self.timeout);
-        // The stamp is the end of a tick, which may not have come yet.
+        // The stamp is the end of a tick, which may be in the future.
         let deadline = slot.record.issued_at().min(now) + timeout;
         if deadline > now {
             return Some(Found::Next(deadline));
@@ -383,7 +384,7 @@ impl<T: Send + 'static> TagSet<T> {
     /// drop(set.redeem_timed_out(token)?);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    // Why: it acts, and a caller that wants only that may know the next time by itself.
+    // A caller may know the next time without this result.
     #[allow(clippy::must_use_candidate)]
     pub fn expire(&self, mut f: impl FnMut(u64)) -> Option<Instant> {
         let mut walk = self.shared().begin_walk()?;

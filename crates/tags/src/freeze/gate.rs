@@ -1,8 +1,8 @@
-//! The gate before all bitmaps: one word that says whether an allocation is stopped, and why.
+//! The gate before all bitmaps: one word that says whether allocations are stopped, and why.
 //!
-//! Freezes and quiesces are counted in it. It also says that some hardware queue is inactive, that
-//! the set is closed, and that there are several tenants. So one look at it finds out whether all
-//! is plain. PROTOCOL-freeze.md, has the events and the proof.
+//! It counts freezes and quiesces. It also says whether some hardware queue is inactive, the set is
+//! closed, or there are several tenants. So one load finds out whether everything is plain.
+//! PROTOCOL-freeze.md has the events and the proof.
 
 use crate::error::AllocError;
 use inflight_sync::CachePadded;
@@ -21,23 +21,23 @@ pub(crate) const QUIESCE: u64 = 1 << 31;
 const INACTIVE: u64 = 1 << 62;
 /// The set is closed, for good.
 const CLOSED: u64 = 1 << 61;
-/// All freezes and quiesces: while there are any, no caller is admitted.
+/// The bits of all freezes and quiesces: while any are set, no caller is admitted.
 pub(super) const STOPPED: u64 = CLOSED - 1;
-/// There has been a second tenant. Set once, and for good.
+/// There has been a second tenant. Set once, for good.
 const SEVERAL_TENANTS: u64 = 1 << 63;
 
-/// What the gate's word says.
+/// A value of the gate's word.
 #[derive(Clone, Copy)]
 pub(crate) struct GateState(u64);
 
 impl GateState {
-    /// Every caller is admitted, and no tag is counted.
+    /// Whether every caller is admitted, and no tag is counted.
     #[inline]
     pub(crate) const fn is_plain(self) -> bool {
         self.0 == 0
     }
 
-    /// Nothing stops anybody.
+    /// Whether no caller is stopped.
     #[inline]
     pub(crate) const fn is_open(self) -> bool {
         self.0 & !SEVERAL_TENANTS == 0
@@ -73,7 +73,7 @@ impl GateState {
         self.0 & STOPPED >= QUIESCE
     }
 
-    /// Whether there has been a second tenant. Until then nothing is counted.
+    /// Whether there has been a second tenant. Until then no tags are counted.
     #[inline]
     pub(crate) const fn has_several_tenants(self) -> bool {
         self.0 & SEVERAL_TENANTS != 0
@@ -104,14 +104,14 @@ impl fmt::Debug for GateState {
     }
 }
 
-/// The gate's word and the two places to wait.
+/// The gate's word and the two events.
 #[derive(Debug)]
 pub(crate) struct FreezeGate {
-    /// On a line of its own: every allocation and every put reads it.
+    /// On its own cache line: every allocation and every put reads it.
     pub(super) word: CachePadded<GateWord>,
     /// Drains wait here for bits to be cleared.
     drained: Event,
-    /// Submitters wait here for the thaw, and waiters for timeouts for the end.
+    /// Submitters wait here for the thaw, and waiters for timeouts for the close.
     pub(super) thawed: Event,
 }
 
@@ -145,14 +145,14 @@ impl FreezeGate {
         self.state().is_stopped()
     }
 
-    /// Whether a bitmap that gave nothing may have been closed.
+    /// Whether a bitmap that gave no bit may have been closed.
     pub(crate) fn is_set_closed_by_now(&self) -> bool {
         // Ordering: pairs with the fence of `notify_all` in `shut`, after which bitmaps are closed.
         fence(Ordering::Acquire);
         self.state().is_set_closed()
     }
 
-    /// Admits no caller from now on, and ends all waits for the end of a freeze.
+    /// Admits no more callers, and ends all waits for the end of a freeze.
     pub(crate) fn close_set(&self) {
         // Relaxed: a caller that is still admitted came before.
         self.word.state.fetch_or(CLOSED, Ordering::Relaxed);
@@ -160,7 +160,7 @@ impl FreezeGate {
         self.thawed.notify_all();
     }
 
-    /// A2 and A3, after A1. If it is plain, the bit may become a tag.
+    /// A2 and A3, after A1. If the state is plain, the bit may become a tag.
     #[inline]
     pub(crate) fn state_after_get(&self) -> GateState {
         // Ordering: A2, pairs with F2 in `close`, D2 in `leave` and R2 in `publish`.
@@ -168,7 +168,8 @@ impl FreezeGate {
         self.state()
     }
 
-    /// F1 and F2, for one freeze or quiesce more. `between` runs between them: F2 can panic.
+    /// F1 and F2, for one more freeze or quiesce. `between` runs between them, because F2 can
+    /// panic.
     pub(crate) fn close<R>(&self, unit: u64, between: impl FnOnce() -> R) -> R {
         // Relaxed: F2 orders it before the scan.
         self.word.state.fetch_add(unit, Ordering::Relaxed);
@@ -179,7 +180,7 @@ impl FreezeGate {
         guard
     }
 
-    /// The beginning of D1, and the end of E1: whether some hardware queue is inactive.
+    /// The beginning of D1, and the end of E1: sets whether some hardware queue is inactive.
     pub(crate) fn set_inactive_queue(&self, any: bool) {
         if any {
             // Relaxed: the word of the queue publishes it, and D2 orders it before the scan.
@@ -190,8 +191,8 @@ impl FreezeGate {
         }
     }
 
-    /// R2 and D2. What was written before is visible to whoever is admitted with a bit that is
-    /// made free afterwards.
+    /// R2 and D2. Earlier writes are visible to a caller that is admitted with a bit freed
+    /// afterwards.
     pub(crate) fn publish(&self) {
         // Ordering: R2 and D2, pair with A2 in `state_after_get`; D2 also with P2 in
         // `is_watched_after_put`.
@@ -209,7 +210,7 @@ impl FreezeGate {
         WakeAtEnd(self)
     }
 
-    /// P2 and the look of P3, after P1: whether to [wake freezers](Self::wake_freezers).
+    /// P2 and the check of P3, after P1: whether to [wake freezers](Self::wake_freezers).
     #[inline]
     pub(crate) fn is_watched_after_put(&self) -> bool {
         // Ordering: P2, pairs with F2 in `close` and D2 in `publish`.
@@ -229,19 +230,19 @@ impl FreezeGate {
     /// Whether there has been a second tenant, as `GateState::has_several_tenants`.
     #[inline]
     pub(crate) fn has_several_tenants(&self) -> bool {
-        // Relaxed: who takes a counted tag comes after one that has read `true` (the Acquire in
-        // `ShareAccounts::is_shared`), and so does whoever gives it back.
+        // Relaxed: a caller that takes a counted tag comes after one that has read `true` (the
+        // Acquire in `ShareAccounts::is_shared`), and so does the thread that puts it.
         let state = GateState(self.word.state.load(Ordering::Relaxed));
         !state.is_plain() && state.has_several_tenants()
     }
 
-    /// There is a second tenant.
+    /// Records that there is a second tenant.
     pub(crate) fn set_several_tenants(&self) {
         // Relaxed: see `has_several_tenants`.
         self.word.state.fetch_or(SEVERAL_TENANTS, Ordering::Relaxed);
     }
 
-    /// F3 or D3 for a thread, at most until the deadline. Whether nothing is busy any more.
+    /// F3 or D3 for a thread, at most until the deadline. Returns whether nothing is busy any more.
     pub(crate) fn wait_drained(
         &self,
         until: Option<(&Clock, Instant)>,
@@ -250,10 +251,10 @@ impl FreezeGate {
         wait_while(&self.drained, until, busy)
     }
 
-    /// B2 for a thread that waits for the end of the set, at most until the deadline.
+    /// B2 for a thread that waits for the close of the set, at most until the deadline.
     pub(crate) fn wait_set_closed(&self, clock: &Clock, deadline: Instant) {
         let open = || !self.state().is_set_closed();
-        // Why ignored: a waiter checks the set again.
+        // Ignored because a waiter checks the set again.
         let _ = self.thawed.wait_while_until(clock, deadline, open);
     }
 
@@ -272,7 +273,7 @@ impl FreezeGate {
     }
 }
 
-/// Sleeps until the condition is over, or the deadline. Whether it is over.
+/// Sleeps until the condition is false, or the deadline. Returns whether it is false.
 pub(super) fn wait_while(
     event: &Event,
     until: Option<(&Clock, Instant)>,
@@ -287,7 +288,7 @@ pub(super) fn wait_while(
     }
 }
 
-/// Given out before a put, dropped after it.
+/// Made before a put, dropped after it.
 #[derive(Debug)]
 #[must_use = "freezers are told when it is dropped"]
 pub(crate) struct WakeAtEnd<'a>(&'a FreezeGate);

@@ -1,7 +1,7 @@
-//! Freezing: no tag is held or in flight, and none is given out until the thaw.
+//! Freezing: no tag is held or in flight, and none is allocated until the thaw.
 //!
 //! There is no counter of users. The freezer reads the tags in use from the bitmaps. The freeze
-//! costs an allocation one light fence and one load of a word that hardly ever changes:
+//! costs an allocation one light fence and one load of a word that seldom changes:
 //!
 //! ```text
 //! submitter: A1 take the bit          A2 light fence    A3 depth == 0 -> a tag, else put it back
@@ -65,7 +65,7 @@ pub struct FrozenGuard {
 impl FrozenGuard {
     /// F1 and F2. The caller still has to wait.
     fn begin(bitmaps: &Arc<TagMaps>) -> Self {
-        // Built before F2, which can panic: then its drop thaws.
+        // Built before F2, which can panic: its drop then thaws.
         bitmaps.gate.close(FREEZE, || Self {
             bitmaps: bitmaps.clone(),
         })

@@ -1,8 +1,9 @@
-//! When a freeze is in force, and a drain over: where no bit is in use any more, F3 and D3.
+//! F3 and D3: waiting until no bit is in use any more. Then a freeze is in force, and a drain is
+//! over.
 //!
-//! Whoever waits makes one pass over the bits. Each bit is waited for in its place, and not looked
-//! at again once it was seen clear. After F2 or D2 that is enough: what was given out before was
-//! seen to be back, and a bit that is set later is one that its taker puts back (B1).
+//! The waiter makes one pass over the bits. It waits at each bit, and does not read it again once
+//! it was clear. After F2 or D2 that is enough: the pass has seen every earlier bit put, and a bit
+//! that is set later is put back by its taker (B1).
 
 use crate::error::FreezeError;
 use crate::tag_layout::TagMapId;
@@ -19,9 +20,9 @@ use std::task::{Context, Poll, ready};
 /// One pass over the bits in use.
 #[derive(Debug)]
 pub(crate) struct UnusedPass {
-    /// Those not yet passed, the present one last.
+    /// The maps that remain, the present one last.
     left: Vec<TagMapId>,
-    /// Bits below were seen clear in the present one.
+    /// Bits below this were clear in the present map.
     from: usize,
 }
 
@@ -31,7 +32,7 @@ impl UnusedPass {
         Self::of(bitmaps, |_| true)
     }
 
-    /// Of the tables in which the bits of one hardware queue are.
+    /// Of the tables that have the bits of one hardware queue.
     pub(crate) fn of_hw_queue(bitmaps: &TagMaps, hw_queue: usize) -> Self {
         let table = bitmaps.layout.table(hw_queue);
         Self::of(bitmaps, |tag_map| tag_map.hw_queue == table)
@@ -44,13 +45,13 @@ impl UnusedPass {
         }
     }
 
-    /// Whether a bit is in the way. Goes on where it was left; what the owners of those passed
-    /// wrote is visible.
+    /// Whether a bit is still in use. Continues where it stopped; the writes of the owners of
+    /// earlier bits are visible.
     fn is_busy(&mut self, bitmaps: &TagMaps) -> bool {
         self.is_busy_with(bitmaps, |_, _| true)
     }
 
-    /// As `is_busy`. Bits that `counts` says nothing of, by table and tag, are passed as they are.
+    /// As `is_busy`, but skips the bits for which `counts`, by table and tag, is false.
     pub(crate) fn is_busy_with(
         &mut self,
         bitmaps: &TagMaps,
@@ -110,7 +111,7 @@ pub(crate) fn wait_until_unused(
 #[must_use = "futures do nothing unless polled"]
 pub struct Drain {
     bitmaps: Arc<TagMaps>,
-    /// Once it has begun.
+    /// Set once it has begun.
     pass: Option<UnusedPass>,
     key: Option<WaiterKey>,
 }

@@ -8,14 +8,14 @@ use inflight_sync::time::Instant;
 use inflight_sync::{Arc, CachePadded, Grown, Mutex};
 use std::time::Duration;
 
-/// One tenant's.
+/// The account of one tenant.
 #[derive(Debug)]
 pub(super) struct Account {
     /// The tags it has, of those that were taken while the hardware queue was shared.
     pub(super) nr_active: AtomicU32,
-    /// It counts when the tags are divided.
+    /// Whether it counts when the tags are divided.
     pub(super) active: AtomicBool,
-    /// It has taken a tag since somebody looked.
+    /// Whether it has taken a tag since the last look for idle tenants.
     pub(super) used: AtomicBool,
     /// How many of its requests wait.
     pub(super) waits: AtomicU32,
@@ -34,31 +34,32 @@ impl Account {
         }
     }
 
-    /// It has no tag that counts, and waits for none.
+    /// Whether it has no counted tag, and waits for none.
     pub(super) fn has_no_use(&self) -> bool {
         self.nr_active.load(Ordering::Relaxed) == 0 && self.waits.load(Ordering::Relaxed) == 0
     }
 }
 
-/// Who has how many of a hardware queue's normal tags, and how many each may have.
+/// How many of a hardware queue's normal tags each tenant has, and how many it may have.
 ///
-/// An access that says nothing else is Relaxed because what follows from it is ordered by the
-/// bitmap: by its fence between a change and the look for who waits (PROTOCOL-shares.md).
+/// Accesses without a comment are Relaxed because the bitmap orders what follows from them: by its
+/// fence between a change and the check for waiters (PROTOCOL-shares.md).
 #[derive(Debug)]
 pub(crate) struct ShareAccounts {
     pub(crate) policy: SharePolicy,
-    /// How many tenants are active. Read by every allocation, hardly ever written.
+    /// How many tenants are active. Every allocation reads it; it is seldom written.
     pub(super) active_tenants: CachePadded<AtomicUsize>,
     /// The sum of their weights.
     pub(super) weights: AtomicUsize,
     /// How many tags are shared.
     depth: AtomicUsize,
-    /// Somebody was at its limit since the last look for idle ones.
+    /// Whether a tenant was at its limit since the last look for idle ones.
     pub(super) limited: AtomicBool,
     pub(super) accounts: Grown<Account>,
-    /// Whose account a bit is on: its tenant index + 1, or 0. Written by the bit's owner.
+    /// The account that counts a bit: the tenant index + 1, or 0. Written by the bit's owner.
     owners: Box<[AtomicU32]>,
-    /// The lock for changes of who is active; with the time of the last look for idle tenants.
+    /// The lock for changes of which tenants are active; with the time of the last look for idle
+    /// ones.
     pub(super) active_lock: Mutex<Instant>,
 }
 
@@ -83,7 +84,7 @@ impl ShareAccounts {
 
     /// The depth has changed.
     pub(crate) fn set_depth(&self, depth: usize) {
-        // Relaxed: whoever looks meanwhile counts by the last one.
+        // Relaxed: a concurrent reader may use the old value.
         self.depth.store(depth, Ordering::Relaxed);
     }
 
@@ -91,10 +92,10 @@ impl ShareAccounts {
         self.accounts.get_or_make(tenant as usize, Account::new)
     }
 
-    /// How many tags the tenant may have. `None`: as many as there are.
+    /// How many tags the tenant may have. `None` if there is no limit.
     pub(crate) fn share(&self, tenant: TenantIndex) -> Option<usize> {
         let tenants = self.active_tenants.load(Ordering::Relaxed);
-        // Relaxed: a share by the last depth, for a moment.
+        // Relaxed: for a moment the share may be that of the old depth.
         let depth = self.depth.load(Ordering::Relaxed);
         if tenants < 2 || depth <= 1 || !self.is_active(tenant) {
             return None;
@@ -106,9 +107,9 @@ impl ShareAccounts {
         self.policy.share(depth, tenants, weights)
     }
 
-    /// The smallest share of any tenant that counts. `None`: there are no limits.
+    /// The smallest share of any active tenant. `None` if there are no limits.
     pub(crate) fn least_share(&self) -> Option<usize> {
-        // A change under way comes here again when it is made.
+        // A change in progress calls this again when it is made.
         let _lock = self.active_lock.lock();
         let accounts = self.accounts.iter().zip(0..);
         accounts
@@ -132,7 +133,7 @@ impl ShareAccounts {
         may
     }
 
-    /// How many more the tenant may take now.
+    /// How many more tags the tenant may take now.
     pub(crate) fn room(&self, tenant: TenantIndex) -> usize {
         let share = self.share(tenant);
         share.map_or(usize::MAX, |share| {
@@ -150,11 +151,11 @@ impl ShareAccounts {
             return;
         }
         account.nr_active.fetch_add(1, Ordering::Relaxed);
-        // Relaxed: the bit's owners come one after another, by its put and its next get.
+        // Relaxed: the bit's owners follow one another, by its put and its next get.
         self.owners[bit].store(tenant + 1, Ordering::Relaxed);
     }
 
-    /// C3: before the bit is put, so that who is woken by it finds the account without it.
+    /// C3: before the bit is put, so that a waiter woken by it finds the account without it.
     pub(crate) fn gives(&self, bit: usize) {
         let Some(owner) = self.owners.get(bit) else {
             return; // there are no shares
@@ -168,7 +169,7 @@ impl ShareAccounts {
         }
     }
 
-    /// C3 for several bits: one subtraction for each run of one tenant's.
+    /// C3 for several bits: one subtraction for each run of bits of one tenant.
     pub(crate) fn gives_all(&self, bits: &[usize]) {
         let (mut tenant, mut n) = (0, 0);
         let subtract = |tenant: TenantIndex, n| {
@@ -191,10 +192,10 @@ impl ShareAccounts {
         subtract(tenant, n);
     }
 
-    /// A request of the tenant begins to wait, or ends it.
+    /// A request of the tenant begins to wait, or ends its wait.
     pub(crate) fn waits(&self, tenant: TenantIndex, on: bool) {
         let waits = &self.account(tenant).waits;
-        // Relaxed: whoever looks just then finds out one look later.
+        // Relaxed: a concurrent look for idle tenants finds out one look later.
         if on {
             waits.fetch_add(1, Ordering::Relaxed);
         } else {
@@ -203,7 +204,7 @@ impl ShareAccounts {
     }
 }
 
-/// What the bitmap knows of the accounts.
+/// The bitmap's view of the accounts.
 #[derive(Debug)]
 pub(crate) struct Shares(pub(crate) Arc<ShareAccounts>);
 

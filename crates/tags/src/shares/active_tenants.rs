@@ -1,4 +1,4 @@
-//! Which tenants are active at a hardware queue: those among whom its tags are divided.
+//! Which tenants are active at a hardware queue: its tags are divided among them.
 
 use super::{ShareAccounts, SharePolicy, account_of};
 use crate::panics::call_for_each;
@@ -9,24 +9,24 @@ use inflight_steering::TenantId;
 use inflight_sync::atomic::Ordering;
 
 impl ShareAccounts {
-    /// M1: whether the tenant is active already, or there are no shares. The caller sets it active
-    /// if not.
+    /// M1: whether the tenant is active already, or there are no shares. If not, the caller sets it
+    /// active.
     #[inline]
     pub(crate) fn is_active(&self, tenant: TenantIndex) -> bool {
-        // Relaxed: one that reads it late takes the lock.
+        // Relaxed: a thread that reads it late takes the lock.
         self.policy == SharePolicy::None || self.account(tenant).active.load(Ordering::Relaxed)
     }
 
     /// Whether two or more tenants are active, so that tags are counted and limits hold.
     #[inline]
     pub(crate) fn is_shared(&self) -> bool {
-        // Ordering: Acquire pairs with the Release in `set_active_locked`: who counts a tag comes
-        // after a look that found several tenants in the set, and so does whoever it gives the tag
-        // to. One that reads it late takes a tag uncounted, as before the change.
+        // Ordering: Acquire pairs with the Release in `set_active_locked`: a thread that counts a
+        // tag comes after a check that found several tenants in the set, and so do later owners of
+        // the tag. A thread that reads it late takes an uncounted tag, as before the change.
         self.active_tenants.load(Ordering::Acquire) > 1
     }
 
-    /// M2. Whether the tenant was not so before.
+    /// M2. Returns whether this changed the tenant's state.
     pub(crate) fn set_active(&self, tenant: TenantIndex, on: bool) -> bool {
         let _lock = self.active_lock.lock();
         self.set_active_locked(tenant, on)
@@ -39,7 +39,7 @@ impl ShareAccounts {
         }
         account.active.store(on, Ordering::Relaxed);
         let weight = account.weight.load(Ordering::Relaxed) as usize;
-        // Relaxed: changed under the lock; what follows from it is ordered by the bitmap's fence.
+        // Relaxed: changed under the lock; the bitmap's fence orders what follows from it.
         if on {
             // Ordering: Release pairs with the Acquire in `is_shared`.
             self.active_tenants.fetch_add(1, Ordering::Release);
@@ -64,8 +64,8 @@ impl ShareAccounts {
 }
 
 impl TagMaps {
-    /// The accounts, if the bits of the map are shared among tenants at present. M1 comes before
-    /// any try, so that others give way although this one may fail.
+    /// The accounts, if tenants share the bits of the map at present. M1 comes before any try, so
+    /// that others give way although this one may fail.
     #[inline]
     pub(crate) fn accounts_if_shared(
         &self,
@@ -89,8 +89,8 @@ impl TagMaps {
         }
     }
 
-    /// A second tenant is there. Until then nobody counts anything, so the first is active where it
-    /// has something in use now.
+    /// There is a second tenant. Nothing was counted before, so the first one becomes active in the
+    /// hardware queues where it has something in use now.
     pub(crate) fn activate_first_tenant(&self) {
         for hw_queue in 0..self.layout.hw_queues {
             if self.bitmap(TagMapId::normal(hw_queue)).is_any_set() {
@@ -99,7 +99,7 @@ impl TagMaps {
         }
     }
 
-    /// The tenant's last handle is gone. The hardware queues whose shares have changed.
+    /// The tenant's last handle is gone. Returns the hardware queues whose shares have changed.
     pub(crate) fn set_inactive(&self, tenant: TenantIndex) -> Vec<usize> {
         let hw_queues = 0..self.layout.hw_queues;
         hw_queues
@@ -107,8 +107,8 @@ impl TagMaps {
             .collect()
     }
 
-    /// A number comes back whose tenant is gone: nobody inherits a weight. Whether its account has
-    /// no tag any more.
+    /// Clears the account of a number whose tenant is gone, so that no tenant inherits its weight.
+    /// Returns whether the account has no tag any more.
     pub(crate) fn clear_account(&self, id: TenantId) -> bool {
         let accounts = || (0..self.layout.tables()).map(|n| self.accounts(n));
         if accounts().any(|accounts| accounts.nr_active(account_of(id)) > 0) {
@@ -118,7 +118,7 @@ impl TagMaps {
         true
     }
 
-    /// In all hardware queues. Shares may grow by it.
+    /// In all hardware queues. Shares may grow.
     pub(crate) fn set_weight(&self, tenant: TenantIndex, weight: u32) {
         call_for_each(0..self.layout.hw_queues, |hw_queue| {
             self.accounts(hw_queue).set_weight(tenant, weight);
@@ -126,8 +126,8 @@ impl TagMaps {
         });
     }
 
-    /// M2, after the change, and M3: the shares are others now, or the depth is. Who waits and may
-    /// have a tag now is woken.
+    /// M2, after the change, and M3: the shares or the depth have changed. Wakes waiters that may
+    /// have a tag now.
     pub(crate) fn shares_changed(&self, hw_queue: usize) {
         let _freezers = self.gate.wake_at_end();
         self.bitmap(TagMapId::normal(hw_queue)).shares_changed();

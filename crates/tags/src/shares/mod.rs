@@ -1,5 +1,5 @@
-//! Shares of tenants: who has how many tags, and how many of them each may have. The names of
-//! events are those of PROTOCOL-shares.md.
+//! Shares of tenants: how many tags each has, and how many it may have. The names of events are
+//! those of PROTOCOL-shares.md.
 
 mod accounts;
 mod active_tenants;
@@ -13,11 +13,10 @@ use inflight_sbitmap::tenancy::TenantIndex;
 use inflight_steering::TenantId;
 use std::time::Duration;
 
-/// A tenant that has used no tag for this long, as others look, is idle; found out within twice
-/// the time.
+/// How long a tenant must use no tag to be idle, as others see it; detected within twice the time.
 const IDLE_AFTER: Duration = Duration::from_secs(1);
 
-/// So many tenants have a share account of their own; of more, some have one together.
+/// How many tenants have their own share account; if there are more, some share one.
 const ACCOUNTS: u32 = if cfg!(loom) { 3 } else { 1024 };
 
 /// The share account of a tenant.

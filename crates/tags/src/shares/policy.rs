@@ -36,13 +36,13 @@
 pub enum SharePolicy {
     /// Equal shares: the depth divided by the number of active tenants, at least `min`.
     Fair {
-        /// The least share.
+        /// The smallest share.
         min: usize,
     },
     /// By the weights of the active tenants ([`Tenant::set_weight`](crate::Tenant::set_weight)), at
     /// least `min` each, and never less than one tag.
     Weighted {
-        /// The least share.
+        /// The smallest share.
         min: usize,
     },
     /// No limits: first come, first served.
@@ -56,8 +56,8 @@ impl Default for SharePolicy {
 }
 
 impl SharePolicy {
-    /// Returns how many tags a tenant may have at once, of `depth` that this many active tenants
-    /// share. `None`: all of them. `weights` returns its weight, and the sum over all of them.
+    /// Returns how many of `depth` tags a tenant may have at once, if this many active tenants
+    /// share them. `None` for all. `weights` returns its weight, and the sum of all weights.
     pub(super) fn share(
         self,
         depth: usize,
@@ -69,7 +69,7 @@ impl SharePolicy {
             Self::Fair { min } => Some(depth.div_ceil(tenants).max(min)),
             Self::Weighted { min } => {
                 let (own, all) = weights();
-                // Why at least 1: a tenant of weight 0 would wait for ever.
+                // At least 1: a tenant of weight 0 would wait for ever.
                 Some((depth * own).div_ceil(all.max(1)).max(min).max(1))
             }
         }

@@ -1,4 +1,4 @@
-//! Finding idle tenants, and giving their shares to the others.
+//! Detecting idle tenants, and giving their shares to the others.
 
 use super::accounts::Account;
 use super::{IDLE_AFTER, ShareAccounts};
@@ -9,14 +9,14 @@ use inflight_sync::atomic::Ordering;
 use inflight_sync::time::Instant;
 
 impl ShareAccounts {
-    /// Whether somebody should look for idle tenants.
+    /// Whether it is useful to look for idle tenants.
     #[inline]
     pub(crate) fn is_limited(&self) -> bool {
         self.limited.load(Ordering::Relaxed)
     }
 
-    /// I1 to I3: tenants that have used no tag since the last look, and wait for none, are not
-    /// active any more. Whether there were any.
+    /// I1 to I3: tenants that have used no tag since the last look, and wait for none, become
+    /// inactive. Returns whether there were any.
     pub(crate) fn find_idle(&self, now: Instant) -> bool {
         let Some(mut last) = self.active_lock.try_lock() else {
             return false;
@@ -32,14 +32,14 @@ impl ShareAccounts {
         })
     }
 
-    /// Tenants that have no tag and wait for none are not active any more, whatever they used
-    /// lately. Whether there were any.
+    /// Tenants that have no tag and wait for none become inactive, whatever they used recently.
+    /// Returns whether there were any.
     pub(super) fn forget_idle(&self) -> bool {
         let _lock = self.active_lock.lock();
         self.set_inactive_if(Account::has_no_use)
     }
 
-    /// Under the lock. Whether there were any.
+    /// Under the lock. Returns whether there were any.
     fn set_inactive_if(&self, is_idle: impl Fn(&Account) -> bool) -> bool {
         let idle = self.accounts.iter().zip(0..);
         let idle = idle.filter(|(account, _)| is_idle(account));
@@ -50,7 +50,7 @@ impl ShareAccounts {
 }
 
 impl TagMaps {
-    /// Somebody is at its limit: another tenant may have gone idle.
+    /// A tenant is at its limit: another one may have become idle.
     pub(crate) fn look_for_idle(&self, hw_queue: usize) {
         if self.accounts(hw_queue).find_idle(self.clock.now()) {
             self.shares_changed(hw_queue);
@@ -59,15 +59,14 @@ impl TagMaps {
 }
 
 impl<T: Send + 'static> TagSet<T> {
-    /// Gives the shares of idle tenants to the others at once: of those that have no tag of a
-    /// hardware queue that counts, and wait for none. Returns in how many hardware queues there
-    /// was one. Such a tenant counts again with its next allocation.
+    /// Gives the shares of idle tenants to the others at once. A tenant is idle in a hardware queue
+    /// if it is active there, has no tag and waits for none. Returns in how many hardware queues
+    /// there was one. Such a tenant becomes active again with its next allocation.
     ///
-    /// Without this call an idle tenant is found out by others who are at their limit: by threads
-    /// that wait, which look every second, and by whoever allocates, comes to wait or frees. Tasks
-    /// have no timer: if nothing but tasks waits, beside an idle tenant's tags, and nobody
-    /// completes anything, they wait until one of these happens. An engine of tasks alone calls
-    /// this from its own timer.
+    /// Without this call, other tenants that are at their limit detect an idle one: their waiting
+    /// threads look every second, and each call that allocates, begins to wait or frees looks too.
+    /// Tasks have no timer. If only tasks wait, and nothing completes, they wait until one of these
+    /// calls happens. An engine that uses only tasks calls this from its own timer.
     ///
     /// ```
     /// # use inflight_tags::TagSet;
@@ -79,7 +78,7 @@ impl<T: Send + 'static> TagSet<T> {
     /// assert_eq!(a.try_alloc_batch(8).len(), 8);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    // Why: it acts, and who only wants that may ignore how many there were.
+    // A caller may ignore the number.
     #[allow(clippy::must_use_candidate)]
     pub fn reclaim_idle_shares(&self) -> usize {
         let bitmaps = &self.shared.bitmaps;

@@ -1,4 +1,4 @@
-//! The end of a tag: the slot and the bit go back, and the tag is counted out of its set.
+//! The end of a tag: frees the slot, puts the bit, and counts the tag out of its set.
 
 use super::Slot;
 use crate::tag_maps::{Owner, TagMaps};
@@ -7,15 +7,15 @@ use inflight_sbitmap::SbitmapQueue;
 use inflight_sbitmap::tenancy::Tenancy as _;
 use std::ptr::NonNull;
 
-/// How many tags are freed by one put, at most.
+/// The most tags that are freed by one put.
 pub(crate) const PUT_AT_ONCE: usize = 32;
 
 impl<T> Slot<T> {
-    /// The end of a tag: gives the slot back (K1), and counts out (K2).
+    /// The end of a tag: frees the slot (K1), and counts the tag out (K2).
     ///
     /// # Safety
     ///
-    /// The caller owns the slot (PROTOCOL.md, "One owner"), and has no reference to it or its set
+    /// The caller owns the slot (PROTOCOL.md, "One owner"), and uses no reference to it or its set
     /// from now on. `bitmap` is the slot's.
     #[inline(never)]
     pub(crate) unsafe fn free(this: NonNull<Self>, bitmap: NonNull<SbitmapQueue>) {
@@ -41,7 +41,7 @@ impl<T> Slot<T> {
         }
     }
 
-    /// The rest of [`free`](Self::free) of a tag whose slot is free.
+    /// The rest of [`free`](Self::free) for a tag whose slot is free.
     ///
     /// # Safety
     ///
@@ -64,7 +64,7 @@ impl<T> Slot<T> {
     ///
     /// # Safety
     ///
-    /// As for `free`, of a tag whose bit is back.
+    /// As for `free`, of a tag whose bit has been put.
     #[cold]
     #[inline(never)]
     unsafe fn wake_and_end(this: NonNull<Self>) {
@@ -95,7 +95,7 @@ impl<T> Slot<T> {
         // SAFETY: as above: the bitmap is the set's.
         let bitmap = unsafe { first.bitmap.as_ref() };
         let gate = &first.bitmaps().gate;
-        // Those for which there can be no waiter go back at once, and wake no waiter.
+        // Bits for which there can be no waiter are put at once, and wake no waiter.
         let (alone, mut left) = (!gate.has_several_tenants(), 0);
         for slot in slots {
             // SAFETY: as above.
@@ -127,7 +127,7 @@ struct CountOut<'a, T> {
 impl<T> Drop for CountOut<'_, T> {
     fn drop(&mut self) {
         let n = self.slots.len() as u64;
-        // SAFETY: this is the end of so many tags, which are not counted out yet.
+        // SAFETY: this is the end of `n` tags, which are not counted out yet.
         if let Some(late) = unsafe { LateEnd::unless_counted(n, self.bitmaps) } {
             late.run(self.slots);
         }
@@ -138,7 +138,7 @@ impl<T> Drop for CountOut<'_, T> {
 #[derive(Clone, Copy)]
 struct LateEnd {
     bitmaps: *const TagMaps,
-    /// All handles are gone.
+    /// Whether all handles are gone.
     orphaned: bool,
 }
 
@@ -159,17 +159,17 @@ impl LateEnd {
         }
     }
 
-    /// [`run`](Self::run) out of the way of a tag that is counted.
+    /// [`run`](Self::run), kept off the path of a tag that is counted.
     #[cold]
     #[inline(never)]
     fn run_one<T>(self, slot: NonNull<Slot<T>>) {
         self.run(&[slot]);
     }
 
-    /// K6 and K7 of each. They are those that K2 has refused.
+    /// K6 and K7 of each tag that K2 has refused.
     #[cold]
     fn run<T>(self, slots: &[NonNull<Slot<T>>]) {
-        /// Does K7, and what is left for the others, also if the payload's drop panics.
+        /// Does K7, and the rest for the other tags, also if the payload's drop panics.
         struct AtEnd<'a, T> {
             late: LateEnd,
             teardown: *const Teardown,

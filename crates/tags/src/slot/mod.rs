@@ -1,4 +1,4 @@
-//! One tag's slot: the payload, and the [record] that says whose it is.
+//! The slot of a tag: the payload, and the [record] of who owns it.
 
 mod free;
 mod record;
@@ -20,31 +20,31 @@ use std::ptr::NonNull;
 
 /// A slot: its number, its record and its payload.
 ///
-/// It lies in the table of its set, which is freed when no handle is left and no tag is held
-/// or in flight: see [`teardown`](crate::teardown).
+/// It is in the table of its set, which is freed when no handle is left and no tag is held or in
+/// flight: see [`teardown`](crate::teardown).
 pub(crate) struct Slot<T> {
     pub(crate) record: Record,
-    /// Of the same set, as is the next: they live as long as the slot.
+    /// Of the same set, as is the next field: they live as long as the slot.
     bitmaps: NonNull<TagMaps>,
-    /// Where its bit is, and which.
+    /// The bitmap of its bit, and the bit.
     pub(crate) bitmap: NonNull<SbitmapQueue>,
     bit: usize,
-    /// What all its tokens have in common.
+    /// The part that all its tokens have in common.
     id: SlotId,
-    /// Written by the owner, where hardware queues share tags.
+    /// Written by the owner, if hardware queues share tags.
     hw_queue: AtomicU32,
     pub(crate) tag: usize,
     /// Its submission, and the policy of its completion.
     pub(crate) info: SubmitInfo,
-    /// Its place in a done list.
+    /// Its link in a done list.
     pub(crate) link: Link,
-    /// There unless the record is `Absent`.
+    /// Initialised unless the record is `Absent`.
     payload: UnsafeCell<MaybeUninit<T>>,
 }
 
-// SAFETY: the payload is reached only by the one owner of the slot, through `payload` and
-// `payload_mut`, whose callers answer for that; moving from owner to owner is moving between
-// threads, hence T: Send. The pointer is to what is Sync. Everything else in the slot is Sync.
+// SAFETY: only the one owner of the slot accesses the payload, through `payload` and `payload_mut`,
+// whose callers justify that. A change of owner may be a change of thread, hence T: Send. The
+// pointers are to Sync data. Everything else in the slot is Sync.
 unsafe impl<T: Send> Sync for Slot<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send> Send for Slot<T> {}
@@ -69,15 +69,15 @@ impl<T> Slot<T> {
 
     #[inline]
     pub(crate) const fn bitmaps(&self) -> &TagMaps {
-        // SAFETY: the set that this slot belongs to keeps them, by the contract of `new`, and
-        // frees them after the slot.
+        // SAFETY: the set of this slot keeps them, by the contract of `new`, and frees them after
+        // the slot.
         unsafe { self.bitmaps.as_ref() }
     }
 
-    /// Writes the payload, for a caller that alone uses a slot that is absent.
+    /// Writes the payload, for a caller that is the only user of an absent slot.
     pub(crate) fn make(&self, payload: T) {
         debug_assert!(self.record.is_absent(), "a payload is made once");
-        // SAFETY: nobody owns an absent slot, and its bit is beyond the depth; makers take turns.
+        // SAFETY: an absent slot has no owner, and its bit is beyond the depth; makers take turns.
         // There is no payload to drop.
         self.payload.with_mut(|cell| unsafe {
             (*cell).write(payload);
@@ -91,7 +91,7 @@ impl<T> Slot<T> {
         self.hw_queue.load(Ordering::Relaxed) as usize
     }
 
-    /// The request is submitted here and now. Not inlined: it would be the better part of
+    /// Records that the request is submitted here and now. Not inlined: it would be most of
     /// `into_token`, and most sets have no completions.
     #[inline(never)]
     pub(crate) fn note_here(&self, polled: bool) {
@@ -114,9 +114,9 @@ impl<T> Slot<T> {
     /// The payload, for the slot's owner.
     #[inline]
     pub(crate) fn payload(&self) -> *const T {
-        // The pointer escapes `with`, for the tag's references outlive this call. So a model sees
-        // an access at this instant only: it reports two owners who come here unordered, not one
-        // who keeps a reference too long. The borrow checker does that, on the tag.
+        // The pointer escapes `with`, because the tag's references outlive this call. So a model
+        // sees an access only at this instant: it reports two unordered owners, but not an owner
+        // that keeps a reference too long. The borrow checker prevents that, on the tag.
         self.payload.with(<*const MaybeUninit<T>>::cast)
     }
 
@@ -127,11 +127,11 @@ impl<T> Slot<T> {
         self.payload.with_mut(<*mut MaybeUninit<T>>::cast)
     }
 
-    /// Drops the payload if it is the caller's to drop (K4, K6).
+    /// Drops the payload if the caller may (K4, K6).
     pub(crate) fn drop_payload(&self) {
         if self.record.take_payload() {
-            // SAFETY: the exchange to `Absent` succeeds once, from `Idle`, for no tag: nobody owns
-            // the slot, and without handles nobody will. Its payload was there.
+            // SAFETY: the exchange to `Absent` succeeds once, from `Idle`, for no tag: the slot has
+            // no owner, and without handles it gets none. Its payload was there.
             unsafe { self.payload_mut().drop_in_place() };
         }
     }

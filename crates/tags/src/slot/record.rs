@@ -1,4 +1,4 @@
-//! The state word of a slot, that says whose it is.
+//! The state word of a slot, which says who owns it.
 //!
 //! The word is `generation << 4 | phase`. The events, with the names the models use:
 //!
@@ -14,11 +14,11 @@
 //!   an owner's phase --S6 track--> Tracked --S7 report--> Reported --S1 or S5--> as above
 //! ```
 //!
-//! Idle, Redeemed, Handled, Tracked and Reported belong to the one `Tag` (or to nobody, if the bit
-//! is free). S1, S5 and S6 are therefore plain stores of the owner. S2, S3, S4 and S7 are each one
-//! compare-exchange on an exact generation and phase: of any number of racers exactly one wins. S7
-//! against the owner's next store: either it comes first and the owner overwrites what it has
-//! said, or it fails. S1 from Redeemed or Handled moves the generation too, so that each token
+//! Idle, Redeemed, Handled, Tracked and Reported belong to the one `Tag` (or have no owner, if the
+//! bit is free). So S1, S5 and S6 are plain stores of the owner. S2, S3, S4 and S7 are each one
+//! compare-exchange on an exact generation and phase: of any number of racing calls exactly one
+//! wins. If S7 races with the owner's next store, either S7 comes first and the owner overwrites
+//! it, or S7 fails. S1 from Redeemed or Handled advances the generation too, so that each token
 //! names one submission and a late completion of an earlier one finds nothing.
 //!
 //! S5 from Handled leaves Forgiven instead of Idle: the same, but who comes with the token of the
@@ -40,32 +40,32 @@ pub(crate) enum Phase {
     InFlight = 1,
     /// In flight; the handler of the timeout may take it, its completion may not.
     Overdue = 2,
-    /// A completion gave it back to an owner.
+    /// A completion returned it to an owner.
     Redeemed = 3,
     /// The handler of its timeout owns it.
     Handled = 4,
     /// Without owner and payload: not made yet, or all handles of the set are gone.
     Absent = 5,
-    /// Its owner has it, and its time runs.
+    /// Its owner has it, and its timeout runs.
     Tracked = 6,
-    /// The same, and its time was reported to be up.
+    /// The same, and its timeout was reported to have passed.
     Reported = 7,
-    /// As Idle, and the last use was ended by the handler of its timeout.
+    /// As Idle, and the handler of a timeout ended the last use.
     IdleAfterTimeout = 8,
 }
 
 impl Phase {
-    /// PROTOCOL.md, "One owner".
+    /// See PROTOCOL.md, "One owner".
     const fn has_owner(self) -> bool {
         !matches!(self, Self::InFlight | Self::Overdue | Self::Absent)
     }
 
-    /// A token of this generation is out.
+    /// Whether a token of this generation is in flight.
     pub(crate) const fn is_in_flight(self) -> bool {
         matches!(self, Self::InFlight | Self::Overdue)
     }
 
-    /// No token of this generation was made.
+    /// Whether no token of this generation was made.
     const fn is_fresh(self) -> bool {
         matches!(self, Self::Idle | Self::IdleAfterTimeout)
     }
@@ -83,7 +83,7 @@ impl SlotState {
         (self.generation.bits() << PHASE_BITS) | self.phase as u64
     }
 
-    /// For a tag that is put in flight once more: rare, so out of the way.
+    /// For a tag that is submitted again: rare, so not inlined.
     #[cold]
     #[inline(never)]
     const fn again(self) -> Self {
@@ -112,16 +112,15 @@ impl SlotState {
     }
 }
 
-/// What is known about a slot without its payload.
+/// The data about a slot other than its payload.
 #[derive(Debug)]
 pub(crate) struct Record {
     state: AtomicU64,
     /// When the tag was issued, in nanoseconds of the set's clock. Written before S1.
     issued_at: AtomicU64,
-    /// The submission's own timeout in nanoseconds, or 0.
+    /// The submission's own timeout in nanoseconds + 1, or 0 for the set's.
     timeout: AtomicU64,
-    /// How often the slot was given out and given back: odd while it is a tag. Only its owner
-    /// writes it.
+    /// How often the slot was allocated and freed: odd while it is a tag. Only its owner writes it.
     uses: AtomicU64,
 }
 
@@ -139,29 +138,29 @@ impl Record {
         }
     }
 
-    /// The payload is there now: the slot can become a tag. R2, or the building of the set, orders
-    /// it before the bit.
+    /// The payload has been made: the slot can become a tag. R2, or building the set, orders this
+    /// before the bit.
     pub(super) fn present(&self) {
-        // Relaxed: before that no other thread writes.
+        // Relaxed: no other thread writes before this.
         let state = SlotState {
             phase: Phase::Idle,
             ..SlotState::unpack(self.state.load(Ordering::Relaxed))
         };
-        // Relaxed: the bit hands the slot to its first owner.
+        // Relaxed: the bit publishes the slot to its first owner.
         self.state.store(state.pack(), Ordering::Relaxed);
     }
 
-    /// Whether the payload is still to be made.
+    /// Whether the payload has not been made yet.
     pub(crate) fn is_absent(&self) -> bool {
-        // Relaxed: the maker is alone with the slot, and for others it is a hint.
+        // Relaxed: the maker is the only user of the slot, and for others it is a hint.
         SlotState::unpack(self.state.load(Ordering::Relaxed)).phase == Phase::Absent
     }
 
-    /// The state as an observer sees it.
+    /// The state as a thread that is not the owner sees it.
     #[inline]
     pub(crate) fn observe(&self) -> SlotState {
-        // Ordering: pairs with S1 in `issue`, so that the observer sees the time stamp of this
-        // issue or of a later one, never of an earlier one.
+        // Ordering: pairs with S1 in `issue`, so that the reader sees the time stamp of this issue
+        // or of a later one, never of an earlier one.
         SlotState::unpack(self.state.load(Ordering::Acquire))
     }
 
@@ -170,24 +169,24 @@ impl Record {
         Instant::from_nanos(self.issued_at.load(Ordering::Relaxed))
     }
 
-    /// The owner's, for its next submission and until the slot is freed.
+    /// For the owner, for its next submission and until the slot is freed.
     pub(crate) fn set_timeout(&self, timeout: Duration) {
         let nanos = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
-        // One more, since 0 is the set's. Relaxed: published by S1.
+        // One more, because 0 means the set's. Relaxed: published by S1.
         self.timeout
             .store(nanos.saturating_add(1), Ordering::Relaxed);
     }
 
     pub(crate) fn timeout(&self) -> Option<Duration> {
-        // Relaxed: see `observe`. A visitor that reads what a later owner wrote fails at S3: of
-        // its exchange and the one that made the owner only one can find the state it expects.
+        // Relaxed: see `observe`. A visitor that reads what a later owner wrote fails at S3: only
+        // one of its exchange and the one that made the later owner can find the expected state.
         match self.timeout.load(Ordering::Relaxed) {
             0 => None,
             one_more => Some(Duration::from_nanos(one_more - 1)),
         }
     }
 
-    /// How often the slot was given out, and how often it was given back.
+    /// How often the slot was allocated, and how often it was freed.
     pub(crate) fn allocs_and_frees(&self) -> (u64, u64) {
         // Relaxed: a statistic.
         let uses = self.uses.load(Ordering::Relaxed);
@@ -196,8 +195,8 @@ impl Record {
 
     /// Whether the slot is a tag, held or in flight. False for a bit that is only being tried.
     pub(crate) fn is_tag(&self) -> bool {
-        // Relaxed: who froze the set sees the last owner's store, ordered by the scan of the
-        // bitmaps.
+        // Relaxed: a thread that froze the set sees the last owner's store, ordered by the scan of
+        // the bitmaps.
         self.uses.load(Ordering::Relaxed) % 2 == 1
     }
 
@@ -210,7 +209,7 @@ impl Record {
     }
 
     /// Whether the slot is in a phase that belongs to an owner. Asserted where an ownership begins,
-    /// as `owned` does where it ends.
+    /// as `owned` asserts it where one ends.
     #[inline]
     pub(crate) fn is_owned(&self) -> bool {
         // Relaxed: see `owned`.
@@ -248,25 +247,25 @@ impl Record {
         }
     }
 
-    /// S6, by the owner: its time runs from now on.
+    /// S6, by the owner: its timeout runs from now on.
     pub(crate) fn track(&self, stamp: Option<Instant>) {
         self.begin_time(stamp, Phase::Tracked);
     }
 
     /// Whether S7 came, for the owner.
     pub(crate) fn is_reported(&self) -> bool {
-        // Relaxed: it says nothing about anything else.
+        // Relaxed: no other data depends on it.
         SlotState::unpack(self.state.load(Ordering::Relaxed)).phase == Phase::Reported
     }
 
-    /// S7. Whether this call was the one that says so.
+    /// S7. Returns whether this call reported it.
     pub(crate) fn report(&self, generation: Generation) -> bool {
         self.change(generation, Phase::Tracked, Phase::Reported)
             .is_ok()
     }
 
-    /// S1. The caller gives up ownership: from the store on, the slot may belong to somebody else,
-    /// and be freed with its set by them.
+    /// S1. The caller gives up ownership: after the store another thread may own the slot, and free
+    /// it with its set.
     #[inline]
     pub(crate) fn issue(&self, stamp: Option<Instant>) -> Generation {
         self.begin_time(stamp, Phase::InFlight)
@@ -282,19 +281,19 @@ impl Record {
         }
         let state = SlotState { generation, phase };
         // Ordering: S1, pairs with the Acquire of S2 and S4: the next owner sees what this one
-        // wrote to the payload. S1 and S6 pair with the Acquire in `observe`: who sees the state
-        // sees the time stamp.
+        // wrote to the payload. S1 and S6 pair with the Acquire in `observe`: a thread that sees
+        // the state sees the time stamp.
         self.state.store(state.pack(), Ordering::Release);
         generation
     }
 
-    /// S3. Whether this call made the tag overdue.
+    /// S3. Returns whether this call made the tag overdue.
     pub(crate) fn mark_timed_out(&self, generation: Generation) -> bool {
         self.change(generation, Phase::InFlight, Phase::Overdue)
             .is_ok()
     }
 
-    /// One compare-exchange; the state found instead if it failed.
+    /// One compare-exchange; returns the state found if it failed.
     #[inline]
     pub(crate) fn change(
         &self,
@@ -312,15 +311,15 @@ impl Record {
             phase: to,
         }
         .pack();
-        // Ordering: success of S2 and S4 pairs with S1 in `issue`, for S4 through S3, which as a
-        // read-modify-write continues the release sequence of S1.
+        // Ordering: the success of S2 and S4 pairs with S1 in `issue`; for S4 through S3, which as
+        // a read-modify-write continues the release sequence of S1.
         let changed = self
             .state
             .compare_exchange(from, to, Ordering::Acquire, Ordering::Relaxed);
         changed.map(drop).map_err(SlotState::unpack)
     }
 
-    /// S5. Called by the owner, before it gives the bit back.
+    /// S5. Called by the owner, before it puts the bit.
     #[inline]
     pub(crate) fn free(&self) {
         let owned = self.owned();
@@ -331,27 +330,27 @@ impl Record {
                 _ => Phase::Idle,
             },
         };
-        // Relaxed: the owner's own.
+        // Relaxed: only the owner writes it.
         if self.timeout.load(Ordering::Relaxed) != 0 {
             // Relaxed: a visitor that reads it grants more time.
             self.timeout.store(0, Ordering::Relaxed);
         }
-        // Relaxed: the bit hands the slot to the next owner; a late redeemer's compare-exchange
+        // Relaxed: the bit publishes the slot to the next owner; a late redeemer's compare-exchange
         // sees the newest value whatever the ordering.
         self.state.store(state.pack(), Ordering::Relaxed);
-        // Ordering: Release pairs with the Acquire of K4 and K6 in `take_payload`: whoever sees
-        // that this is no tag any more comes after its last owner, and sees its last state.
+        // Ordering: Release pairs with the Acquire of K4 and K6 in `take_payload`: a thread that
+        // sees that this is no longer a tag comes after its last owner, and sees its last state.
         self.count_use(Ordering::Release);
     }
 
-    /// K4 and K6, when all handles are gone. Whether the caller has the payload now, to drop it:
-    /// once for each slot that is no tag, never for one that is.
+    /// K4 and K6, when all handles are gone. Returns whether the caller now has the payload, to
+    /// drop it: once for each slot that is not a tag, never for one that is.
     pub(crate) fn take_payload(&self) -> bool {
         // Ordering: Acquire pairs with the Release in `free`.
         if self.uses.load(Ordering::Acquire) % 2 == 1 {
             return false;
         }
-        // Relaxed: the exchange looks again.
+        // Relaxed: the exchange checks again.
         let found = SlotState::unpack(self.state.load(Ordering::Relaxed));
         if !found.phase.is_fresh() {
             return false;
@@ -360,7 +359,7 @@ impl Record {
             phase: Phase::Absent,
             ..found
         };
-        // Relaxed: of two who come here, one is told so; nothing is handed over between them.
+        // Relaxed: if two threads come here, one fails; no data passes between them.
         self.state
             .compare_exchange(
                 found.pack(),
@@ -376,7 +375,7 @@ impl Record {
 mod tests {
     use super::*;
 
-    /// The generation wraps at 34 bits: what was true of the last generation is true of the first.
+    /// The generation wraps at 34 bits: the last generation behaves like the first.
     #[test]
     fn the_last_generation_is_followed_by_the_first() {
         let last = Generation::from_bits((1 << 34) - 2);
@@ -397,7 +396,7 @@ mod tests {
         assert_eq!(record.redeem(first), Ok(()));
     }
 
-    /// A tag that is tracked is reported once, and is its owner's all the while.
+    /// A tracked tag is reported once, and belongs to its owner all the time.
     #[test]
     fn what_is_tracked_is_reported_once() {
         let record = Record::new(Generation::from_bits(7));

@@ -7,7 +7,7 @@ use crate::error::AllocError;
 use crate::tag_layout::{TagMap, TagMapId};
 use inflight_sbitmap::tenancy::{Request, Tenancy as _};
 
-/// A request of more pieces than this part of the depth is given its tags in as many parts.
+/// A request for more pieces than this part of the depth gets its tags in so many parts.
 const PARTS: usize = 4;
 
 impl<T: Send + 'static> Split<T> {
@@ -23,7 +23,7 @@ impl<T: Send + 'static> Split<T> {
                 return SplitStep::Done(Err(error));
             }
             if !waits && self.collected.is_empty() && self.queued_in().is_some() {
-                // A queue that is closed: the set is closed.
+                // The queue is closed, so the set is closed.
                 let _ = self.fetch_part(|wait, bits| wait.fetch(bits));
             }
             if let Some(why) = self.tenant.bitmaps().gate.state().refuses() {
@@ -46,7 +46,7 @@ impl<T: Send + 'static> Split<T> {
                 }
                 return SplitStep::Done(Ok(Some(tag)));
             }
-            // Refused: what has changed is seen above.
+            // Refused: the check above sees what has changed.
             self.give_back();
         }
     }
@@ -54,7 +54,7 @@ impl<T: Send + 'static> Split<T> {
     /// Collects at least one bit, or says what to wait for.
     pub(super) fn collect(&mut self, waits: bool) -> Option<SplitStep<T>> {
         if self.collected.is_empty() {
-            // One that is in a wait queue stays there; else the thread may have moved.
+            // A split in a wait queue stays there; otherwise the thread may have moved.
             let queued = self.queued_in();
             let tag_map = queued.unwrap_or_else(|| self.tenant.choose_tag_map(self.options));
             let request = self.request(tag_map);
@@ -80,7 +80,7 @@ impl<T: Send + 'static> Split<T> {
         match bitmaps.admission {
             Admission::WholeIo => Request {
                 want: self.remaining,
-                // Why in parts: a wait for one does not keep all tags idle.
+                // In parts, so that a wait for one request does not keep all tags idle.
                 part: if self.joins_all {
                     self.remaining
                 } else {
@@ -97,8 +97,8 @@ impl<T: Send + 'static> Split<T> {
         }
     }
 
-    /// All bits that are asked for, at once: a request that has some of its bits would wait for
-    /// others of its kind, and they for it.
+    /// All bits of the request at once: a request that has some of its bits would wait for others
+    /// of its kind, and they for it.
     pub(super) fn try_get(
         &self,
         tag_map: TagMapId,
@@ -114,7 +114,7 @@ impl<T: Send + 'static> Split<T> {
         let n = if waits || request.want <= bitmap.depth() {
             request.want
         } else {
-            // Who does not wait keeps nobody waiting.
+            // A caller that does not wait makes no others wait.
             request.part
         };
         if n > bitmap.depth() {
@@ -158,7 +158,7 @@ impl<T: Send + 'static> Split<T> {
         }
     }
 
-    /// Gives up its place.
+    /// Leaves the wait queue.
     pub(super) fn leave(&mut self) {
         let bitmaps = self.tenant.bitmaps();
         match std::mem::replace(&mut self.at, SplitAt::Nowhere) {
@@ -176,8 +176,8 @@ impl<T: Send + 'static> Split<T> {
         self.record.end(&self.tenant);
     }
 
-    /// Gives back what was collected or joined, and the place of one that is to have more. A task
-    /// that waits stays: it is told when it has something to give back.
+    /// Puts what was collected or joined, and leaves the wait queue if it continues there. A task
+    /// that waits stays: it is woken when it has something to put.
     pub(super) fn give_back(&mut self) {
         let joined = std::mem::take(&mut self.joined);
         if !joined.is_empty() {

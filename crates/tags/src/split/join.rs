@@ -150,8 +150,8 @@ impl<T: Send + 'static> Split<T> {
         Ok(self.end_join())
     }
 
-    /// Gives back the tags collected for later pieces, and the place in the wait queue, which are
-    /// for parts.
+    /// Puts the tags collected for later pieces, and leaves the wait queue, because both are for
+    /// parts.
     fn begin_join(&mut self) {
         if !self.joins_all {
             self.stop_waiting();
@@ -160,8 +160,7 @@ impl<T: Send + 'static> Split<T> {
         }
     }
 
-    /// Checks that there can be as many tags as are asked for at once: the set may have been
-    /// resized.
+    /// Checks that there can be as many tags as it needs at once: the set may have been resized.
     pub(super) fn check_join(&self) -> Result<(), AllocError> {
         if !self.joins_all {
             return Ok(());
@@ -183,7 +182,7 @@ impl<T: Send + 'static> Split<T> {
         self.remaining + self.joined.len()
     }
 
-    /// Returns the tags, if all are there; else gives them and the place back.
+    /// Returns the tags, if all are there; otherwise puts them and leaves the wait queue.
     fn end_join(&mut self) -> Vec<Tag<T>> {
         self.joins_all = false;
         if self.remaining == 0 {

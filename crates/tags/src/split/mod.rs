@@ -71,21 +71,21 @@ pub struct Split<T: Send + 'static> {
     begun: bool,
     at: SplitAt,
     record: WaitRecord,
-    /// An error has ended the stream.
+    /// Whether an error has ended the stream.
     ended: bool,
     /// Where it has waited: it may have been woken for more tags than it took.
     waited_in: Option<TagMapId>,
-    /// Bits collected for pieces to come, the next one last. None while it waits.
+    /// Bits collected for later pieces, the next one last. Empty while it waits.
     collected: Vec<usize>,
-    /// Where they are from.
+    /// The tag map that they are from.
     from: TagMapId,
     /// Asks for all pieces together: see [`join`](Split::join).
     joins_all: bool,
-    /// The tags it has of these.
+    /// The tags that it has of these.
     joined: Vec<Tag<T>>,
 }
 
-/// Where it stands.
+/// The state of its wait.
 #[derive(Debug)]
 enum SplitAt {
     Nowhere,
@@ -181,7 +181,7 @@ impl<T: Send + 'static> Split<T> {
     /// })?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    // Not an iterator's: it waits.
+    // Not an iterator's `next`: it waits.
     #[allow(clippy::should_implement_trait)]
     pub const fn next(&mut self) -> NextPiece<'_, T> {
         NextPiece(self)
@@ -223,7 +223,7 @@ impl<T: Send + 'static> Split<T> {
         })
     }
 
-    /// Whether the stream has.
+    /// Whether the stream has ended.
     const fn has_ended(&self) -> bool {
         self.ended || self.remaining == 0
     }
@@ -239,7 +239,7 @@ impl<T: Send + 'static> Split<T> {
                 }
                 SplitAt::Waits(_) => {
                     let part = self.fetch_part(|wait, bits| wait.poll(cx, bits));
-                    // A queue that is closed: the next step finds the set closed.
+                    // The queue is closed: the next step finds the set closed.
                     let _ = ready!(part);
                 }
                 SplitAt::Nowhere | SplitAt::Paused(_) => {
@@ -253,7 +253,7 @@ impl<T: Send + 'static> Split<T> {
         Poll::Ready(piece)
     }
 
-    /// A try, or a place to wait; nothing of both if the hook asks for another try.
+    /// Tries, or begins to wait; neither if the hook asks for another try.
     fn begin(&mut self) -> Option<Result<Option<Tag<T>>, AllocError>> {
         let (tag_map, request) = match self.step(true) {
             SplitStep::Done(piece) => return Some(piece),
@@ -279,8 +279,8 @@ impl<T: Send + 'static> Split<T> {
         None
     }
 
-    /// Waits in its place, or looks what is there. Keeps what has come, and the place as long as
-    /// there is more to come. Should a waker panic while it looks, the wait queue is left.
+    /// Waits in its position, or looks for what is there. Keeps what has come, and the position
+    /// while there is more to come. If a waker panics meanwhile, leaves the wait queue.
     fn fetch_part<R>(&mut self, look: impl FnOnce(&mut EndingWait<'_>, &mut Vec<usize>) -> R) -> R {
         let (waits, wait) = match std::mem::replace(&mut self.at, SplitAt::Nowhere) {
             SplitAt::Waits(wait) => (true, wait),
@@ -290,7 +290,7 @@ impl<T: Send + 'static> Split<T> {
         let (tag_map, bitmaps) = (wait.tag_map(), self.tenant.bitmaps());
         let (mut wait, mut bits) = (wait.ending(bitmaps), Vec::new());
         let result = look(&mut wait, &mut bits);
-        // Nothing foreign runs until what has come is kept.
+        // The user's code runs only after what has come is kept.
         let wait = wait.into_wait();
         let queued = wait.is_queued();
         self.at = if queued && waits && bits.is_empty() {
@@ -306,7 +306,7 @@ impl<T: Send + 'static> Split<T> {
         if !bits.is_empty() {
             self.set_collected(tag_map, bits);
         } else if !queued {
-            // What had been collected for it may have gone back.
+            // What had been collected for it may have been put.
             drop(bitmaps.gate.wake_at_end());
         }
         result

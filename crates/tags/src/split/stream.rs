@@ -41,7 +41,7 @@ impl<T: Send + 'static> Stream for Split<T> {
         } else {
             self.remaining()
         };
-        // An error may be the next, and the last.
+        // An error may be the next item, and the last.
         (most.min(1), Some(most))
     }
 }

@@ -93,7 +93,7 @@ impl<T: Send + 'static> Completions<T> {
     /// assert_eq!((set.in_use(), completions.stats().completed()), (0, 1));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    // Why: it acts, and a caller that wants only that may ignore where.
+    // A caller may ignore where it ran.
     #[allow(clippy::must_use_candidate)]
     pub fn complete_tag(&self, tag: Tag<T>) -> Decision {
         self.inner.router.complete(tag)

@@ -68,15 +68,15 @@ impl<T: Send + 'static> Tenant<T> {
     }
 }
 
-// SAFETY: a tag keeps its slot, which does not move; a slot has a link of its own, and only its
-// owner uses it.
+// SAFETY: a tag keeps its slot, which does not move; each slot has its own link, and only its owner
+// uses it.
 unsafe impl<T: Send + 'static> Item for Tag<T> {
     fn into_raw(self) -> NonNull<()> {
         Self::into_raw(self).cast()
     }
 
     unsafe fn from_raw(raw: NonNull<()>) -> Self {
-        // SAFETY: the caller's.
+        // SAFETY: the caller's promise.
         unsafe { Self::from_raw(raw.cast()) }
     }
 

@@ -1,31 +1,31 @@
-//! How many tags each tenant got, without the first one's counting.
+//! How many tags each tenant got, without counting those of the first one.
 //!
-//! Each slot counts how often it was given out, so the sum over all slots is that of all tenants.
-//! Every tenant but the first counts its own; the rest is the first one's. So a set with one tenant
-//! counts nothing beside its slots.
+//! Each slot counts its allocations, so the sum over all slots is that of all tenants. Every tenant
+//! but the first counts its own; the rest belongs to the first. So a set with one tenant counts
+//! only in its slots.
 
 use crate::stats::Striped;
 use inflight_sync::Arc;
 use inflight_sync::atomic::{AtomicU64, AtomicUsize};
 
-/// What the handles of a tenant share.
+/// The state that the handles of a tenant share.
 #[derive(Debug)]
 pub(crate) struct TenantInner {
     pub(crate) name: String,
     pub(crate) counters: Striped,
-    /// The set's first tenant does not count its tags: see `Others`.
+    /// Whether it is the set's first tenant, which does not count its tags: see `Others`.
     pub(crate) first: bool,
     /// How many handles there are.
     pub(crate) handles: AtomicUsize,
-    /// In nanoseconds, of the waits that have ended.
+    /// The longest wait that has ended, in nanoseconds.
     pub(crate) longest_wait: AtomicU64,
 }
 
-/// The tenants but the first, for what these leave to it.
+/// All tenants except the first. The first tenant's tags are those that these do not have.
 #[derive(Debug, Default)]
 pub(crate) struct Others {
     there: Vec<Arc<TenantInner>>,
-    /// Tags of those that are gone.
+    /// Tags of tenants that are gone.
     gone: u64,
 }
 
@@ -34,7 +34,7 @@ impl Others {
         self.there.push(tenant);
     }
 
-    /// Its last handle is gone, so it counts no more.
+    /// The tenant's last handle is gone, so it counts no more.
     pub(crate) fn remove(&mut self, tenant: &Arc<TenantInner>) {
         self.there.retain(|other| !Arc::ptr_eq(other, tenant));
         self.gone += tenant.counters.sum().allocs;

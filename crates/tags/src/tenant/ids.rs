@@ -1,11 +1,11 @@
 //! A number for each tenant: in its tags, in its counters, and in the share accounts.
 //!
-//! A number may be taken again when nothing is left of the tenant it was: no handle, and no tag.
+//! A number may be reused when nothing is left of its tenant: no handle, and no tag.
 
 use inflight_steering::TenantId;
 use inflight_sync::Mutex;
 
-/// This many numbers may wait for a check whether they are free.
+/// How many numbers wait before a check whether they are free.
 const ENOUGH_TO_LOOK: usize = if cfg!(loom) { 1 } else { 16 };
 
 #[derive(Debug)]
@@ -13,10 +13,10 @@ pub(crate) struct TenantIds(Mutex<IdTable>);
 
 #[derive(Debug, Default)]
 struct IdTable {
-    /// The number of numbers ever taken.
+    /// How many numbers were ever taken.
     len: u32,
     free: Vec<TenantId>,
-    /// Whose tenant has no handle any more; it may have tags.
+    /// Numbers whose tenant has no handle any more; it may have tags.
     left: Vec<TenantId>,
     /// The first tenant has left.
     first_left: bool,
@@ -26,9 +26,9 @@ struct IdTable {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NewTenantId {
     pub(crate) id: TenantId,
-    /// It is the set's first tenant ever.
+    /// Whether it is the set's first tenant ever.
     pub(crate) first: bool,
-    /// With it two tenants are there at once, perhaps for the first time.
+    /// Whether it makes two tenants exist at once, perhaps for the first time.
     pub(crate) second: bool,
 }
 
@@ -37,11 +37,11 @@ impl TenantIds {
         Self(Mutex::default())
     }
 
-    /// A number for a new tenant. `clear` is given those that were left, now and then, and returns
-    /// those of which nothing is left, when whatever was kept for them is gone too; `several` is
-    /// called for any but the first, before it can do anything.
+    /// A number for a new tenant. From time to time `clear` gets the numbers that were left, and
+    /// returns those of which nothing is left, once everything kept for them is gone. `several` is
+    /// called for any tenant but the first, before that tenant can do anything.
     ///
-    /// They are called under the lock, so that no tenant takes a number before it is clear.
+    /// Both are called under the lock, so that no tenant takes a number before it is clear.
     pub(crate) fn take(
         &self,
         clear: impl FnOnce(&[TenantId]) -> Vec<TenantId>,
@@ -70,12 +70,12 @@ impl TenantIds {
     }
 
     /// The last handle of its tenant is gone. `deactivate` is called under the lock, so that it is
-    /// over before anybody takes the number again.
+    /// done before another tenant takes the number.
     pub(crate) fn leave<R>(&self, id: TenantId, first: bool, deactivate: impl FnOnce() -> R) -> R {
         let mut state = self.0.lock();
         let deactivated = deactivate();
         state.first_left |= first;
-        // The last one may be somebody else's too.
+        // Other tenants may share the last number.
         if id < TenantId::LAST {
             state.left.push(id);
         }
@@ -100,7 +100,7 @@ mod tests {
         );
         let mut most = 0;
         for n in 0..10_000 {
-            // Every tenth still has tags when somebody looks, once.
+            // Every tenth still has tags at the check, once.
             let mut several = false;
             let taken = ids.take(
                 |left| {

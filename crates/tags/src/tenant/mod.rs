@@ -189,8 +189,8 @@ impl<T> Tenant<T> {
 
 impl<T> Drop for Tenant<T> {
     fn drop(&mut self) {
-        // Ordering: AcqRel, so that the last one comes after what the others did: whoever looks
-        // for tags that are left, to give away its number, sees theirs.
+        // Ordering: AcqRel, so that the last drop comes after what the other handles did: a thread
+        // that looks for remaining tags, to reuse the number, sees theirs.
         if self.tenant.handles.fetch_sub(1, Ordering::AcqRel) == 1 {
             if !self.tenant.first {
                 self.shared.others.lock().remove(&self.tenant);
@@ -200,7 +200,7 @@ impl<T> Drop for Tenant<T> {
             let deactivate = || bitmaps.set_inactive(account_of(self.id));
             let ids = &bitmaps.tenant_ids;
             let changed = ids.leave(self.id, self.tenant.first, deactivate);
-            // Last, for wakers may panic.
+            // Last, because wakers may panic.
             call_for_each(changed, |hw_queue| bitmaps.shares_changed(hw_queue));
         }
     }
@@ -208,7 +208,7 @@ impl<T> Drop for Tenant<T> {
 
 impl<T> Clone for Tenant<T> {
     fn clone(&self) -> Self {
-        // Relaxed: there is a handle while this goes on.
+        // Relaxed: there is a handle meanwhile.
         self.tenant.handles.fetch_add(1, Ordering::Relaxed);
         Self {
             shared: self.shared.clone(),

@@ -1,4 +1,4 @@
-//! Why a text describes no machine.
+//! Why a text is not a valid description of a machine.
 
 use std::error::Error;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::fmt;
 use super::{COUNTS, MAX_CPUS, SETS};
 use crate::ParseCpuSetError;
 
-/// Why a text describes no machine.
+/// Why a text is not a valid description of a machine.
 ///
 /// ```
 /// use inflight_topology::{SyntheticError, Topology};
@@ -21,14 +21,14 @@ use crate::ParseCpuSetError;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SyntheticError {
-    /// There is nothing in the text.
+    /// The text is empty.
     Empty,
-    /// An item is not of the form `key:value`, or a count is no decimal number.
+    /// An item is not of the form `key:value`, or a count is not a decimal number.
     Malformed {
         /// The item.
         item: String,
     },
-    /// The key is none of `numa`, `cache`, `core`, `smt`, `offline`, `isolated`, `fast`, `slow`.
+    /// The key is not one of `numa`, `cache`, `core`, `smt`, `offline`, `isolated`, `fast`, `slow`.
     UnknownKey {
         /// The key.
         key: String,
@@ -40,21 +40,21 @@ pub enum SyntheticError {
     },
     /// A count is zero.
     Zero {
-        /// Its key.
+        /// The key.
         key: &'static str,
     },
     /// A list of counts has neither one count nor one for each whole that is divided.
     WrongLength {
-        /// Its key.
+        /// The key.
         key: &'static str,
-        /// How many counts there are.
+        /// The number of counts.
         given: usize,
-        /// How many nodes, caches or cores they would have to be for.
+        /// The number of nodes, caches or cores that the counts are for.
         needed: usize,
     },
     /// The machine would have more than 1,024 CPUs.
     TooLarge,
-    /// The value of `offline`, `isolated`, `fast` or `slow` is no list of CPUs.
+    /// The value of `offline`, `isolated`, `fast` or `slow` is not a list of CPUs.
     BadList {
         /// The key.
         key: &'static str,
@@ -68,7 +68,7 @@ pub enum SyntheticError {
         /// The lowest such CPU.
         cpu: usize,
     },
-    /// A CPU is listed as `fast` and as `slow`.
+    /// A CPU is listed both as `fast` and as `slow`.
     FastAndSlow {
         /// The lowest such CPU.
         cpu: usize,

@@ -1,4 +1,4 @@
-//! Machines described in one line.
+//! Synthetic machines, described in one line.
 
 mod error;
 
@@ -12,23 +12,23 @@ use crate::model::{CacheFacts, CpuFacts, Description};
 /// The largest machine that can be described.
 const MAX_CPUS: usize = 1024;
 
-/// What is counted, from the outside to the inside.
+/// The keys for counts, from the outermost part to the innermost.
 const COUNTS: [&str; 4] = ["numa", "cache", "core", "smt"];
 
-/// Sets of CPUs.
+/// The keys for sets of CPUs.
 const SETS: [&str; 4] = ["offline", "isolated", "fast", "slow"];
 
-/// The level of the one cache a synthetic machine has; any number does.
+/// The level of the only cache of a synthetic machine; any number is valid.
 const CACHE_LEVEL: u32 = 3;
 
-/// What Linux gives the fastest CPU of a machine.
+/// The capacity that Linux gives the fastest CPU of a machine.
 const ORDINARY: u32 = 1024;
 
-/// Distances as firmware commonly gives them.
+/// Distances that firmware commonly reports.
 const OWN: u32 = 10;
 const OTHER: u32 = 20;
 
-/// A description taken apart, its numbers not yet related to each other.
+/// A parsed description whose numbers have not been checked against each other.
 #[derive(Default)]
 struct Parsed {
     /// In the order of [`COUNTS`].
@@ -79,7 +79,7 @@ fn counts(
         if !is_decimal(text) {
             return Err(malformed());
         }
-        // Only digits, so the one way to fail is a number too large for a usize.
+        // There are only digits, so the only other failure is a number too large for a usize.
         match text.parse() {
             Ok(0) => Err(SyntheticError::Zero { key }),
             Ok(count) if count <= MAX_CPUS => Ok(count),
@@ -89,7 +89,7 @@ fn counts(
     value.split(',').map(count).collect()
 }
 
-/// How many parts each of the `wholes` has: one count for all, or one for each.
+/// The number of parts of each of the `wholes`: one count for all, or one for each.
 fn spread(
     key: &'static str,
     counts: Option<Vec<usize>>,
@@ -107,14 +107,14 @@ fn spread(
             });
         }
     };
-    // Every count is at most MAX_CPUS, and there are at most as many of them: no overflow.
+    // Every count is at most MAX_CPUS, and there are at most as many counts: no overflow.
     if counts.iter().sum::<usize>() > MAX_CPUS {
         return Err(SyntheticError::TooLarge);
     }
     Ok(counts)
 }
 
-/// For each part, the whole it is in.
+/// For each part, the whole that it is in.
 fn owners(counts: &[usize]) -> Vec<usize> {
     let parts = counts.iter().enumerate();
     parts
@@ -122,14 +122,14 @@ fn owners(counts: &[usize]) -> Vec<usize> {
         .collect()
 }
 
-/// Where a CPU is.
+/// The position of a CPU.
 struct Place {
     node: usize,
     cache: usize,
     core: usize,
 }
 
-/// The places of the CPUs, by number. CPUs are numbered as firmware commonly does it: first the
+/// The positions of the CPUs, by number. The numbers are as firmware commonly assigns them: the
 /// first threads of all cores, core by core, then all second threads in the same order.
 fn places(counts: [Option<Vec<usize>>; COUNTS.len()]) -> Result<Vec<Place>, SyntheticError> {
     let [nodes, caches, cores, threads] = counts;

@@ -12,7 +12,7 @@ fn map(settings: &Settings, mode: Mode, attrs: &Attrs) -> PodMap {
     PodMap::new(settings, mode, attrs, false)
 }
 
-/// Numbers that no CPU has stand for others; those of CPUs that come later have pools already.
+/// Numbers that no CPU has use another CPU's pool; CPUs that come later have pools already.
 #[test]
 fn every_cpu_number_has_a_place() {
     let settings = settings("numa:2 cache:2 core:2");
@@ -29,8 +29,8 @@ fn every_cpu_number_has_a_place() {
     assert_eq!(bound.index_of(9), 1);
 }
 
-/// Isolated CPUs are in nobody's group, unless the unbound mask names them; what is queued there
-/// has a pool all the same.
+/// Isolated CPUs are in no group, unless the unbound mask names them; items queued there have a
+/// pool all the same.
 #[test]
 fn isolated_cpus_are_left_alone_unless_they_are_named() {
     let mut settings = settings("core:4 isolated:2-3");
@@ -59,9 +59,9 @@ fn any_set() -> impl Strategy<Value = CpuSet> {
 }
 
 proptest! {
-    /// Any masks on any machine: each CPU has a pool; a pool has CPUs, and only such as may be
-    /// used; where something is left of a CPU's own group, its pool is that and nothing else; pools
-    /// of different groups do not overlap, unless one stands in for others.
+    /// Any masks on any machine. Each CPU has a pool. A pool has CPUs, and only usable ones. If
+    /// usable CPUs are left in a CPU's own group, its pool has exactly those. Pools of different
+    /// groups do not overlap, unless one stands in for others.
     #[test]
     fn any_masks_on_any_machine(
         (nodes, caches, cores, smt) in (1..4usize, 1..3usize, 1..4usize, 1..3usize),
@@ -78,7 +78,7 @@ proptest! {
         let all = settings.topology.cpus().clone();
         let attrs = Attrs::new().scope(scope).strict(strict).cpumask(own.clone());
         let map = map(&settings, Mode::Unbound, &attrs);
-        // The rule again, written out.
+        // The same rule, written out.
         let or = |set: CpuSet, other: &CpuSet| if set.is_empty() { other.clone() } else { set };
         let usable = or(unbound.unwrap_or_default().intersection(&all), &all);
         let effective = or(own.intersection(&usable), &usable);

@@ -1,5 +1,5 @@
-//! What an item says before it sleeps: its worker does not count as running, and another one may
-//! run.
+//! Blocking sections: while an item sleeps, its worker does not count as running, and another one
+//! may run.
 
 use super::{Context, current, refuse_sleep};
 use crate::pool_core::WorkerId;
@@ -8,13 +8,14 @@ use crate::workqueue_inner::Count;
 use inflight_sync::block_hook::BlockHook;
 use inflight_sync::{MutexGuard, cpu};
 
-/// Runs `f`, which may sleep or wait for something outside: meanwhile another worker may run.
+/// Runs `f`, which may sleep or wait for something outside. Meanwhile another worker may run.
 ///
-/// Around a read from a file, a lock that is held for long, a wait for a device. The pool wakes or
-/// starts another worker if work waits, at the price of one lock section before and one after. When
-/// `f` has returned, the item goes on at once, even if that makes one running worker too many for a
-/// while. Waiting with this library's own means (`flush`, `JoinHandle::wait`, bits, tags) counts as
-/// blocking by itself. Nested sections count once. On a thread that is no worker it just calls `f`.
+/// Use it around a read from a file, a lock that is held for long, or a wait for a device. The pool
+/// wakes or starts another worker if items wait. The price is one lock section before `f` and one
+/// after it. When `f` has returned, the item continues at once, even if the pool then runs one
+/// worker too many for a while. The waits of this library (`flush`, `JoinHandle::wait`, bits, tags)
+/// count as blocking without it. Nested sections count once. On a thread that is not a worker it
+/// just calls `f`.
 ///
 /// # Panics
 ///
@@ -38,8 +39,8 @@ pub fn blocking<R>(f: impl FnOnce() -> R) -> R {
 
 impl Context {
     fn enter(&self) {
-        // Between items the worker sleeps on the pool's own account. In a pool of BH items nobody
-        // else may run.
+        // Between items the pool itself handles the worker's sleep. In a pool of BH items no other
+        // worker may run.
         let Some(running) = self.running().filter(|running| !running.bh) else {
             return;
         };
@@ -104,13 +105,14 @@ impl BlockHook for Context {
 }
 
 impl WorkerPool {
-    /// *block*: the worker does not count as running. Returns whether another one is brought.
+    /// *block*: the worker no longer counts as running. Returns whether another one was woken or
+    /// started.
     fn block(&self, mut state: MutexGuard<'_, PoolState>, me: WorkerId) -> bool {
         state.core.workers.block(me, cpu::current());
         self.unlock(state, true)
     }
 
-    /// The worker counts again. One that comes back may be one too many.
+    /// The worker counts as running again. The pool may then run one worker too many.
     fn unblock(&self, me: WorkerId) {
         let mut state = self.lock();
         state.core.workers.unblock(me);

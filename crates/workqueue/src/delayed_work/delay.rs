@@ -26,7 +26,7 @@ impl Delayed for Expiry {
         };
         let Self { item, seq, cpu, wq } = *this;
         drop(forget(&item, seq));
-        // Why ignored: a refusal is counted.
+        // Ignored because a refusal is counted.
         let _ = wq.inner().queue_pending(&item, seq, cpu, Origin::Timer);
         if let Some(last) = item.drop_unless_last() {
             wq.inner().shared.apart(move || drop(last));
@@ -45,7 +45,7 @@ impl Delayed for Expiry {
 }
 
 impl Workqueue {
-    /// Whether a time may be set.
+    /// Whether a delay may begin.
     fn check_open(&self, cpu: usize) -> Result<(), QueueError> {
         let inner = self.inner();
         inner.may_queue(inner.flags_of(cpu)?, Origin::Timer)?;
@@ -89,12 +89,12 @@ impl Workqueue {
                 None => match item.header().set_pending(None) {
                     Ok(seq) => (seq, Modified::Queued),
                     Err(Queued::Disabled) => return Ok(Modified::Disabled),
-                    Err(_) => continue, // Somebody else has queued it meanwhile.
+                    Err(_) => continue, // Another thread has queued it meanwhile.
                 },
             };
             if delay.is_zero() {
-                // It was let in by the check: what has begun since, a drain or the refusal of a
-                // thread that was on its way, does not refuse what is taken already.
+                // The check accepted it. A drain that has begun since, or a thread that was refused
+                // since, does not refuse it any more.
                 let queue = self.inner();
                 queue.queue_pending(item, seq, cpu, Origin::Own)?;
             } else {
@@ -104,7 +104,7 @@ impl Workqueue {
         }
     }
 
-    /// The item, which is pending with that number, is queued when its time comes.
+    /// Sets the timer for the item, which is pending with that number.
     fn arm(
         &self,
         item: &ReusableRef,
@@ -138,7 +138,7 @@ impl Workqueue {
         drop(state);
         match set {
             Ok(before) => {
-                // Whoever cancels that one has not come to its timer yet.
+                // The thread that cancels that one has not removed its timer yet.
                 drop(before.and_then(|armed| armed.queue.remove(armed.key)));
                 Ok(())
             }
@@ -164,7 +164,7 @@ impl TimedQueue for Handle {
     }
 
     fn queue_now(&self, item: &ReusableRef, seq: Seq, cpu: usize) -> Result<(), QueueError> {
-        // It was let in by `check`: a drain that has begun since does not refuse it.
+        // `check` accepted it: a drain that has begun since does not refuse it.
         self.inner.queue_pending(item, seq, cpu, Origin::Own)
     }
 }
@@ -181,8 +181,8 @@ mod tests {
 
     const TICK: Duration = Duration::from_millis(1);
 
-    /// *postpone*: the timer has taken what is due, somebody flushes it, and a drain begins. The
-    /// drain may wait for him, so the work does not wait for the drain.
+    /// *postpone*: the timer has taken a due job, a thread flushes the work, and a drain begins.
+    /// The drain may wait for the flush, so the work does not wait for the drain.
     #[test]
     fn what_is_flushed_waits_for_no_drain() {
         let clock = Clock::manual();

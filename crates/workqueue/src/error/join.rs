@@ -1,4 +1,4 @@
-//! How a spawned function has ended if it has no result.
+//! Why a spawned function has no result.
 
 use super::{QueueError, WaitError};
 use crate::panics::message;
@@ -7,30 +7,30 @@ use std::any::Any;
 use std::borrow::Cow;
 use std::fmt;
 
-/// What an item is called: the type of its function, unless the user has said otherwise.
+/// The name of an item: the type of its function unless the user gives another one.
 pub(crate) type Name = Cow<'static, str>;
 
-/// Why a spawned function gave no result. See [`PanicPayload`] for an example.
+/// Why a spawned function has no result. See [`PanicPayload`] for an example.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JoinError {
-    /// It panicked.
+    /// The function panicked.
     #[error("the function {} panicked{}", .0.item(), match .0.message() {
         Some(message) => format!(": {message}"),
         None => String::new(),
     })]
     Panicked(PanicPayload),
-    /// It was cancelled before it began; a future, before it ended.
+    /// The function was cancelled before it began, or the future before it completed.
     #[error("it was cancelled: a function before it began, or a future before it ended")]
     Cancelled,
-    /// The workqueue did not take it.
+    /// The workqueue did not take the function.
     #[error("the function was not queued: {0}")]
     Rejected(#[source] QueueError),
-    /// The caller waits for itself: it is the function, or holds the only slot it could run in. Or
-    /// it is an item of a BH queue.
+    /// The wait would deadlock: the caller is the function itself, holds the only slot that the
+    /// function could run in, or is an item of a BH queue.
     #[error("{}", WaitError::WouldDeadlock)]
     WouldDeadlock,
-    /// The time for the wait is over. The handle can be waited for again.
+    /// The time limit of the wait has passed. The handle can be waited for again.
     #[error("{}", WaitError::TimedOut)]
     TimedOut,
     /// The handle was polled again after it had given its result.
@@ -38,7 +38,7 @@ pub enum JoinError {
     Taken,
 }
 
-/// What a panicking function threw.
+/// The value that a panicking function threw.
 ///
 /// ```
 /// use inflight_workqueue::{JoinError, WorkqueueSystem};
@@ -70,13 +70,13 @@ impl PanicPayload {
         }
     }
 
-    /// The name of the item that panicked: the type of its function.
+    /// The name of the item that panicked; by default the type of its function.
     #[must_use]
     pub fn item(&self) -> &str {
         &self.item
     }
 
-    /// The text, if a text was thrown, as `panic!` does.
+    /// The message, if the value is a text, as with `panic!`.
     #[must_use]
     pub fn message(&self) -> Option<&str> {
         self.message.as_deref()
@@ -98,7 +98,7 @@ impl fmt::Debug for PanicPayload {
     }
 }
 
-/// A function that a workqueue did not take, and why. See
+/// A function that a workqueue refused, and the reason. See
 /// [`try_spawn`](crate::Workqueue::try_spawn) for an example.
 #[derive(thiserror::Error)]
 #[error("the function was not queued: {error}")]
@@ -113,7 +113,7 @@ impl<F> Rejected<F> {
         Self { error, f }
     }
 
-    /// Why.
+    /// The reason.
     #[must_use]
     pub fn error(&self) -> QueueError {
         self.error

@@ -1,4 +1,4 @@
-//! What can go wrong, one small enum for each kind of operation.
+//! Error types: a small enum for each kind of operation.
 
 mod join;
 mod wait;
@@ -11,7 +11,7 @@ use crate::consts::{MAX_ACTIVE_LIMIT, NAME_LIMIT};
 use inflight_topology::DiscoverError;
 use std::io;
 
-/// Why a workqueue did not take an item. The item is as if it had never been queued.
+/// Why a workqueue refused an item. The item is as if it had never been queued.
 ///
 /// ```
 /// use inflight_workqueue::{QueueError, Work, WorkqueueSystem};
@@ -26,44 +26,43 @@ use std::io;
 #[non_exhaustive]
 pub enum QueueError {
     /// The workqueue is being drained and takes only what its own items queue. Try again
-    /// afterwards, or queue it with a delay: what comes due during the drain is queued then.
+    /// afterwards, or queue with a delay: items that come due during the drain are queued after it.
     #[error("the workqueue is being drained")]
     Draining,
     /// The workqueue has been destroyed.
     #[error("the workqueue has been destroyed")]
     Destroyed,
-    /// The system is shutting down or has been.
+    /// The system is shutting down or has been shut down.
     #[error("the workqueue system has been shut down")]
     ShutDown,
-    /// The machine has no CPU of this number.
+    /// The machine has no CPU with this number.
     #[error("there is no CPU {0}")]
     NoSuchCpu(usize),
-    /// No usable CPU belongs to a memory node of this number.
+    /// No usable CPU belongs to a memory node with this number.
     #[error("memory node {0} has no usable CPU")]
     NoSuchNode(usize),
     /// The pool has no worker, and the system refused a thread for the first one.
     #[error("no thread for the pool's first worker: {0}")]
     NoWorker(io::ErrorKind),
-    /// The system refused the thread that waits until delayed items are due.
+    /// The system refused the timer's thread, which delayed items need.
     #[error("no thread to wait for delayed items: {0}")]
     NoTimer(io::ErrorKind),
-    /// There are as many workqueues and pools in this process as it can tell apart: about a million
-    /// pairs.
+    /// The process has reached the largest number of pairs of workqueue and pool, about a million.
     #[error("there are too many workqueues")]
     TooManyQueues,
 }
 
-/// A limit that a workqueue cannot have.
+/// An invalid limit for a workqueue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MaxActiveError {
-    /// It is above [`MAX_ACTIVE_LIMIT`](crate::MAX_ACTIVE_LIMIT).
+    /// The limit is above [`MAX_ACTIVE_LIMIT`](crate::MAX_ACTIVE_LIMIT).
     #[error("max_active is 1 to {limit}, not {asked}", limit = MAX_ACTIVE_LIMIT)]
     OutOfRange {
-        /// What was asked for.
+        /// The limit that was asked for.
         asked: usize,
     },
-    /// An ordered workqueue has one active item at most.
+    /// An ordered workqueue has at most one active item.
     #[error("max_active of an ordered workqueue is 1")]
     Ordered,
     /// A BH workqueue has no limit.
@@ -71,20 +70,20 @@ pub enum MaxActiveError {
     Bh,
 }
 
-/// Why what a memory node is sure of was not changed.
+/// Why the `min_active` of a workqueue was not changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MinActiveError {
-    /// It is outside 1 to the queue's limit.
+    /// The value is outside 1 to the queue's limit.
     #[error("min_active is 1 to max_active, which is {max_active}, not {asked}")]
     OutOfRange {
-        /// What was asked for.
+        /// The value that was asked for.
         asked: usize,
         /// The limit at that time.
         max_active: usize,
     },
-    /// Only an unbound workqueue with [`Share::PerNode`](crate::Share::PerNode) gives each node a
-    /// part.
+    /// Only an unbound workqueue with [`Share::PerNode`](crate::Share::PerNode) splits its limit
+    /// among the nodes.
     #[error("only an unbound workqueue with Share::PerNode has a min_active")]
     NotPerNode,
 }
@@ -104,28 +103,29 @@ pub enum BuildError {
     /// The name is empty.
     #[error("a workqueue has a name")]
     EmptyName,
-    /// The name has a control character, a line break for instance.
+    /// The name has a control character, for instance a line break.
     #[error("a workqueue's name has no control characters")]
     ControlCharacter,
     /// The name has more than 31 bytes.
     #[error("a workqueue's name has at most {NAME_LIMIT} bytes, not {bytes}")]
     NameTooLong {
-        /// How many it has.
+        /// The length of the name.
         bytes: usize,
     },
     /// The limit is out of range.
     #[error("{0}")]
     MaxActive(MaxActiveError),
-    /// The attributes are wrong.
+    /// The attributes are invalid.
     #[error("{0}")]
     Attrs(AttrsError),
-    /// A BH workqueue can be highpri, and nothing else: this is what it cannot be.
+    /// [`highpri`](crate::WorkqueueBuilder::highpri) is the only option of a BH workqueue: this one
+    /// is not allowed.
     #[error("a BH workqueue cannot be {0}")]
     NotBh(&'static str),
-    /// The system refused the threads of the queue's rescuer.
+    /// The system refused the threads for the queue's rescuer.
     #[error("no thread for the workqueue's rescuer: {0}")]
     NoRescuer(io::ErrorKind),
-    /// The system is shutting down or has been.
+    /// The system is shutting down or has been shut down.
     #[error("{}", QueueError::ShutDown)]
     ShutDown,
     /// As [`QueueError::TooManyQueues`].
@@ -133,7 +133,7 @@ pub enum BuildError {
     TooManyQueues,
 }
 
-/// Why there is no poller.
+/// Why a poller was not made.
 ///
 /// ```
 /// use inflight_workqueue::{PollerError, WorkqueueSystem};
@@ -146,16 +146,16 @@ pub enum BuildError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PollerError {
-    /// The CPU has a poller.
+    /// The CPU has a poller already.
     #[error("CPU {0} has a poller")]
     Taken(usize),
     /// No CPU has this number.
     #[error("{}", QueueError::NoSuchCpu(*.0))]
     NoSuchCpu(usize),
-    /// The system refused the thread that asks whether the poller is late.
+    /// The system refused the timer's thread, which detects a late poller.
     #[error("no thread to wait for a late poller: {0}")]
     NoTimer(io::ErrorKind),
-    /// The system is shutting down or has been.
+    /// The system is shutting down or has been shut down.
     #[error("{}", QueueError::ShutDown)]
     ShutDown,
 }
@@ -169,26 +169,26 @@ pub enum SystemError {
     Topology(#[source] DiscoverError),
 }
 
-/// Why attributes, or what holds for all unbound queues, were not changed. Nothing has changed.
+/// Why attributes, or the settings of all unbound queues, were not changed. Nothing has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AttrsError {
-    /// The workqueue is bound or BH: its items run on the CPUs they are queued on.
+    /// The workqueue is bound or BH: its items run on the CPUs that they are queued on.
     #[error("only unbound and ordered workqueues have attributes")]
     NotUnbound,
-    /// No priority is called that: they go from -20 to 19.
+    /// The nice value is outside -20 to 19.
     #[error("nice goes from -20 to 19, not to {asked}")]
     Nice {
-        /// The priority asked for.
+        /// The nice value that was asked for.
         asked: i32,
     },
     /// None of these CPUs can be used.
     #[error("none of these CPUs can be used")]
     NoCpu,
-    /// A new pool needs a worker, and the system refused it a thread.
+    /// A new pool needs a worker, and the system refused the thread.
     #[error("no thread for a new pool's first worker: {0}")]
     NoWorker(io::ErrorKind),
-    /// The workqueue system has been shut down, and a new pool would be needed.
+    /// The system has been shut down, and the change would need a new pool.
     #[error("{}", QueueError::ShutDown)]
     ShutDown,
     /// As [`QueueError::TooManyQueues`].

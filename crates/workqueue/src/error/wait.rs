@@ -1,8 +1,8 @@
-//! Why waits end without what they were for, and what is said of disabled works.
+//! Why waits fail, and errors about disabled works.
 
 use super::QueueError;
 
-/// Why a wait has ended without what it was for.
+/// Why a wait failed.
 ///
 /// ```
 /// use inflight_workqueue::{WaitError, WorkqueueSystem};
@@ -17,19 +17,19 @@ use super::QueueError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WaitError {
-    /// The wait could only end by the caller's own return, or the caller is an item of a BH queue,
-    /// which may not sleep. No wait was begun, or the one that was given has ended, and with it a
-    /// drain.
+    /// The wait could end only by the caller's own return, or the caller is an item of a BH queue,
+    /// which may not sleep. No wait was begun; or the future that was awaited has ended, and with
+    /// it a drain.
     ///
-    /// The first is found by looking at what the calling worker runs, and at what waits for its
-    /// slot if `max_active` is 1. A cycle over several items, each waiting for the next, is not
-    /// found; nor are items that together hold all slots of a larger limit.
+    /// Two cases are detected: what the calling worker runs, and what waits for its slot if
+    /// `max_active` is 1. A cycle over several items, each waiting for the next, is not detected.
+    /// Neither are items that together hold all slots of a larger limit.
     #[error(
         "the wait could end only by the caller's own return, or the caller is an item of a BH \
          workqueue, which may not wait"
     )]
     WouldDeadlock,
-    /// The time is over.
+    /// The time limit has passed.
     #[error("the time for the wait is over")]
     TimedOut,
 }
@@ -38,14 +38,14 @@ pub enum WaitError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DisableError {
-    /// It has been disabled 65,535 times without being enabled. Nothing has changed.
+    /// The work has been disabled 65,535 times without being enabled. Nothing has changed.
     #[error("the work is disabled 65535 times over")]
     DepthOverflow,
     /// The caller is the work itself, which cannot wait for its own end, or an item of a BH queue.
     /// Nothing has changed.
     #[error("{}", WaitError::WouldDeadlock)]
     WouldDeadlock,
-    /// The time is over, and an instance still runs. The work is disabled.
+    /// The time limit has passed, and an instance still runs. The work is disabled.
     #[error("{}", WaitError::TimedOut)]
     TimedOut,
 }
@@ -59,7 +59,7 @@ impl From<WaitError> for DisableError {
     }
 }
 
-/// The work was enabled more often than disabled. Nothing has changed.
+/// The work was enabled more often than it was disabled. Nothing has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the work is not disabled")]
 pub struct NotDisabled;
@@ -68,10 +68,10 @@ pub struct NotDisabled;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EnableError {
-    /// It is not disabled. Nothing has changed.
+    /// The work is not disabled. Nothing has changed.
     #[error("{}", NotDisabled)]
     NotDisabled,
-    /// The workqueue did not take it. It is enabled.
+    /// The workqueue refused the work. It is enabled.
     #[error("the work was enabled but not queued: {0}")]
     Rejected(#[source] QueueError),
 }
@@ -86,13 +86,13 @@ impl From<NotDisabled> for EnableError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FlushError {
-    /// The wait could only end by the caller's own return, or the caller is an item of a BH queue.
+    /// The wait could end only by the caller's own return, or the caller is an item of a BH queue.
     #[error("{}", WaitError::WouldDeadlock)]
     WouldDeadlock,
-    /// The time for the wait is over.
+    /// The time limit has passed.
     #[error("{}", WaitError::TimedOut)]
     TimedOut,
-    /// It waits for its time, and its workqueue does not take it now. It goes on waiting.
+    /// The work waits for its delay, and its workqueue does not take it now. Its delay continues.
     #[error("the work was not queued now: {0}")]
     Rejected(#[source] QueueError),
 }

@@ -1,4 +1,4 @@
-//! What few reusable items need: made when it is.
+//! State that few reusable items need; allocated on first use.
 
 use super::Header;
 use super::timer::Armed;
@@ -7,11 +7,11 @@ use inflight_sync::atomic::Ordering;
 use inflight_sync::wait::Event;
 use std::ptr;
 
-/// Cancels under way, levels of disabling, the timer, and those who wait.
+/// Cancels in progress, levels of disabling, the timer, and the waiters.
 #[derive(Default)]
 pub(crate) struct Extra {
     pub(crate) state: Mutex<State>,
-    /// A run has ended, or a queueing was cancelled.
+    /// Notified when a run has ended, or a queueing was cancelled.
     pub(crate) ended: Event,
 }
 
@@ -19,21 +19,21 @@ pub(crate) struct Extra {
 pub(crate) struct State {
     /// Levels of disabling. DISABLED is set while it is not 0.
     pub(crate) depth: u16,
-    /// Cancels that wait. CANCELLING is set while it is not 0.
+    /// Cancels in progress. CANCELLING is set while it is not 0.
     pub(crate) cancels: usize,
     /// The timer of the queueing with TIMER.
     pub(crate) timer: Option<Armed>,
 }
 
 impl Header {
-    /// The item's, made if there is none. The item is a reusable one.
+    /// The item's `Extra`; makes it if there is none. The item is a reusable one.
     pub(super) fn extra(&self) -> &Extra {
         if let Some(extra) = self.known_extra() {
             return extra;
         }
         let new = Box::into_raw(Box::<Extra>::default());
-        // Ordering: Release, pairs with the Acquire of whoever finds it; Acquire, if another one
-        // was faster: its own is there.
+        // Ordering: Release, pairs with the Acquire of the threads that find it; Acquire, if
+        // another thread was faster: its `Extra` is initialised.
         let set = self.extra.compare_exchange(
             ptr::null_mut(),
             new.cast(),
@@ -43,7 +43,7 @@ impl Header {
         let extra = match set {
             Ok(_) => new,
             Err(other) => {
-                // SAFETY: it has just been made and nobody knows it.
+                // SAFETY: it has just been made and is not shared.
                 drop(unsafe { Box::from_raw(new) });
                 other.cast()
             }
@@ -52,7 +52,7 @@ impl Header {
         unsafe { &*extra }
     }
 
-    /// The item's, if it has been made.
+    /// The item's `Extra`, if it has been made.
     pub(super) fn known_extra(&self) -> Option<&Extra> {
         // Ordering: Acquire, pairs with the Release above.
         let extra = self.extra.load(Ordering::Acquire).cast::<Extra>();
@@ -60,11 +60,11 @@ impl Header {
         unsafe { extra.as_ref() }
     }
 
-    /// The item is being freed.
+    /// Frees the `Extra`, with the item.
     pub(super) fn drop_extra(&mut self) {
         let extra = self.extra.load(Ordering::Relaxed).cast::<Extra>();
         if !extra.is_null() {
-            // SAFETY: from `Box::into_raw` above; nobody uses the item any more.
+            // SAFETY: from `Box::into_raw` above; nothing uses the item any more.
             drop(unsafe { Box::from_raw(extra) });
         }
     }

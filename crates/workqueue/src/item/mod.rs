@@ -1,11 +1,11 @@
 //! Items: what a workqueue runs.
 //!
-//! Every item begins with a [`Header`]; behind it lies a function, what it captures, or a result.
-//! Entries of queues name items by plain pointers. What keeps an item alive is its
-//! [word](word): PENDING, RUNNING or HANDLES. Who clears the last of them frees it. A handle, and
-//! an entry that a cancel has left behind, count in `refs`; HANDLES is there while `refs` is not 0.
+//! Every item begins with a [`Header`]. A function with its captures, or a result, follows. Entries
+//! of queues refer to items by raw pointers. The item's [word](word) keeps it alive: PENDING,
+//! RUNNING or HANDLES. The thread that clears the last of them frees the item. `refs` counts
+//! handles and entries that a cancel has left behind; HANDLES is set while `refs` is not 0.
 //!
-//! The events on the word, and why none is lost, are in `PROTOCOL.md`, part *item*.
+//! `PROTOCOL.md`, part *item*, has the events on the word, and proves that none is lost.
 
 mod extra;
 mod non_reentrant;
@@ -28,24 +28,25 @@ use inflight_sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::ptr::NonNull;
 use word::Seq;
 
-/// So many handles an item may have, with a margin for threads that pass it at once.
+/// The most handles of an item, with a margin for threads that exceed it at the same time.
 const MAX_REFS: u32 = u32::MAX / 2;
 
-/// What every item begins with: 32 bytes, so that a closure of 32 bytes makes it one cache line.
+/// The beginning of every item: 32 bytes, so that an item with a closure of 32 bytes is one cache
+/// line.
 pub(crate) struct Header {
     vtable: &'static VTable,
     word: AtomicU64,
     /// Handles, and entries that cancels have left behind.
     refs: AtomicU32,
-    /// Where its entry is in the queue of its pwq. A hint, checked under the pool's lock.
+    /// The position of its entry in the FIFO of its pwq. A hint, checked under the pool's lock.
     position: AtomicU32,
-    /// Of a closure: who waits for its end. Of a reusable item: an [`Extra`].
+    /// For a closure: the waiter for its end. For a reusable item: an [`Extra`].
     extra: AtomicPtr<()>,
 }
 
-/// What differs from item to item.
+/// The functions of a type of items.
 pub(crate) struct VTable {
-    /// Claims the item for the queueing with that number, runs and ends it.
+    /// Claims the item for the queueing with that number, runs it and ends the run.
     ///
     /// # Safety
     ///
@@ -53,7 +54,7 @@ pub(crate) struct VTable {
     run: unsafe fn(ItemPtr, Seq, &RunScope<'_>) -> Result<(), NotRun>,
     /// # Safety
     ///
-    /// The item is of this table's type, and nobody uses it any more.
+    /// The item is of this table's type, and nothing uses it any more.
     free: unsafe fn(ItemPtr),
     /// # Safety
     ///
@@ -61,15 +62,16 @@ pub(crate) struct VTable {
     name: unsafe fn(ItemPtr) -> NonNull<str>,
     /// The type of its function.
     function_name: fn() -> &'static str,
-    /// It is a work that its function may queue.
+    /// Whether it is a work that its function may queue.
     is_work: bool,
-    /// Of a task: moves the result out.
+    /// For a task: moves the result out.
     ///
     /// # Safety
     ///
-    /// The end has been seen, the result was not taken, and there is room for it at the pointer.
+    /// The end has been seen, the result has not been taken, and there is room for it at the
+    /// pointer.
     take: unsafe fn(ItemPtr, *mut ()),
-    /// Of a task: drops the function and ends the task with an error.
+    /// For a task: drops the function and ends the task with an error.
     ///
     /// # Safety
     ///
@@ -77,7 +79,7 @@ pub(crate) struct VTable {
     discard: unsafe fn(ItemPtr, JoinError),
 }
 
-/// Names a function that items run.
+/// Identifies a function that items run.
 #[derive(Clone, Copy)]
 pub(crate) struct Function(&'static VTable);
 
@@ -95,10 +97,10 @@ impl Function {
     }
 }
 
-/// Some function.
+/// The mark for a function that is not known yet.
 const UNKNOWN: *mut VTable = std::ptr::without_provenance_mut(1);
 
-/// A function, or none, that others may look at.
+/// The function that a worker runs, or none; other threads may read it.
 pub(crate) struct FunctionCell(AtomicPtr<VTable>);
 
 impl FunctionCell {
@@ -108,19 +110,19 @@ impl FunctionCell {
 
     #[inline]
     pub(crate) fn set(&self, function: Function) {
-        // Relaxed, here and below: a hint; what it points to has always been there.
+        // Relaxed, here and below: a hint; the table is static.
         let function = std::ptr::from_ref(function.0);
         self.0.store(function.cast_mut(), Ordering::Relaxed);
     }
 
-    /// Something is about to run, and which function is not known yet.
+    /// Something is about to run, and its function is not known yet.
     #[inline]
     pub(crate) fn set_unknown(&self) {
         // Relaxed: the *start* that follows publishes it.
         self.0.store(UNKNOWN, Ordering::Relaxed);
     }
 
-    /// What ran has ended.
+    /// The run has ended.
     #[inline]
     pub(crate) fn clear(&self) {
         // Ordering: Release, pairs with the Acquire in `is_some`.
@@ -132,22 +134,22 @@ impl FunctionCell {
         if function == UNKNOWN {
             return None;
         }
-        // SAFETY: but for the mark only tables that live for ever are stored.
+        // SAFETY: except for the mark, only static tables are stored.
         unsafe { function.as_ref() }.map(Function)
     }
 
-    /// Whether something runs. Who is told that it has ended sees what it did.
+    /// Whether something runs. If not, the caller sees what the last run did.
     pub(crate) fn is_some(&self) -> bool {
         // Ordering: Acquire, pairs with the Release in `clear`.
         !self.0.load(Ordering::Acquire).is_null()
     }
 }
 
-/// A pointer to an item. Who has one says why the item lives.
+/// A pointer to an item. Each use must say why the item lives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ItemPtr(NonNull<Header>);
 
-// SAFETY: what items hold is `Send`, and their headers are made of atomics.
+// SAFETY: the contents of items are `Send`, and their headers are made of atomics.
 unsafe impl Send for ItemPtr {}
 
 /// Why an entry was not run.
@@ -155,37 +157,37 @@ unsafe impl Send for ItemPtr {}
 pub(crate) enum NotRun {
     /// The queueing was cancelled.
     Stale,
-    /// The item runs elsewhere: the entry is to be parked.
+    /// The item runs elsewhere: the entry has to be parked.
     Elsewhere,
 }
 
-/// Is told of the steps of a run, by the item's name.
+/// Receives the steps of a run, with the item's name.
 pub(crate) type Trace<'a> = dyn Fn(&str, TraceStep) + 'a;
 
-/// What a run asks its worker, and tells it.
+/// The worker's side of a run.
 pub(crate) trait Runner {
-    /// Whether an item that wants to run again may do so at once, after so many runs.
+    /// Whether an item that wants to run again may do so at once, after `runs` runs.
     fn may_rerun(&self, runs: u32) -> bool;
 
-    /// It has run so many times more than once.
+    /// The item has run again `times` times.
     fn has_rerun(&self, times: u32);
 
-    /// The item has a name of its own.
+    /// The item has its own name.
     fn tell_name(&self, name: &str);
 
-    /// Queues an item that wants to run again, and runs at the moment.
+    /// Queues an item that wants to run again, and still runs.
     fn requeue(&self, item: ItemPtr);
 
-    /// The run has ended by a panic, with this message if there was a text.
+    /// The run has panicked; `message` is the panic's text, if it has one.
     fn panicked(&self, item: &str, message: Option<&str>);
 
     /// *put back*: the item's entry was parked meanwhile, and *end* has cleared PARKED.
     fn put_back(&self, item: ItemPtr, parked: Parked);
 }
 
-/// Where a run takes place.
+/// The context of a run.
 pub(crate) struct RunScope<'a> {
-    /// Who is told that it begins and ends, if somebody wants to know.
+    /// Receives the start and the end, if tracing is on.
     pub(crate) trace: Option<&'a Trace<'a>>,
     pub(crate) runner: &'a dyn Runner,
 }
@@ -210,7 +212,7 @@ impl Header {
         }
     }
 
-    /// Where its entry is in the queue of its pwq, as far as is known.
+    /// The position of its entry in the FIFO of its pwq, as last written.
     pub(crate) fn position(&self) -> u32 {
         // Relaxed: written and checked under the pool's lock.
         self.position.load(Ordering::Relaxed)
@@ -220,19 +222,20 @@ impl Header {
         self.position.store(position, Ordering::Relaxed);
     }
 
-    /// One more handle or entry. The caller has one, or runs the item. Returns how many there were.
+    /// Adds a reference for a handle or an entry. The caller has one, or runs the item. Returns the
+    /// number before.
     pub(crate) fn add_ref(&self) -> u32 {
-        // Relaxed: the caller's own keeps the item alive; nothing is published.
+        // Relaxed: the caller's own reference keeps the item alive; nothing is published.
         let before = self.refs.fetch_add(1, Ordering::Relaxed);
         if before >= MAX_REFS {
-            // Who catches the panic again and again does not bring the count to 0.
+            // A caller that catches the panic repeatedly must not make the count overflow.
             self.refs.fetch_sub(1, Ordering::Relaxed);
             panic!("more than {MAX_REFS} handles of one work");
         }
         before
     }
 
-    /// One more, if there is any. The caller runs the item.
+    /// Adds a reference, if there is one already. The caller runs the item.
     fn add_to_refs(&self) -> bool {
         let one_more = |refs: u32| (refs > 0).then_some(refs + 1);
         // Relaxed: RUNNING keeps the item alive; nothing is published.
@@ -243,7 +246,7 @@ impl Header {
 }
 
 impl ItemPtr {
-    /// For a model, or a test, of what does not look at items.
+    /// For models and tests that do not use the item.
     #[cfg(any(loom, test))]
     pub(crate) const fn dangling() -> Self {
         Self(NonNull::dangling())
@@ -257,13 +260,13 @@ impl ItemPtr {
         unsafe { self.0.as_ref() }
     }
 
-    /// Asks for its first line. The item may have gone.
+    /// Prefetches the item's first cache line. The item may have been freed.
     #[inline]
     pub(crate) fn prefetch(self) {
         inflight_sync::prefetch_to_write(self.0.as_ptr());
     }
 
-    /// What differs between the functions of items.
+    /// The function of the item.
     ///
     /// # Safety
     ///
@@ -282,15 +285,15 @@ impl ItemPtr {
         let name = unsafe { self.header() }.vtable.name;
         // SAFETY: the table is the item's.
         let name = unsafe { name(self) };
-        // SAFETY: it lies in the item, which lives.
+        // SAFETY: the name is in the item, which lives.
         unsafe { name.as_ref() }
     }
 
-    /// Claims the item for its entry, runs it and ends it.
+    /// Claims the item for its entry, runs it and ends the run.
     ///
     /// # Safety
     ///
-    /// The caller has the entry of that queueing, and gives it up unless the item is
+    /// The caller has the entry of that queueing, and gives it up unless the result is
     /// [`NotRun::Elsewhere`].
     #[inline]
     pub(crate) unsafe fn run(self, seq: Seq, scope: &RunScope<'_>) -> Result<(), NotRun> {
@@ -300,28 +303,29 @@ impl ItemPtr {
         unsafe { run(self, seq, scope) }
     }
 
-    /// Gives a handle, or an entry that was left behind, up. Frees the item with the last one.
+    /// Drops a reference: a handle's, or that of an entry that was left behind. Frees the item with
+    /// the last one.
     ///
     /// # Safety
     ///
-    /// The caller has one, and does not use it any more.
+    /// The caller has the reference, and does not use it any more.
     pub(crate) unsafe fn drop_ref(self) {
-        // SAFETY: what the caller has keeps the item alive.
+        // SAFETY: the caller's reference keeps the item alive.
         let header = unsafe { self.header() };
-        // Ordering: AcqRel; what was done with each handle comes before the item is freed.
+        // Ordering: AcqRel; the uses of each handle come before the item is freed.
         if header.refs.fetch_sub(1, Ordering::AcqRel) == 1 {
-            // SAFETY: nobody has a handle.
+            // SAFETY: there is no handle any more.
             unsafe { self.drop_handles() };
         }
     }
 
-    /// The same, where nobody expects the item's destructor to panic.
+    /// As `drop_ref`, but contains a panic of the item's destructor.
     ///
     /// # Safety
     ///
-    /// As there.
+    /// As for `drop_ref`.
     pub(crate) unsafe fn release(self) {
-        // SAFETY: handed on.
+        // SAFETY: the caller's promise is that of `drop_ref`.
         let _ = contained(|| unsafe { self.drop_ref() });
     }
 
@@ -329,14 +333,14 @@ impl ItemPtr {
     ///
     /// # Safety
     ///
-    /// Nobody has a handle any more.
+    /// There is no handle any more.
     unsafe fn drop_handles(self) {
         // SAFETY: HANDLES has kept the item alive until here.
         let header = unsafe { self.header() };
         // Ordering: AcqRel, pairs with the end of a run and with cancels, one of which comes last.
         let old = header.word.fetch_and(!word::HANDLES, Ordering::AcqRel);
         if old & (word::PENDING | word::RUNNING | word::TELLING) == 0 {
-            // SAFETY: nothing keeps it alive.
+            // SAFETY: nothing keeps it alive any more.
             unsafe { (header.vtable.free)(self) };
         }
     }
@@ -375,7 +379,7 @@ mod tests {
         assert!(cell.get().is_none() && !cell.is_some());
     }
 
-    /// A handle that is refused is not counted: however often that is, the item lives.
+    /// A refused handle is not counted: however many are refused, the item lives.
     #[test]
     fn handles_beyond_the_limit_are_refused_and_not_counted() {
         let work = ReusableRef::new(Nothing);

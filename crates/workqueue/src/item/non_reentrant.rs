@@ -1,12 +1,13 @@
-//! An item does not run twice at once: who begins a run, where an entry stays that is taken while
-//! the item runs elsewhere, and what the end of the run does with it. `PROTOCOL.md`, part *item*.
+//! An item never runs twice at once: which thread begins a run, where an entry waits that is taken
+//! while the item runs elsewhere, and what the end of the run does with it. `PROTOCOL.md`, part
+//! *item*.
 
 use super::word::{self, *};
 use super::{Header, ItemPtr, NotRun};
 use crate::panics::contained;
 use inflight_sync::atomic::Ordering;
 
-/// An entry that was kept in its item while that ran.
+/// An entry that waited in its item while the item ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Parked {
     pub(crate) pwq: u32,
@@ -25,7 +26,7 @@ impl Parked {
 }
 
 impl Header {
-    /// *claim*: RUNNING for PENDING, right before the run.
+    /// *claim*: replaces PENDING by RUNNING, right before the run.
     #[inline]
     pub(crate) fn claim(&self, seq: Seq) -> Result<(), NotRun> {
         let mut seen = self.word.load(Ordering::Relaxed);
@@ -38,7 +39,8 @@ impl Header {
             }
             debug_assert_eq!(seen & PARKED, 0, "an entry that is drawn is not parked");
             let new = with_pwq(seen & !PENDING | RUNNING, 0);
-            // Ordering: Acquire, pairs with *queue*, refused ones too, and with the *end* before.
+            // Ordering: Acquire, pairs with *queue*, including refused ones, and with the *end*
+            // before.
             let claimed =
                 self.word
                     .compare_exchange_weak(seen, new, Ordering::Acquire, Ordering::Relaxed);
@@ -49,8 +51,8 @@ impl Header {
         }
     }
 
-    /// *park*: under the lock of the entry's pool, the entry goes into the word, if the item still
-    /// runs and the queueing is live. Else it is to be claimed again.
+    /// *park*: under the lock of the entry's pool, moves the entry into the word if the item still
+    /// runs and the queueing is live. Otherwise the caller claims the item again.
     pub(crate) fn park(&self, seq: Seq, colour: u8) -> bool {
         let into = |seen: u64| {
             let parks = is_live(seen, seq) && seen & RUNNING != 0;
@@ -62,20 +64,20 @@ impl Header {
             .is_ok()
     }
 
-    /// *end*, of an item whose end can be waited for more than once. Returns what the word was, and
-    /// whether somebody is to be told: then the caller has a reference.
+    /// *end*, of an item whose end can be waited for more than once. Returns the word before, and
+    /// whether to notify waiters; if so, the caller has a reference.
     pub(super) fn end(&self) -> (u64, bool) {
         let mut seen = self.word.load(Ordering::Relaxed);
         let mut tells = false;
         loop {
             if seen & AWAITED != 0 && !tells {
-                // Who waits has a handle, which may go as soon as RUNNING has gone. If there is
-                // none, AWAITED is of a wait that was given up.
+                // A waiter has a handle, which it may drop as soon as RUNNING is cleared. If there
+                // is no handle, AWAITED is of a wait that was given up.
                 tells = self.add_to_refs();
             }
             let new = seen & !(RUNNING | PARKED | AWAITED | COLOUR);
-            // Ordering: Release, pairs with the next *claim* and with those who wait; Acquire,
-            // pairs with the last handle's: this may free the item.
+            // Ordering: Release, pairs with the next *claim* and with the waiters; Acquire, pairs
+            // with the last handle's Release: this may free the item.
             let ended = self
                 .word
                 .compare_exchange(seen, new, Ordering::AcqRel, Ordering::Relaxed);
@@ -86,14 +88,14 @@ impl Header {
         }
     }
 
-    /// What the end of a run has left for its runner.
+    /// The entry that the end of a run has left for its runner.
     pub(super) fn parked_in(old: u64) -> Option<Parked> {
         (old & PARKED != 0).then(|| Parked::of(old))
     }
 }
 
 impl ItemPtr {
-    /// *claim*, by who has the entry of that queueing. If it was cancelled, the entry goes.
+    /// *claim*, for the owner of the entry of that queueing. If it was cancelled, drops the entry.
     ///
     /// # Safety
     ///
@@ -113,11 +115,11 @@ impl ItemPtr {
     ///
     /// # Safety
     ///
-    /// `old` is what the word was then, and the caller does not use the item after that unless it
-    /// was PENDING.
+    /// `old` is the word at that moment, and the caller does not use the item after this unless
+    /// `old` has PENDING.
     pub(super) unsafe fn free_after(self, old: u64) {
         if old & (PENDING | HANDLES) == 0 {
-            // SAFETY: nobody has freed it.
+            // SAFETY: the item has not been freed.
             let free = unsafe { self.header() }.vtable.free;
             // SAFETY: RUNNING was the last that kept it alive.
             let _ = contained(|| unsafe { free(self) });

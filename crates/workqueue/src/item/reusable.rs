@@ -27,10 +27,10 @@ pub(crate) trait Run: Send + Sync {
         self.own_name().unwrap_or(Self::function())
     }
 
-    /// The type of the function that its user has given.
+    /// The type of the user's function.
     fn function() -> &'static str;
 
-    /// `Continue`: it wants to run again.
+    /// `Continue` if it wants to run again.
     fn run(&self) -> ControlFlow<()>;
 }
 
@@ -43,7 +43,7 @@ struct Reusable<R> {
 #[repr(C)]
 struct Head {
     header: Header,
-    /// The queueing that runs or has run last.
+    /// The queueing that runs or ran last.
     running: AtomicU32,
 }
 
@@ -70,7 +70,7 @@ impl<R: Run> Reusable<R> {
     };
 
     unsafe fn free(item: ItemPtr) {
-        // SAFETY: it is from `ReusableRef::new`, and nobody uses it any more.
+        // SAFETY: it is from `ReusableRef::new`, and nothing uses it any more.
         let mut item = unsafe { Box::from_raw(item.0.cast::<Self>().as_ptr()) };
         item.head.header.drop_extra();
     }
@@ -82,8 +82,8 @@ impl<R: Run> Reusable<R> {
         // SAFETY: the caller has the entry.
         unsafe { item.claim(seq) }?;
         // Ordering: Release, pairs with the load in `holds`, which may have found RUNNING of the
-        // run before: who reads this number sees what that run did. Who reads an older one waits
-        // for this run too.
+        // run before: a thread that reads this number sees what that run did. A thread that reads
+        // an older one waits for this run too.
         this.head.running.store(seq, Ordering::Release);
         if let Some(name) = this.run.own_name() {
             scope.runner.tell_name(name);
@@ -99,7 +99,7 @@ impl<R: Run> Reusable<R> {
                         again += 1;
                         continue;
                     }
-                    // While it runs, so that who stops it sees it all the time.
+                    // While it runs, so that a thread that stops it always sees it.
                     scope.runner.requeue(item);
                     break TraceStep::Ended;
                 }
@@ -133,10 +133,10 @@ impl<R: Run> Reusable<R> {
 }
 
 impl Head {
-    /// Nobody wants anything of it. A hint: to all others a row of runs is one run, and this only
-    /// makes it shorter.
+    /// Whether no other thread wants anything of it. A hint: for all others a row of runs is one
+    /// run, and this only makes it shorter.
     fn is_left_alone(&self) -> bool {
-        // Relaxed: as said.
+        // Relaxed: a hint.
         self.header.word.load(Ordering::Relaxed) & (PENDING | AWAITED | REFUSING) == 0
     }
 }
@@ -162,12 +162,12 @@ impl ReusableRef {
         let header = unsafe { item.header() };
         // *keep*.
         if header.add_ref() == 0 {
-            // HANDLES is the last handle's to clear, which may be about to: one step of its drop.
+            // The last handle's drop clears HANDLES, perhaps soon: it is one step away.
             // Relaxed, here and below: RUNNING keeps the item alive, and nothing is published.
             while header.word.load(Ordering::Relaxed) & HANDLES != 0 {
                 thread::yield_now();
             }
-            // Nobody else makes a first handle.
+            // No other thread makes a first handle.
             header.word.fetch_or(HANDLES, Ordering::Relaxed);
         }
         Self(item)
@@ -201,8 +201,9 @@ impl ReusableRef {
         (seen & PENDING != 0, seen & RUNNING != 0)
     }
 
-    /// What a flush waits for: the last queueing, if it or one before it has not ended. What waits
-    /// for its time, and was not `expedited` for the flush, came after the flush had begun.
+    /// The queueing that a flush waits for: the last one, if it or an earlier one has not ended. A
+    /// queueing that waits for its delay, and was not `expedited` for the flush, came after the
+    /// flush had begun.
     pub(crate) fn unended(&self, expedited: Option<Seq>) -> Option<Seq> {
         let seen = self.header().load();
         let last = seq(seen);
@@ -213,7 +214,7 @@ impl ReusableRef {
         (seen & RUNNING != 0).then(|| last.wrapping_sub(came_later))
     }
 
-    /// Whether a queueing up to `last` is pending or runs. If so, who ends it tells
+    /// Whether a queueing up to `last` is pending or runs. If so, its end notifies
     /// [`Extra::ended`].
     pub(crate) fn holds(&self, last: Seq) -> bool {
         let holds = |seen: u64| {
@@ -225,14 +226,14 @@ impl ReusableRef {
         holds(self.header().load()) && holds(self.header().await_end())
     }
 
-    /// Those who wait look again, if a cancel has found AWAITED in the word.
+    /// Lets the waiters look again, if a cancel has found AWAITED in the word.
     pub(crate) fn tell_cancelled(&self, old: u64) {
         if old & AWAITED != 0 {
             notify_all(&self.extra().ended);
         }
     }
 
-    /// From now on nothing is queued, until what this returns is dropped.
+    /// Forbids queueing until the result is dropped.
     pub(crate) fn begin_cancel(&self) -> Cancelling<'_> {
         let mut state = self.extra().state.lock();
         state.cancels += 1;
@@ -240,7 +241,7 @@ impl ReusableRef {
         Cancelling(self)
     }
 
-    /// One level more.
+    /// Adds one level.
     pub(crate) fn disable(&self) -> Result<(), DisableError> {
         let mut state = self.extra().state.lock();
         let depth = state.depth.checked_add(1);
@@ -249,7 +250,7 @@ impl ReusableRef {
         Ok(())
     }
 
-    /// One level less; whether it was the last.
+    /// Removes one level; returns whether it was the last.
     pub(crate) fn enable(&self) -> Result<bool, NotDisabled> {
         let mut state = self.extra().state.lock();
         state.depth = state.depth.checked_sub(1).ok_or(NotDisabled)?;
@@ -259,13 +260,13 @@ impl ReusableRef {
         Ok(state.depth == 0)
     }
 
-    /// What is under the lock of [`Extra`], if there is anything.
+    /// The state under the lock of [`Extra`], if there is an `Extra`.
     pub(crate) fn known_state(&self) -> Option<MutexGuard<'_, State>> {
         Some(self.header().known_extra()?.state.lock())
     }
 }
 
-/// A cancel that waits.
+/// A cancel in progress.
 pub(crate) struct Cancelling<'a>(&'a ReusableRef);
 
 impl Drop for Cancelling<'_> {
@@ -286,12 +287,12 @@ impl Clone for ReusableRef {
 }
 
 impl ReusableRef {
-    /// Gives the handle up unless it is the last one; that comes back.
+    /// Drops the handle unless it is the last one, which is returned.
     pub(crate) fn drop_unless_last(self) -> Option<Self> {
         let others = |refs: u32| (refs > 1).then(|| refs - 1);
         let refs = &self.header().refs;
-        // Ordering: Release, as in `drop_ref`: what was done with each handle comes before the item
-        // is freed.
+        // Ordering: Release, as in `drop_ref`: the uses of each handle come before the item is
+        // freed.
         let dropped = refs.fetch_update(Ordering::Release, Ordering::Relaxed, others);
         if dropped.is_err() {
             return Some(self);
@@ -303,7 +304,7 @@ impl ReusableRef {
 
 impl Drop for ReusableRef {
     fn drop(&mut self) {
-        // SAFETY: the handle is given up.
+        // SAFETY: the handle is not used after this.
         unsafe { self.0.drop_ref() };
     }
 }
@@ -313,7 +314,7 @@ mod tests {
     use super::super::tests::Nothing;
     use super::*;
 
-    /// A row of runs goes on while nobody wants anything of the item but its handles.
+    /// A row of runs continues while only handles exist and no thread wants anything of the item.
     #[test]
     fn whoever_wants_something_ends_a_row() {
         let with = |bits: u64| {

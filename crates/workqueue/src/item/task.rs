@@ -1,7 +1,7 @@
 //! A function that runs once, and the handle on its result, in one block of memory.
 //!
 //! The worker and the handle own the block together, and the last of them frees it. A worker that
-//! finds no handle is the only owner: it needs no read-modify-write.
+//! finds no handle is the only owner, and needs no read-modify-write.
 
 use super::word::*;
 use super::{Header, ItemPtr, Name, NotRun, RunScope, Runner, VTable};
@@ -18,20 +18,21 @@ use std::marker::PhantomData;
 use std::mem::{self, ManuallyDrop, MaybeUninit};
 use std::ptr::{self, NonNull};
 
-/// Of a task: its result has been taken.
+/// For a task: its result has been taken.
 const TAKEN: u64 = DISABLED;
 
-/// A function that runs once, and what it is called.
+/// A function that runs once, with its name.
 pub(crate) trait Job<T>: Send {
     fn name(&self) -> &str;
 
-    /// The name, for whoever tells of the run when the function has gone.
+    /// The name, for traces after the function is gone.
     fn owned_name(&self) -> Name;
 
-    /// The type of the function that its user has given.
+    /// The type of the user's function.
     fn function() -> &'static str;
 
-    /// The result; or the name and what a panic has thrown. `tell` is told a name of its own.
+    /// The result; or the name and the payload of a panic. `tell` gets the user's name, if there is
+    /// one.
     fn run(self, tell: impl FnOnce(&str)) -> Result<T, (Name, Payload)>;
 }
 
@@ -54,7 +55,7 @@ impl<T, F: FnOnce() -> T + Send> Job<T> for F {
     }
 }
 
-/// A function with a name of its own.
+/// A function with its own name.
 pub(crate) struct Named<F> {
     pub(crate) name: Name,
     pub(crate) f: F,
@@ -90,26 +91,26 @@ union Content<F, T> {
 #[repr(C)]
 struct Task<F, T> {
     header: Header,
-    /// The function is that of whoever cleared PENDING; the result is the handle's, once RUNNING
-    /// has been cleared, and until then the runner's.
+    /// The function belongs to the thread that cleared PENDING. The result belongs to the runner
+    /// until RUNNING is cleared, then to the handle.
     content: UnsafeCell<Content<F, T>>,
 }
 
-/// A task that nobody has queued yet, or whose queueing was refused.
+/// A task that has not been queued yet, or whose queueing was refused.
 pub(crate) struct NewTask<F, T> {
     item: ItemPtr,
     owns: PhantomData<(F, T)>,
 }
 
-/// The one handle on a task.
+/// The only handle on a task.
 pub(crate) struct TaskHandle<T> {
     item: ItemPtr,
     result: PhantomData<T>,
 }
 
-// SAFETY: the function is `Send`, and so is the result; the header is made of atomics.
+// SAFETY: the function and the result are `Send`; the header is made of atomics.
 unsafe impl<T: Send> Send for TaskHandle<T> {}
-// SAFETY: nothing of the result is reached by a shared reference.
+// SAFETY: a shared reference gives no access to the result.
 unsafe impl<T: Send> Sync for TaskHandle<T> {}
 
 impl<F, T> Task<F, T>
@@ -137,7 +138,7 @@ where
     #[inline]
     fn make(f: F) -> ItemPtr {
         let block = blocks::allocate(Self::LAYOUT).cast::<Self>();
-        // SAFETY: the block has this layout and is ours.
+        // SAFETY: the block has this layout and is not shared yet.
         unsafe {
             block.write(Self {
                 header: Header::new(&Self::VTABLE, PENDING | HANDLES),
@@ -162,7 +163,7 @@ where
     /// The caller owns the function: it has cleared PENDING, or has the only pointer.
     unsafe fn take_function(&self) -> F {
         self.content.with_mut(|p| {
-            // SAFETY: the caller's promise: nobody else uses the content.
+            // SAFETY: the caller's promise: nothing else uses the content.
             let content = unsafe { &mut *p };
             // SAFETY: so the function is there.
             let f = unsafe { &mut content.f };
@@ -172,18 +173,18 @@ where
     }
 
     unsafe fn name(item: ItemPtr) -> NonNull<str> {
-        // SAFETY: whoever asks for the name of a task has it before the run or runs it.
+        // SAFETY: a caller that asks for the name has the task before the run, or runs it.
         unsafe { Self::with_function(item, |f| NonNull::from(f.name())) }
     }
 
     /// # Safety
     ///
-    /// The function is there, and nobody takes it meanwhile.
+    /// The function is there, and is not taken meanwhile.
     unsafe fn with_function<R>(item: ItemPtr, look: impl FnOnce(&F) -> R) -> R {
         // SAFETY: so the item lives.
         let this = unsafe { Self::of(item) };
         this.content.with(|p| {
-            // SAFETY: nobody changes the content.
+            // SAFETY: the content does not change meanwhile.
             let content = unsafe { &*p };
             // SAFETY: the caller's promise.
             look(unsafe { &content.f })
@@ -203,51 +204,52 @@ where
         })
     }
 
-    /// The block alone.
+    /// Frees only the block.
     ///
     /// # Safety
     ///
-    /// Nobody uses the item any more, and its payload has been taken.
+    /// Nothing uses the item any more, and its payload has been taken.
     unsafe fn free_block(item: ItemPtr) {
-        // SAFETY: it is from `make`; the pointer has been handed on as it was.
+        // SAFETY: it is from `make`, with the same pointer and layout.
         unsafe { blocks::free(item.0.cast(), Self::LAYOUT) };
     }
 
-    /// Who has waited, and waits no more, goes.
+    /// Drops the waiter of a wait that was given up.
     ///
     /// # Safety
     ///
-    /// The handle has gone, the caller alone knows the item, and it asks once.
+    /// The handle is gone, only the caller knows the item, and calls this once.
     #[inline]
     unsafe fn drop_waiter(header: &Header) {
-        // Relaxed: what the handle did came before it went.
+        // Relaxed: the handle's actions came before its drop.
         let waiter = header.extra.load(Ordering::Relaxed).cast::<Notify>();
         if !waiter.is_null() {
-            // SAFETY: from `Box::into_raw` in `take_or_wait`; nobody else has taken it.
+            // SAFETY: from `Box::into_raw` in `take_or_wait`; no one else has taken it.
             contained(|| drop(unsafe { Box::from_raw(waiter) }));
         }
     }
 
     unsafe fn free(item: ItemPtr) {
-        // SAFETY: the caller is the last who knows the item.
+        // SAFETY: the caller is the last user of the item.
         let header = unsafe { item.header() };
         let taken = header.word.load(Ordering::Relaxed) & TAKEN != 0;
         // SAFETY: it has ended, so the result is there unless it was taken.
         let outcome = (!taken).then(|| unsafe { Self::take(item) });
         contained(|| drop(outcome));
-        // SAFETY: nobody else knows the item.
+        // SAFETY: no one else knows the item.
         unsafe { Self::drop_waiter(header) };
-        // After foreign destructors: what they spawn is another item, so it has another address.
-        // SAFETY: nobody knows the item any more.
+        // After the user's destructors: an item that they spawn must have another address.
+        // SAFETY: nothing uses the item any more.
         unsafe { Self::free_block(item) };
     }
 
     unsafe fn run(item: ItemPtr, seq: Seq, scope: &RunScope<'_>) -> Result<(), NotRun> {
         // SAFETY: the entry keeps the item alive, by PENDING or by `refs`.
         let this = unsafe { Self::of(item) };
-        // Ordering: Acquire, pairs with the handle's Release when it went.
+        // Ordering: Acquire, pairs with the Release of the handle's drop.
         if this.header.word.load(Ordering::Acquire) & (HANDLES | PENDING) == PENDING {
-            // SAFETY: nobody has a handle, so nobody else can clear PENDING: we are alone.
+            // SAFETY: there is no handle, so no other thread can clear PENDING: this is the only
+            // pointer.
             return unsafe { Self::run_alone(item, scope) };
         }
         // SAFETY: the caller has the entry.
@@ -258,7 +260,7 @@ where
         let f = unsafe { this.take_function() };
         let outcome = Self::outcome(f, scope.runner);
         tell(Self::step(&outcome));
-        // SAFETY: RUNNING is ours, and the function has been taken.
+        // SAFETY: this thread has set RUNNING, and the function has been taken.
         unsafe { Self::complete(item, outcome) };
         Ok(())
     }
@@ -272,24 +274,24 @@ where
         let this = unsafe { Self::of(item) };
         // SAFETY: the same.
         let f = unsafe { this.take_function() };
-        // SAFETY: the handle has gone, and the pointer is the only one.
+        // SAFETY: the handle is gone, and the pointer is the only one.
         unsafe { Self::drop_waiter(&this.header) };
         tell(TraceStep::Started);
         let outcome = Self::outcome(f, scope.runner);
         let step = Self::step(&outcome);
         contained(|| drop(outcome));
         tell(step);
-        // Not before: what the function spawns is another item, so it has another address.
+        // Not before: an item that the function spawns must have another address.
         // SAFETY: the function has been taken.
         unsafe { Self::free_block(item) };
         Ok(())
     }
 
-    /// Tells whoever wants to know of the steps of a run, whose function is still there.
+    /// Traces the steps of a run, if tracing is on. The function has not been taken yet.
     #[inline]
     fn tracer<'a>(item: ItemPtr, scope: &RunScope<'a>) -> impl Fn(TraceStep) + use<'a, F, T> {
         let traced = scope.trace.map(|trace| {
-            // SAFETY: the caller is about to run the item, and nobody else can.
+            // SAFETY: the caller is about to run the item, and no one else can.
             (trace, unsafe { Self::with_function(item, F::owned_name) })
         });
         move |step| {
@@ -324,7 +326,7 @@ where
         // SAFETY: RUNNING keeps it alive.
         let this = unsafe { Self::of(item) };
         let outcome = ManuallyDrop::new(outcome);
-        // SAFETY: nobody else reaches the payload before RUNNING is cleared.
+        // SAFETY: no one else accesses the payload before RUNNING is cleared.
         this.content
             .with_mut(|p| unsafe { p.write(Content { outcome }) });
         let word = &this.header.word;
@@ -333,7 +335,7 @@ where
             let tells = seen & (AWAITED | HANDLES) == AWAITED | HANDLES;
             let new = seen & !(RUNNING | AWAITED) | if tells { TELLING } else { 0 };
             // Ordering: Release, pairs with the handle, which sees the end and takes the result;
-            // Acquire, pairs with the handle's Release when it went.
+            // Acquire, pairs with the Release of the handle's drop.
             match word.compare_exchange(seen, new, Ordering::AcqRel, Ordering::Relaxed) {
                 // The handle may have freed the block already.
                 Ok(_) if !tells => break,
@@ -341,12 +343,13 @@ where
                     // Ordering: Acquire, pairs with the swap in `take_or_wait`.
                     let waiter = this.header.extra.swap(ptr::null_mut(), Ordering::Acquire);
                     if !waiter.is_null() {
-                        // SAFETY: from `Box::into_raw` in `take_or_wait`; the swap made it ours.
+                        // SAFETY: from `Box::into_raw` in `take_or_wait`; the swap gave it to this
+                        // thread.
                         let waiter = unsafe { Box::from_raw(waiter.cast::<Notify>()) };
                         // A waker's panic is not the function's.
                         contained(|| waiter.notify());
                     }
-                    // Ordering: AcqRel, pairs with the handle's, one of which comes last.
+                    // Ordering: AcqRel, pairs with the handle's drop; one of the two comes last.
                     seen = word.fetch_and(!TELLING, Ordering::AcqRel);
                     break;
                 }
@@ -354,17 +357,18 @@ where
             }
         }
         if seen & HANDLES == 0 {
-            // SAFETY: the handle has gone, and RUNNING or TELLING was the last.
+            // SAFETY: the handle is gone, and RUNNING or TELLING was the last.
             unsafe { Self::free(item) };
         }
     }
 
     unsafe fn discard(item: ItemPtr, why: JoinError) {
-        // SAFETY: RUNNING, which is the caller's, keeps it alive.
+        // SAFETY: RUNNING, which the caller has set, keeps it alive.
         let this = unsafe { Self::of(item) };
-        // SAFETY: nobody has claimed it, so the function is there, and with RUNNING the caller's.
+        // SAFETY: the function was not claimed, so it is there, and with RUNNING it is the
+        // caller's.
         let f = unsafe { this.take_function() };
-        // Whatever the function's destructor does, the handle resolves.
+        // The handle resolves whatever the function's destructor does.
         let dropped = caught(|| drop(f));
         // SAFETY: the caller has set RUNNING.
         unsafe { Self::complete(item, Err(Box::new(why))) };
@@ -404,27 +408,27 @@ where
         }
     }
 
-    /// Its queueing was refused: the handle says why.
+    /// Its queueing was refused: the handle gives the reason.
     pub(crate) fn reject(self, why: JoinError) -> TaskHandle<T> {
         let handle = self.into_running();
         handle.discard(why);
         handle
     }
 
-    /// The handle, of one that is not queued: RUNNING is the caller's.
+    /// The handle of a task that is not queued; RUNNING is the caller's.
     fn into_running(self) -> TaskHandle<T> {
         let handle = self.into_handle();
-        // Relaxed: nobody else knows the task.
+        // Relaxed: the task is not shared yet.
         let word = &handle.header().word;
         word.store(RUNNING | HANDLES, Ordering::Relaxed);
         handle
     }
 
-    /// Its queueing was refused: the function comes back.
+    /// Its queueing was refused: returns the function.
     pub(crate) fn into_function(self) -> F {
         // SAFETY: it is of this type.
         let task = unsafe { Task::<F, T>::of(self.item) };
-        // SAFETY: nobody else knows it.
+        // SAFETY: no one else knows it.
         let f = unsafe { task.take_function() };
         // SAFETY: the function has been taken.
         unsafe { Task::<F, T>::free_block(self.item) };
@@ -432,7 +436,7 @@ where
     }
 }
 
-/// Of a task that nobody queues: it runs until somebody brings its result.
+/// The sender for a task that is never queued: it counts as running until its result is set.
 pub(crate) struct Promise<T> {
     item: ItemPtr,
     result: PhantomData<T>,
@@ -447,7 +451,7 @@ fn promised<T>() -> T {
 }
 
 impl<T: Send + 'static> Promise<T> {
-    /// With the handle on the result.
+    /// A promise, and the handle on its result.
     pub(crate) fn new() -> (Self, TaskHandle<T>) {
         let handle = NewTask::<fn() -> T, T>::new(promised).into_running();
         let (item, result) = (handle.item, PhantomData);
@@ -457,18 +461,18 @@ impl<T: Send + 'static> Promise<T> {
     /// Never panics.
     pub(crate) fn complete(self, result: Result<T, JoinError>) {
         let item = ManuallyDrop::new(self).item;
-        // SAFETY: RUNNING is this one's, and a plain function need not be taken.
+        // SAFETY: RUNNING is the promise's, and a plain function need not be taken.
         unsafe { Task::<fn() -> T, T>::complete(item, result.map_err(Box::new)) };
     }
 }
 
 impl<T> Drop for Promise<T> {
-    /// It is not kept.
+    /// A promise that is dropped cancels its task.
     fn drop(&mut self) {
-        // SAFETY: RUNNING, which is this one's, keeps it alive.
+        // SAFETY: RUNNING, which is the promise's, keeps it alive.
         let discard = unsafe { self.item.header() }.vtable.discard;
-        // SAFETY: RUNNING is this one's, PENDING never was anybody else's, and nobody has taken the
-        // function.
+        // SAFETY: RUNNING is the promise's, PENDING was never set for another thread, and the
+        // function has not been taken.
         unsafe { discard(self.item, JoinError::Cancelled) };
     }
 }
@@ -498,7 +502,7 @@ impl<T> TaskHandle<T> {
         if seen & TAKEN != 0 {
             return Some(Err(JoinError::Taken));
         }
-        // Relaxed: the handle alone looks at it, or whoever frees the item after it.
+        // Relaxed: only the handle reads it, or the thread that frees the item after it.
         self.header().word.fetch_or(TAKEN, Ordering::Relaxed);
         let mut outcome = MaybeUninit::<Outcome<T>>::uninit();
         // SAFETY: the end has been seen, and this is the first to take it.
@@ -508,13 +512,13 @@ impl<T> TaskHandle<T> {
         Some(outcome.map_err(|error| *error))
     }
 
-    /// The result, or `notify` is told when it comes.
+    /// The result, or `notify` is called when it is there.
     pub(crate) fn take_or_wait(&mut self, notify: Notify) -> Option<Result<T, JoinError>> {
         let waiter = Box::into_raw(Box::new(notify));
         // Ordering: Release, publishes the waiter to `complete`. The old one is the handle's own.
         let old = self.header().extra.swap(waiter.cast(), Ordering::Release);
         if !old.is_null() {
-            // SAFETY: from `Box::into_raw` above; the swap has made it ours.
+            // SAFETY: from `Box::into_raw` above; the swap gave it to the handle.
             drop(unsafe { Box::from_raw(old.cast::<Notify>()) });
         }
         // Ordering: Release, pairs with the Acquire of `complete`: it sees AWAITED and takes the
@@ -528,7 +532,7 @@ impl<T> TaskHandle<T> {
 
     /// The caller has cancelled the queueing, and set RUNNING for that.
     pub(crate) fn discard(&self, why: JoinError) {
-        // SAFETY: as the caller says.
+        // SAFETY: the caller has set RUNNING.
         unsafe { (self.header().vtable.discard)(self.item, why) };
     }
 }
@@ -538,14 +542,14 @@ impl<T> Drop for TaskHandle<T> {
     fn drop(&mut self) {
         // Only the handle adds references, for entries that its cancels leave behind.
         let refs = &self.header().refs;
-        // Ordering: AcqRel; what was done with the task comes before it is freed.
+        // Ordering: AcqRel; the uses of the task come before it is freed.
         let is_last = refs.load(Ordering::Acquire) == 1 || refs.fetch_sub(1, Ordering::AcqRel) == 1;
         if is_last {
-            // SAFETY: the handle and all entries have gone.
+            // SAFETY: the handle and all entries are gone.
             unsafe { self.item.drop_handles() };
         }
     }
 }
 
-// A closure of 32 bytes, or a result, lies on one line with its header.
+// A closure of 32 bytes, or a result, is on one cache line with its header.
 const _: () = assert!(mem::size_of::<Header>() <= 32 || cfg!(any(loom, shuttle)));

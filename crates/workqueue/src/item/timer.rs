@@ -1,4 +1,4 @@
-//! The timer of a reusable item: a queueing that waits for its time.
+//! The timer of a reusable item: a queueing that waits for its delay.
 
 use super::ReusableRef;
 use super::word::Seq;
@@ -8,14 +8,14 @@ use inflight_sync::Arc;
 
 /// The queue that a timer is set for.
 pub(crate) trait TimedQueue: Send + Sync {
-    /// Takes the timer back. `None` if its time has come and no drain postpones it, or somebody
-    /// else has taken it.
+    /// Removes the timer. `None` if its time has come and no drain postpones it, or another thread
+    /// has removed it.
     fn remove(&self, key: TimerKey) -> Option<Job>;
 
-    /// Whether the queue takes something now.
+    /// Whether the queue accepts an item now.
     fn check(&self, cpu: usize) -> Result<(), QueueError>;
 
-    /// The item, which is pending with that number, is queued. `check` has said that it may be.
+    /// Queues the item, which is pending with that number and which `check` has accepted.
     fn queue_now(&self, item: &ReusableRef, seq: Seq, cpu: usize) -> Result<(), QueueError>;
 }
 
@@ -24,20 +24,20 @@ pub(crate) struct Armed {
     pub(crate) key: TimerKey,
     pub(crate) seq: Seq,
     pub(crate) cpu: usize,
-    /// Somebody waits for the run: no drain postpones it.
+    /// A flush waits for the run: no drain postpones it.
     pub(crate) flushed: bool,
     /// A handle on the queue.
     pub(crate) queue: Arc<dyn TimedQueue>,
 }
 
-/// The timer of that queueing, which is the item's no more.
+/// Removes the timer of that queueing from the item.
 pub(crate) fn forget(item: &ReusableRef, seq: Seq) -> Option<Armed> {
     let mut state = item.known_state()?;
     let is_it = state.timer.as_ref().is_some_and(|armed| armed.seq == seq);
     is_it.then(|| state.timer.take()).flatten()
 }
 
-/// The timer of that queueing is not postponed any more.
+/// Marks the timer of that queueing: drains no longer postpone it.
 fn set_flushed(item: &ReusableRef, seq: Seq) {
     let mut state = item.known_state();
     let timer = state.as_mut().and_then(|state| state.timer.as_mut());
@@ -46,22 +46,22 @@ fn set_flushed(item: &ReusableRef, seq: Seq) {
     }
 }
 
-/// Whether somebody waits for the run of that queueing.
+/// Whether a flush waits for the run of that queueing.
 pub(crate) fn is_flushed(item: &ReusableRef, seq: Seq) -> bool {
     let state = item.known_state();
     let timer = state.as_ref().and_then(|state| state.timer.as_ref());
     timer.is_some_and(|armed| armed.seq == seq && armed.flushed)
 }
 
-/// The queueing was cancelled: its timer goes. Returns what is to be dropped without a lock.
+/// The queueing was cancelled: removes its timer. Returns what has to be dropped without a lock.
 pub(crate) fn disarm(item: &ReusableRef, seq: Seq) -> Option<(Armed, Option<Job>)> {
     let armed = forget(item, seq)?;
     let job = armed.queue.remove(armed.key);
     Some((armed, job))
 }
 
-/// If the item waits for its time, it is queued now. Returns that queueing. If its queue takes
-/// nothing, it goes on waiting.
+/// If the item waits for its delay, queues it now. Returns that queueing. If its queue accepts
+/// nothing, the delay continues.
 pub(crate) fn expedite(item: &ReusableRef) -> Result<Option<Seq>, QueueError> {
     let armed = |armed: &Armed| (armed.key, armed.seq, armed.cpu, armed.queue.clone());
     let state = item.known_state();
@@ -72,12 +72,13 @@ pub(crate) fn expedite(item: &ReusableRef) -> Result<Option<Seq>, QueueError> {
     queue.check(cpu)?;
     let mut job = queue.remove(key);
     if job.is_none() {
-        // The timer is at it: it may see this. Or it has postponed it meanwhile.
+        // The timer thread has taken the job: it may see this mark. Or it has postponed the job
+        // meanwhile.
         set_flushed(item, seq);
         job = queue.remove(key);
     }
     let Some(job) = job else {
-        return Ok(Some(seq)); // The timer queues it, or somebody has cancelled it.
+        return Ok(Some(seq)); // The timer queues it, or it was cancelled.
     };
     let forgotten = forget(item, seq);
     let queued = queue.queue_now(item, seq, cpu);
@@ -94,8 +95,8 @@ mod tests {
     use inflight_sync::atomic::{AtomicUsize, Ordering};
     use inflight_sync::time::Clock;
 
-    /// Its timer is at the job when somebody looks for the first time, and has postponed it before
-    /// the second look.
+    /// A queue whose timer thread has the job at the first `remove`, and has postponed it before
+    /// the second.
     #[derive(Default)]
     struct Postpones {
         job: Mutex<Option<Job>>,
@@ -119,8 +120,8 @@ mod tests {
         }
     }
 
-    /// A work that is queued with a delay after a flush has begun may wait for days. Only what was
-    /// queued for the flush is waited for.
+    /// A work that is queued with a delay after a flush has begun may wait for days. The flush
+    /// waits only for what was queued for it.
     #[test]
     fn a_flush_waits_for_no_time_that_was_set_later() {
         let item = ReusableRef::new(Nothing);
@@ -135,8 +136,8 @@ mod tests {
         );
     }
 
-    /// *postpone*, case 2: what was postponed before the mark is there is found by the look after
-    /// it.
+    /// *postpone*, case 2: a job that was postponed before the mark was set is found by the
+    /// `remove` after the mark.
     #[test]
     fn a_flush_finds_what_was_postponed_meanwhile() {
         let timers = TimerQueue::default();

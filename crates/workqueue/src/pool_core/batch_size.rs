@@ -1,20 +1,20 @@
-//! *take*, and how many entries a batch has: by what is known of how long an item takes, and who
-//! else could run some of them.
+//! *take*, and the size of a batch. It depends on how long items take, and on whether other workers
+//! could run some of them.
 
 use super::{INTENSIVE, PoolCore, PoolItem, PwqIndex, WorkerId, at};
 
-/// What a batch may last, in ns.
+/// How long a batch may take, in ns.
 const SLICE_NS: u64 = 20_000;
 
-/// So many items of so many ns each last as long as a batch may.
+/// How many items of `service_ns` each fit in the time of a batch.
 #[inline]
 pub(crate) fn slice(service_ns: u64) -> u64 {
     SLICE_NS / service_ns.max(1)
 }
 
 impl<T: PoolItem> PoolCore<T> {
-    /// *take*: a worker that may run takes a batch. `sink` is given its entries in their order,
-    /// by slices of their places. Returns how many there are.
+    /// *take*: a worker that may run takes a batch. `sink` gets the entries in their order, as
+    /// slices of their places. Returns the number of entries.
     pub fn take(
         &mut self,
         worker: WorkerId,
@@ -36,7 +36,7 @@ impl<T: PoolItem> PoolCore<T> {
                 self.workers.set_flag(worker, INTENSIVE, true);
                 (entries, room) = (1, 1);
             } else if pwq.slot_is_wanted() {
-                // Who waits for the slot has it after each item.
+                // The pwq that waits for the slot gets it after each item.
                 (entries, room) = (1, taken + 1);
             }
             let sink = |places: &_| sink(index, places);
@@ -49,8 +49,8 @@ impl<T: PoolItem> PoolCore<T> {
         taken
     }
 
-    /// The pwq at the front has been drawn from: its slot goes to the batch, which comes to each
-    /// pwq once. What is left waits behind the other pwqs.
+    /// Entries of the first pwq were taken: its slot goes to the batch, which takes from each pwq
+    /// only once. The remaining entries wait behind the other pwqs.
     #[inline]
     fn pass(&mut self, worker: WorkerId, index: PwqIndex) {
         self.unlink(index);
@@ -81,25 +81,25 @@ impl<T: PoolItem> PoolCore<T> {
         let most = u64::from(crate::batch::BATCH_MAX);
         let room = slice(self.service_ns).clamp(1, most) as usize;
         if self.workers.target() > 1 && self.is_worth_a_wake() && self.is_ready_for_more_than(1) {
-            // Somebody else can run the other half.
+            // Another worker can run the other half.
             return room.min(self.listed.div_ceil(2)).max(1);
         }
         room
     }
 
-    /// Whether batches of more than one entry are taken: only if somebody looks after the pool, or
-    /// the rest of a batch would wait for an item that sleeps.
+    /// Whether batches may have more than one entry. Only if the pool is watched: otherwise the
+    /// rest of a batch would wait for an item that sleeps.
     pub fn set_batching(&mut self, on: bool) {
         self.batching = on;
     }
 
-    /// What an item takes, in ns.
+    /// The time that an item takes, in ns.
     #[must_use]
     pub fn service_ns(&self) -> u64 {
         self.service_ns
     }
 
-    /// Items took so many ns each.
+    /// Notes that items took `ns` each.
     #[inline]
     pub fn note_service(&mut self, ns: u64) {
         self.service_ns = if ns > self.service_ns {

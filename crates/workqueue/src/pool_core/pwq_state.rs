@@ -1,18 +1,18 @@
-//! A pwq of the core: its FIFO, its limit, and the reasons not to take from it.
+//! A pwq of the core: its FIFO, its limit, and the reasons not to take entries from it.
 
 use crate::fifo::Fifo;
 use crate::flush_colour::{FlushColours, FlushNumber};
 use crate::nr_active::{Limit, PwqId};
 use std::mem;
 
-/// A pwq of one pool.
+/// The index of a pwq in its pool.
 pub type PwqIndex = u32;
 
-/// What a queue of entries needs to know of one.
+/// What a FIFO needs to know of an entry.
 pub trait PoolItem: Copy {
-    /// The flush colour it is counted under.
+    /// The flush colour that counts it.
     fn colour(&self) -> u8;
-    /// It stands there in the FIFO of its pwq.
+    /// Stores its position in the FIFO of its pwq.
     fn set_position(&self, position: u32);
 }
 
@@ -34,7 +34,7 @@ impl Default for Links {
     }
 }
 
-/// What went through a pwq.
+/// Counters of a pwq.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PwqCounters {
     pub(crate) queued: u64,
@@ -43,30 +43,30 @@ pub(crate) struct PwqCounters {
     pub(crate) cancelled: u64,
 }
 
-/// While its pwq is listed a push touches the first line alone, and a place of the FIFO.
+/// While its pwq is listed, a push touches only the first cache line and a place of the FIFO.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct PwqState<T> {
-    /// There is none of that index.
+    /// No pwq has this index.
     vacant: bool,
     /// On the worklist, with a slot.
     pub(super) listed: bool,
-    /// While something is in flight in it, its queue counts it as busy.
+    /// Whether its queue counts it as busy while something is in flight in it.
     pub(crate) counted: bool,
-    /// What entries get now.
+    /// The colour of new entries.
     colour: u8,
-    /// Nothing is taken from it.
+    /// Frozen: nothing is taken from it.
     pub(crate) frozen: bool,
-    /// The same, until the pwq that it replaces is idle.
+    /// Plugged: the same, until the pwq that it replaces is idle.
     pub(crate) plugged: bool,
-    /// On the list of those that wait for a slot.
+    /// On the list of pwqs that wait for a slot.
     pub(crate) pending: bool,
-    /// Another pwq has replaced it: it takes nothing, and somebody wants to know when it is idle.
+    /// Another pwq has replaced it: it accepts nothing, and reports when it is idle.
     pub(crate) retired: bool,
     /// A worker that runs its items does not count as running.
     pub(crate) unmanaged: bool,
     pub(super) links: Links,
-    /// Entries queued under the present colour that are not counted yet, in what follows.
+    /// Entries queued under the present colour that the fields below do not count yet.
     newcomers: u32,
     pub(crate) fifo: Fifo<T>,
     /// Items that run on their callers' threads.
@@ -77,7 +77,7 @@ pub(crate) struct PwqState<T> {
     pub(crate) id: PwqId,
 }
 
-// What a push touches lies on one line.
+// The fields that a push touches are on one cache line.
 const _: () = assert!(mem::offset_of!(PwqState<u64>, fifo) + Fifo::<u64>::PUSHED <= 64);
 
 impl<T: PoolItem> PwqState<T> {
@@ -103,7 +103,7 @@ impl<T: PoolItem> PwqState<T> {
         }
     }
 
-    /// Nothing is taken from it: it is frozen, or waits for the pwq that it replaces.
+    /// Whether nothing is taken from it: it is frozen, or waits for the pwq that it replaces.
     pub(crate) fn is_stopped(&self) -> bool {
         self.frozen || self.plugged
     }
@@ -123,7 +123,7 @@ impl<T: PoolItem> PwqState<T> {
         !self.fifo.is_empty() && !self.is_stopped()
     }
 
-    /// It has entries and could run them, but has no slot.
+    /// Whether it has entries and could run them, but has no slot.
     pub(crate) fn waits_for_slot(&self) -> bool {
         self.has_work() && !self.listed
     }
@@ -138,20 +138,20 @@ impl<T: PoolItem> PwqState<T> {
         self.colours.in_flight() + self.newcomers as usize
     }
 
-    /// An entry is queued. Its colour.
+    /// Counts a queued entry. Returns its colour.
     #[inline]
     pub(crate) fn enter(&mut self) -> u8 {
         self.newcomers += 1;
         self.colour
     }
 
-    /// Entries are in flight under a colour that others have kept open, and have been queued.
+    /// Counts entries as queued and in flight, under a colour that other entries keep open.
     pub(crate) fn enter_as(&mut self, colour: u8, entries: usize) {
         self.colours.enter_as(colour, entries);
         self.count_queued(entries);
     }
 
-    /// So many have been queued, and are not in flight.
+    /// Counts entries as queued that are not in flight.
     #[inline]
     pub(crate) fn count_queued(&mut self, entries: usize) {
         self.counters.queued += entries as u64;
@@ -168,8 +168,8 @@ impl<T: PoolItem> PwqState<T> {
         self.count_queued(newcomers);
     }
 
-    /// Entries have ended, so many of them by running. Returns the first flush that is not over, if
-    /// one is over by that.
+    /// Entries have ended, `ran` of them by running. If that ended a flush, returns the first flush
+    /// that is not over.
     #[inline]
     pub(super) fn leave(&mut self, colour: u8, entries: usize, ran: usize) -> Option<FlushNumber> {
         self.count_newcomers();
@@ -182,7 +182,7 @@ impl<T: PoolItem> PwqState<T> {
         Some(self.colours.over())
     }
 
-    /// A flush begins. `None`: there is nothing to wait for.
+    /// Begins a flush. `None` if there is nothing to wait for.
     pub(crate) fn begin_flush(&mut self) -> Option<FlushNumber> {
         self.count_newcomers();
         let flush = self.colours.begin_flush();

@@ -1,10 +1,10 @@
-//! The core by itself: rules as tables, and random orders of events against a naive oracle.
+//! The core by itself: rules as tables, and random orders of events against a simple model.
 
 use super::*;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
-/// An entry by its number. Its position is kept where a cancel finds it, if there is one.
+/// An entry by its number. Its position is stored for a cancel, if there is one.
 #[derive(Clone, Copy, Debug)]
 struct Entry<'a> {
     number: usize,
@@ -32,7 +32,7 @@ const PLAIN: Entry<'static> = Entry {
     position: None,
 };
 
-/// A pool with one pwq and a worker that is active.
+/// A pool with one pwq and an active worker.
 fn pool(target: usize, limit: Limit) -> (PoolCore<Entry<'static>>, PwqIndex, WorkerId) {
     let mut core = PoolCore::new(target);
     let pwq = core.add_pwq(0, limit, false);
@@ -56,8 +56,8 @@ fn takes(core: &mut PoolCore<Entry<'static>>, worker: WorkerId) -> usize {
     core.take(worker, |_, _| {})
 }
 
-/// What an item takes is followed up by halves, and down by eighths: a slow one makes batches short
-/// at once, and a few quick ones do not make them long.
+/// The service time rises by halves and falls by eighths: a slow item makes batches short at once,
+/// and a few quick ones do not make them long.
 #[test]
 fn service_time_rises_by_halves_and_falls_by_eighths() {
     let (mut core, ..) = pool(1, Limit::None);
@@ -80,9 +80,9 @@ fn service_time_rises_by_halves_and_falls_by_eighths() {
     assert_eq!(after(&mut core, u64::MAX / 2), u64::MAX / 4 + 4);
 }
 
-/// A batch lasts 20 us by what is known, has 48 entries at most and one at least. Where others
-/// could help, and what is listed is worth their coming, it is half of what is listed; not of an
-/// ordered queue, of which nobody else could run the other half.
+/// A batch takes 20 us by the known service time, and has 1 to 48 entries. If others could help,
+/// and the listed entries are worth a wakeup, it is half of them; not for an ordered queue, whose
+/// other half no one else could run.
 #[test]
 fn how_long_a_batch_is() {
     for case @ (target, ordered, listed, service, entries) in [
@@ -91,13 +91,13 @@ fn how_long_a_batch_is() {
         (1, false, 100, 1_000, 20),
         (1, false, 100, 9_000, 2),
         (1, false, 100, 30_000, 1),
-        // After an item that took a day, more is listed than there are ns to count it by.
+        // After an item that took a day, the listed time overflows a count of ns.
         (2, false, 2_000, u64::MAX / 1_000, 1),
         (2, false, 100, 1_000, 20),
         (2, false, 30, 1_000, 15),
         (2, false, 31, 1_000, 16),
         (2, false, 8, 1_000, 4),
-        // Less than 8 us: nobody comes for it.
+        // Less than 8 us: not worth a wakeup.
         (2, false, 7, 1_000, 7),
         (2, false, 2, 10_000, 1),
         (2, false, 1, 30_000, 1),
@@ -118,7 +118,7 @@ fn how_long_a_batch_is() {
     }
 }
 
-/// Who waits for a shared slot has it after each entry.
+/// A pwq that waits for a shared slot gets it after each entry.
 #[test]
 fn a_batch_has_one_entry_of_a_limit_that_others_wait_for() {
     let shared = Arc::new(NrActive::new(1));
@@ -129,7 +129,7 @@ fn a_batch_has_one_entry_of_a_limit_that_others_wait_for() {
     assert_eq!(takes(&mut core, worker), 1);
 }
 
-/// Entries of several pwqs go into one batch, by turns, with a slot of each.
+/// Entries of several pwqs go into one batch, in turn, with a slot of each.
 #[test]
 fn a_batch_holds_one_slot_of_each_pwq() {
     let (mut core, first, worker) = pool(1, Limit::Own { max: 1, used: 0 });
@@ -147,7 +147,7 @@ fn a_batch_holds_one_slot_of_each_pwq() {
         _ => unreachable!(),
     };
     assert_eq!((used(&core, first), used(&core, second)), (1, 1));
-    // What comes now waits for the slot of the first, and has the other one of the second.
+    // New entries wait for the slot of the first pwq, and get the other slot of the second.
     push(&mut core, first, 1);
     push(&mut core, second, 1);
     assert_eq!((core.listed(), used(&core, second)), (1, 2));
@@ -155,7 +155,7 @@ fn a_batch_holds_one_slot_of_each_pwq() {
     assert_eq!((core.listed(), used(&core, first)), (2, 1));
 }
 
-/// The one that went idle last is warm: it is woken first; the first to leave is the coldest.
+/// The worker that became idle last is woken first; the one that has been idle longest exits first.
 #[test]
 fn the_last_idle_is_woken_first_and_the_first_idle_leaves_first() {
     let mut core = PoolCore::<Entry<'static>>::new(4);
@@ -177,8 +177,8 @@ fn the_last_idle_is_woken_first_and_the_first_idle_leaves_first() {
     assert_eq!(core.workers.coldest(), None);
 }
 
-/// A worker that blocks leaves its CPU to one of the last few that went idle there; the others keep
-/// their order.
+/// When a worker blocks, its CPU is given to one of the last few workers that became idle there;
+/// the others keep their order.
 #[test]
 fn a_cpu_that_is_left_is_given_to_who_went_idle_there() {
     let mut core = PoolCore::<Entry<'static>>::new(4);
@@ -197,24 +197,24 @@ fn a_cpu_that_is_left_is_given_to_who_went_idle_there() {
         assert_eq!(action, WakeAction::Wake(workers[worker]));
     };
     wakes(&mut core, 8);
-    // One wake for each CPU that is left.
+    // One wakeup for each CPU that is left.
     wakes(&mut core, 9);
     core.workers.block(blocks, 3);
     wakes(&mut core, 4);
-    // Nobody went idle there, or long ago.
+    // No worker became idle there recently.
     core.workers.block(blocks, 3);
     wakes(&mut core, 7);
     idle_on(&mut core, &[workers[7], workers[8], workers[9]], &[7; 3]);
     core.workers.block(blocks, 5);
     wakes(&mut core, 9);
-    // Who goes on needs its CPU itself.
+    // A worker that continues needs its CPU itself.
     idle_on(&mut core, &[workers[9], workers[4]], &[3, 7]);
     core.workers.block(blocks, 3);
     core.workers.unblock(blocks);
     wakes(&mut core, 4);
 }
 
-/// Two idle workers stay, and one more for each four that are busy.
+/// Two idle workers stay, and k more while more than 4k are busy.
 #[test]
 fn the_idle_rule() {
     for busy in 0..40 {
@@ -236,7 +236,7 @@ fn the_idle_rule() {
     }
 }
 
-/// Guests and workers without threads are not the pool's: nobody counts on them.
+/// Guests and workers without threads are not counted as the pool's.
 #[test]
 fn guests_do_not_count() {
     let (mut core, pwq, worker) = pool(1, Limit::Own { max: 3, used: 0 });
@@ -264,7 +264,7 @@ fn guests_do_not_count() {
 }
 
 proptest! {
-    /// Who is on the worklist, and in which order, against a plain list.
+    /// The members and the order of the worklist, against a plain list.
     #[test]
     fn the_worklist_keeps_its_order(
         steps in proptest::collection::vec((0..5u8, 0..6 as PwqIndex), 0..200),

@@ -1,29 +1,29 @@
-//! Who is woken for what is listed, and whether a worker is created instead: the pool's own rule.
-//! `worker_pool/wake.rs` asks it, among others.
+//! The pool's own rule: whether listed entries need another worker, and whether one is woken or
+//! created. `worker_pool/wake.rs` combines it with the other rules.
 
 use super::workers::{WorkerId, WorkerPhase, Workers};
 use super::{PoolCore, PoolItem};
 
-/// So much listed work makes it worthwhile to bring a further worker, in ns: about what waking one
-/// on another CPU costs.
+/// How much listed work, in ns, justifies another worker: about the cost of waking one on another
+/// CPU.
 pub(crate) const WAKE_NS: u64 = 8_000;
 
-/// What is to be done about workers once the lock has been released.
+/// What to do about workers after the lock has been released.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WakeAction {
     /// Nothing.
     None,
-    /// This idle worker is woken.
+    /// Wake this idle worker.
     Wake(WorkerId),
-    /// A thread is made for this worker.
+    /// Create a thread for this worker.
     Create(WorkerId),
 }
 
 impl<T: PoolItem> PoolCore<T> {
-    /// Who must be brought for what is listed, besides those that run: nobody if each entry can
-    /// have one of those that are on their way or linger. While somebody runs and it is little,
-    /// nobody either, unless `now`.
+    /// The worker to wake or create for what is listed. None if the workers that have not arrived
+    /// or linger are enough for all entries. Also none if a worker runs and there is little to do,
+    /// unless `now`.
     #[inline]
     pub fn need_worker(&mut self, now: bool) -> WakeAction {
         if self.needs_worker(now) {
@@ -33,7 +33,7 @@ impl<T: PoolItem> PoolCore<T> {
         }
     }
 
-    /// Whether that is somebody.
+    /// Whether a worker is needed.
     #[inline]
     pub(crate) fn needs_worker(&self, now: bool) -> bool {
         let takers = self.workers.nr_takers();
@@ -42,8 +42,8 @@ impl<T: PoolItem> PoolCore<T> {
         asks && self.is_ready_for_more_than(takers)
     }
 
-    /// Whether more entries could run at once than so many: those that wait behind a limit bring
-    /// nobody. Looks at no more pwqs than that, as each of them has an entry and a slot.
+    /// Whether more than `takers` entries could run at once; entries that wait for a limit do not
+    /// count. Looks at no more than `takers` + 1 pwqs, because each has an entry and a slot.
     #[inline(never)]
     pub(super) fn is_ready_for_more_than(&self, takers: usize) -> bool {
         let mut ready = 0;
@@ -53,12 +53,12 @@ impl<T: PoolItem> PoolCore<T> {
         })
     }
 
-    /// Entries that workers could run now, if there were enough.
+    /// Entries that could run now, with enough workers.
     pub(crate) fn ready(&self) -> usize {
         self.ready_by_pwq().sum()
     }
 
-    /// The same of each listed pwq: no more than it has slots.
+    /// The same for each listed pwq: no more than it has slots.
     fn ready_by_pwq(&self) -> impl Iterator<Item = usize> {
         let listed = self.worklist().map(|index| self.pwq(index));
         listed.map(|pwq| pwq.fifo.len().min(1 + pwq.free_slots()))
@@ -70,7 +70,7 @@ impl<T: PoolItem> PoolCore<T> {
 }
 
 impl Workers {
-    /// An idle worker is woken, or else one is created.
+    /// Wakes an idle worker, or else creates one.
     pub fn wake_or_create(&mut self) -> WakeAction {
         if let Some(worker) = self.pop_idle() {
             self.change(worker, |w| w.phase = WorkerPhase::Waking);
@@ -82,7 +82,7 @@ impl Workers {
         WakeAction::Create(self.add(WorkerPhase::Creating, 0))
     }
 
-    /// Takes this idle worker for something else than `wake_or_create` would.
+    /// Wakes this worker if it is idle.
     pub(crate) fn wake_this(&mut self, worker: WorkerId) -> WakeAction {
         if self.get(worker).phase != WorkerPhase::Idle {
             return WakeAction::None;

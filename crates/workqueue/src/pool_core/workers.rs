@@ -1,37 +1,37 @@
-//! The workers of a pool: who is idle, and who counts as running.
+//! The workers of a pool: which are idle, and which count as running.
 
 use super::pwq_state::PwqIndex;
 
-/// A worker of one pool.
+/// Identifies a worker of one pool.
 pub type WorkerId = usize;
 
-/// Reasons not to count as running.
+/// A reason not to count as running: it said that it blocks.
 pub const BLOCKED: u8 = 1;
 /// It was found asleep.
 pub const ASLEEP: u8 = 2;
-/// It computes for long, or its item's queue is not managed.
+/// It is CPU-intensive, or its item's queue is unmanaged.
 pub const INTENSIVE: u8 = 4;
-/// A rescuer, or a worker of another pool.
+/// It is a rescuer, or a worker of another pool.
 pub(crate) const GUEST: u8 = 8;
 
-/// So many idle workers are looked at for one that suits a CPU.
+/// How many idle workers are searched for one that suits a CPU.
 const FEW_IDLE: usize = 8;
 
-/// Where a worker is in its life.
+/// The phase of a worker's life.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WorkerPhase {
     /// There is no such worker.
     #[default]
     Free,
-    /// Its thread is being made.
+    /// Its thread is being created.
     Creating,
-    /// It is idle and has been woken.
+    /// It was idle and has been woken.
     Waking,
     /// It runs items, or looks for some.
     Active,
     /// It sleeps until it is woken.
     Idle,
-    /// It is told to leave.
+    /// It has been told to exit.
     Leaving,
 }
 
@@ -40,20 +40,20 @@ pub(crate) struct Worker {
     pub(crate) phase: WorkerPhase,
     /// Reasons not to count as running.
     flags: u8,
-    /// It has no thread, and is not one of those that are idle.
+    /// It has no thread and is not on the list of idle workers.
     aside: bool,
-    /// Entries of its batch below this are accounted for.
+    /// Entries of its batch below this are settled.
     pub(crate) settled: u32,
-    /// Entries that others have put back and the worker has not noticed: from, to.
+    /// Entries that others have put back, from and to, if the worker has not noticed.
     pub(crate) recalled: Option<(u32, u32)>,
-    /// Limited pwqs of which its batch holds a slot.
+    /// The limited pwqs of which its batch holds a slot.
     pub(crate) held: Vec<PwqIndex>,
-    /// When it went idle, in ns.
+    /// When it became idle, in ns.
     idle_since: u64,
-    /// The CPU on which it went idle, if that is known.
+    /// The CPU on which it became idle, if that is known.
     idle_on: Option<usize>,
-    /// Entries of its batch that are counted as in flight although they were not when they were
-    /// appended, a bit each as in [`Batch`](crate::batch::Batch).
+    /// One bit for each entry of its batch that was not counted as in flight when it was appended,
+    /// but is now; as in [`Batch`](crate::batch::Batch).
     pub(crate) counted_later: u64,
 }
 
@@ -63,18 +63,19 @@ pub(crate) struct Worker {
 pub struct Workers {
     target: u32,
     nr_running: u32,
-    /// Those of them that have been woken or are being created, and are not there yet.
+    /// Those that have been woken or are being created and have not arrived.
     nr_coming: u32,
-    /// One of those that run has nothing to do and waits a little before it sleeps.
+    /// Whether a running worker has nothing to do and lingers before it sleeps.
     lingering: bool,
-    /// Nobody is created.
+    /// Whether workers may be created.
     pub(crate) creates: bool,
-    /// The one that went idle last is woken first, but for `left_cpu`.
+    /// The last one to become idle is woken first, unless `left_cpu` is set.
     pub(super) idle: Vec<WorkerId>,
-    /// The CPU that a blocked worker is about to leave, until the next one is woken or it goes on.
+    /// The CPU that a blocked worker is about to leave, until the next worker is woken or it
+    /// continues.
     left_cpu: Option<usize>,
     all: Vec<Worker>,
-    /// All but the free ones, those that leave, and guests.
+    /// All except free ones, leaving ones and guests.
     nr_workers: usize,
 }
 
@@ -91,31 +92,31 @@ impl Workers {
         self.target as usize
     }
 
-    /// Workers that count as running, those on their way included.
+    /// Workers that count as running, including those that have not arrived.
     #[must_use]
     pub fn nr_running(&self) -> usize {
         self.nr_running as usize
     }
 
-    /// Those that count as running and will take what is listed: they are on their way, or linger.
+    /// Workers that will take what is listed: they have not arrived yet, or linger.
     #[inline]
     pub(crate) fn nr_takers(&self) -> usize {
         self.nr_coming as usize + usize::from(self.lingering)
     }
 
-    /// Whether a worker that has nothing to do waits a little before it sleeps.
+    /// Whether a worker that has nothing to do lingers before it sleeps.
     #[inline]
     #[must_use]
     pub fn is_lingering(&self) -> bool {
         self.lingering
     }
 
-    /// A worker begins that, or ends it. Only one at a time does.
+    /// Sets whether a worker lingers. Only one does at a time.
     pub fn set_lingering(&mut self, lingering: bool) {
         self.lingering = lingering;
     }
 
-    /// All workers that the pool has, those on their way included.
+    /// All workers of the pool, including those that have not arrived.
     pub(crate) fn nr_workers(&self) -> usize {
         self.nr_workers
     }
@@ -124,13 +125,13 @@ impl Workers {
         self.idle.len()
     }
 
-    /// No more may run.
+    /// Whether no further worker may run.
     #[must_use]
     pub fn are_enough(&self) -> bool {
         self.nr_running >= self.target
     }
 
-    /// One of those that run is to go: more run than may.
+    /// Whether more workers run than may, so that one of them has to stop.
     #[inline]
     #[must_use]
     pub fn are_too_many(&self) -> bool {
@@ -147,7 +148,7 @@ impl Workers {
         &mut self.all[worker]
     }
 
-    /// Where a worker is in its life.
+    /// The phase of a worker's life.
     #[cfg(any(test, feature = "unstable-sim"))]
     #[must_use]
     pub fn phase(&self, worker: WorkerId) -> WorkerPhase {
@@ -174,7 +175,7 @@ impl Workers {
             self.all.push(Worker::default());
             self.all.len() - 1
         });
-        // Its batch goes on counting where that of the worker before was.
+        // Its batch continues the count of the worker that had this number before.
         let Worker { settled, held, .. } = std::mem::take(&mut self.all[worker]);
         self.all[worker] = Worker {
             flags,
@@ -187,17 +188,17 @@ impl Workers {
         worker
     }
 
-    /// A further worker is created, as the first of a pool.
+    /// Counts a worker that is being created, such as the first of a pool.
     pub fn create(&mut self) -> WorkerId {
         self.add(WorkerPhase::Creating, 0)
     }
 
-    /// A rescuer, or a worker of another pool, comes to run entries of this one.
+    /// Adds a rescuer, or a worker of another pool, that will run entries of this one.
     pub fn attach(&mut self) -> WorkerId {
         self.add(WorkerPhase::Active, GUEST)
     }
 
-    /// A worker without a thread, which is idle and only brought by its number.
+    /// Adds a worker without a thread. It is idle, and only `wake_this` wakes it.
     pub(crate) fn add_aside(&mut self) -> WorkerId {
         let worker = self.add(WorkerPhase::Idle, 0);
         self.all[worker].aside = true;
@@ -205,7 +206,7 @@ impl Workers {
         worker
     }
 
-    /// It is idle again.
+    /// Makes it idle again.
     pub(crate) fn set_aside(&mut self, worker: WorkerId) {
         self.change(worker, |w| {
             w.phase = WorkerPhase::Idle;
@@ -213,7 +214,7 @@ impl Workers {
         });
     }
 
-    /// One that has been created or woken is there.
+    /// A worker that was created or woken has arrived.
     pub fn arrive(&mut self, worker: WorkerId) {
         debug_assert!(matches!(
             self.all[worker].phase,
@@ -222,7 +223,7 @@ impl Workers {
         self.change(worker, |w| w.phase = WorkerPhase::Active);
     }
 
-    /// There is nothing for it to do, since so many ns.
+    /// The worker has had nothing to do since `since`, in ns.
     pub fn enter_idle(&mut self, worker: WorkerId, since: u64) {
         self.change(worker, |w| {
             debug_assert!(w.held.is_empty(), "its batch has ended");
@@ -234,26 +235,26 @@ impl Workers {
         self.idle.push(worker);
     }
 
-    /// It went idle on that CPU.
+    /// It became idle on that CPU.
     pub(crate) fn set_idle_on(&mut self, worker: WorkerId, cpu: usize) {
         self.all[worker].idle_on = Some(cpu);
     }
 
-    /// It is about to sleep outside, and leaves that CPU.
+    /// It is about to sleep outside the pool, and leaves that CPU.
     pub(crate) fn block(&mut self, worker: WorkerId, cpu: usize) {
         self.set_flag(worker, BLOCKED, true);
         self.left_cpu = Some(cpu);
     }
 
-    /// It goes on, and needs its CPU.
+    /// It continues, and needs its CPU.
     pub(crate) fn unblock(&mut self, worker: WorkerId) {
         self.set_flag(worker, BLOCKED, false);
         self.left_cpu = None;
     }
 
-    /// The idle worker that is woken next. For a CPU that is left it is one that went idle there,
-    /// if there is one among the last few: the system lets it run there as soon as the other
-    /// sleeps. Elsewhere it would wait for a CPU that is in use, beside one that is idle.
+    /// The idle worker to wake next. If a CPU is being left, it is one that became idle there, if
+    /// there is one among the last few: it can run there as soon as the blocked worker sleeps. A
+    /// worker of another CPU might wait for a busy CPU while this one is idle.
     pub(super) fn pop_idle(&mut self) -> Option<WorkerId> {
         let last = self.idle.len().checked_sub(1)?;
         let there = self.left_cpu.take().and_then(|cpu| {
@@ -263,7 +264,7 @@ impl Workers {
         Some(self.idle.remove(there.unwrap_or(last)))
     }
 
-    /// It has left, or its thread was refused.
+    /// The worker has left, or its thread was refused.
     pub fn remove(&mut self, worker: WorkerId) {
         self.idle.retain(|idle| *idle != worker);
         let w = &self.all[worker];
@@ -272,7 +273,7 @@ impl Workers {
         self.change(worker, |w| (w.phase, w.aside) = (WorkerPhase::Free, false));
     }
 
-    /// A reason for it not to count as running comes or goes.
+    /// Sets or clears a reason for the worker not to count as running.
     #[inline]
     pub fn set_flag(&mut self, worker: WorkerId, flag: u8, on: bool) {
         self.change(worker, |w| {
@@ -280,7 +281,7 @@ impl Workers {
         });
     }
 
-    /// Its items have ended: what was found out about them counts no more.
+    /// Its items have ended: clears what was found about them.
     #[inline]
     pub fn clear_flags(&mut self, worker: WorkerId) {
         if self.all[worker].flags & !GUEST != 0 {
@@ -288,13 +289,13 @@ impl Workers {
         }
     }
 
-    /// The one that has been idle for longest, and since when.
+    /// The worker that has been idle longest, and since when.
     pub(crate) fn coldest(&self) -> Option<(WorkerId, u64)> {
         let worker = *self.idle.first()?;
         Some((worker, self.all[worker].idle_since))
     }
 
-    /// An idle worker is to leave.
+    /// Takes an idle worker off the list; it is to exit.
     pub(crate) fn dismiss(&mut self, worker: WorkerId) {
         self.idle.retain(|idle| *idle != worker);
         self.nr_workers -= 1;
@@ -307,13 +308,13 @@ impl Worker {
         self.flags & (BLOCKED | ASLEEP) != 0
     }
 
-    /// Nothing is known of it that would let others run beside it.
+    /// Whether it has no flag that lets others run beside it.
     pub(crate) fn may_hold_others_back(&self) -> bool {
         self.flags & !GUEST == 0
     }
 
-    /// Whether it counts as running: it is active or on its way, and no reason says that it does
-    /// not run.
+    /// Whether it counts as running: it is active or has not arrived yet, and has no flag against
+    /// it.
     pub(crate) fn is_running(&self) -> bool {
         self.is_coming() || (self.phase == WorkerPhase::Active && self.flags == 0)
     }

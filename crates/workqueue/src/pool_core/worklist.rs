@@ -1,19 +1,19 @@
-//! The pwqs that have entries and a slot, in the order in which workers take from them: a list
-//! through the pwqs themselves, so that each goes off it in constant time, and none is allocated
-//! for. It is a ring: the pool's own links, those of `NONE`, stand between the last and the first.
+//! The worklist: the pwqs that have entries and a slot, in the order in which workers take from
+//! them. It is linked through the pwqs, so removal takes constant time and nothing is allocated. It
+//! is a ring: the pool's own links, at index `NONE`, are between the last and the first.
 
 use super::PoolCore;
 use super::pwq_state::{Links, NONE, PwqIndex};
 
 impl<T> PoolCore<T> {
-    /// The pwq that is next.
+    /// The first pwq.
     #[inline]
     pub(super) fn first_listed(&self) -> Option<PwqIndex> {
         let first = self.worklist.after;
         (first != NONE).then_some(first)
     }
 
-    /// The pwqs that wait for a worker, in their turn.
+    /// The pwqs that wait for a worker, in their order.
     pub(crate) fn worklist(&self) -> impl Iterator<Item = PwqIndex> {
         let mut next = self.worklist.after;
         std::iter::from_fn(move || {
@@ -23,27 +23,27 @@ impl<T> PoolCore<T> {
         })
     }
 
-    /// At the end of the worklist, on which it is not.
+    /// Adds a pwq at the end.
     #[inline]
     pub(super) fn list_last(&mut self, index: PwqIndex) {
         self.join(self.worklist.before, index);
         self.join(index, NONE);
     }
 
-    /// At its front.
+    /// Adds a pwq at the front.
     pub(super) fn list_first(&mut self, index: PwqIndex) {
         self.join(index, self.worklist.after);
         self.join(NONE, index);
     }
 
-    /// Off the worklist, on which it is.
+    /// Removes a pwq.
     #[inline]
     pub(super) fn unlink(&mut self, index: PwqIndex) {
         let Links { before, after } = *self.links(index);
         self.join(before, after);
     }
 
-    /// These two are neighbours.
+    /// Makes these two neighbours.
     #[inline]
     fn join(&mut self, before: PwqIndex, after: PwqIndex) {
         self.links(before).after = after;

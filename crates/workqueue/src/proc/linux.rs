@@ -1,4 +1,4 @@
-//! As `/proc` tells it.
+//! From `/proc`.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -10,13 +10,13 @@ pub(crate) fn this_thread() -> Option<u32> {
     u32::try_from(rustix::thread::gettid().as_raw_nonzero().get()).ok()
 }
 
-/// The priority of the process: that of its first thread.
+/// The nice value of the process: that of its first thread.
 pub(crate) fn nice_of_process() -> i32 {
     rustix::process::getpriority_process(Some(rustix::process::getpid())).unwrap_or(0)
 }
 
-/// Gives the calling thread that priority; 0 is that of the process. If the system refuses, the
-/// thread goes on without.
+/// Sets the nice value of the calling thread; 0 means that of the process. If the system refuses,
+/// the thread continues without it.
 pub(crate) fn set_nice(nice: i32, of_process: i32) -> Result<(), ErrorKind> {
     let me = Some(rustix::thread::gettid());
     let nice = if nice == 0 { of_process } else { nice };
@@ -27,17 +27,17 @@ pub(crate) fn set_nice(nice: i32, of_process: i32) -> Result<(), ErrorKind> {
     set.map_err(|e| std::io::Error::from(e).kind())
 }
 
-/// The CPU time the calling thread has used since it began.
+/// The CPU time that the calling thread has used since it began.
 pub(crate) fn used_here() -> Option<Duration> {
     let used = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::try_from(used).ok()
 }
 
-/// The CPU time of a thread, whoever asks. Kept open.
+/// The CPU time of a thread, for any reader. The file stays open.
 pub(crate) struct CpuClock(File);
 
 impl CpuClock {
-    /// `None` if the thread has ended, or the kernel does not tell.
+    /// `None` if the thread has ended, or the kernel has no such file.
     pub(crate) fn open(thread: u32) -> Option<Self> {
         let file = File::open(format!("/proc/self/task/{thread}/schedstat"));
         file.ok().map(Self)
@@ -53,11 +53,11 @@ impl CpuClock {
     }
 }
 
-/// Kept open while the thread is watched.
+/// The files of a thread, open while it is sampled.
 pub(crate) struct Files {
     thread: u32,
     stat: File,
-    /// Opened when it is wanted; not on every kernel.
+    /// Opened on first use; not on every kernel.
     cpu: Option<CpuClock>,
 }
 
@@ -71,14 +71,14 @@ impl Files {
         })
     }
 
-    /// Whether the thread sleeps. In doubt it does not.
+    /// Whether the thread sleeps. `false` in doubt.
     pub(crate) fn is_asleep(&self) -> bool {
         let mut text = [0; 96];
         let read = self.stat.read_at(&mut text, 0).unwrap_or(0);
         matches!(state(&text[..read]), Some(b'S' | b'D'))
     }
 
-    /// The CPU time the thread has used since it began.
+    /// The CPU time that the thread has used since it began.
     pub(crate) fn cpu_time(&mut self) -> Option<Duration> {
         if self.cpu.is_none() {
             self.cpu = CpuClock::open(self.thread);
@@ -87,13 +87,13 @@ impl Files {
     }
 }
 
-/// Where the kernel says that the thread is, if it says so.
+/// The kernel stack of the thread, if the kernel shows it.
 pub(crate) fn stack(thread: u32) -> Option<String> {
     let stack = std::fs::read_to_string(format!("/proc/self/task/{thread}/stack"));
     stack.ok().filter(|stack| !stack.is_empty())
 }
 
-/// The state's character. It comes after the name, which may have blanks and parentheses.
+/// The character of the state. It comes after the name, which may have blanks and parentheses.
 fn state(stat: &[u8]) -> Option<u8> {
     let name_ends = stat.iter().rposition(|b| *b == b')')?;
     stat.get(name_ends + 2).copied()

@@ -1,4 +1,4 @@
-//! Where nothing is told.
+//! For systems that provide none of this.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -8,7 +8,7 @@ pub(crate) fn this_thread() -> Option<u32> {
     None
 }
 
-/// There are no priorities of single threads here.
+/// Single threads have no nice values here.
 pub(crate) fn nice_of_process() -> i32 {
     0
 }
@@ -20,7 +20,7 @@ pub(crate) fn set_nice(nice: i32, _of_process: i32) -> Result<(), ErrorKind> {
     }
 }
 
-/// Nobody is found asleep here, so no function is known.
+/// No worker is found asleep here, so no function is known.
 pub(crate) fn used_here() -> Option<Duration> {
     None
 }

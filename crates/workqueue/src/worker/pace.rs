@@ -1,37 +1,37 @@
-//! How long a worker leaves its pool's lock alone after a short batch, if nothing more was there
-//! when it was taken.
+//! Pauses: how long a worker leaves its pool's lock alone after a short batch, if nothing else
+//! waited when the batch was taken.
 //!
-//! One that takes a few entries at a time passes the lines of the lock to and fro with who submits;
-//! if it waits a little, more comes together. It learns how long, by trying: as long as a change of
-//! the length brings more the next change is of the same kind, otherwise of the other kind. Where a
-//! pause brings nothing it soon is none, until something comes all the same.
+//! A worker that takes few entries at a time exchanges the lock's cache lines with the submitters.
+//! If it pauses, more entries come together. It learns the length by trying: as long as a change
+//! brings more entries, the next change goes in the same direction, otherwise in the other. If a
+//! pause brings nothing, it soon becomes zero, until entries come all the same.
 
 use inflight_sync::{hint, time};
 
-/// A batch that takes longer, in ns, is no short one.
+/// A batch that takes at least this long, in ns, is not short.
 const SHORT_NS: u64 = 1_000;
 
-/// How long at most a worker leaves the lock alone.
+/// The longest pause.
 const MOST_NS: u64 = 4_000;
 
-/// The shortest pause is one part in so many of the longest.
+/// The longest pause divided by this is the shortest.
 const PARTS: u32 = 16;
 
 /// The pauses of one worker.
 pub(super) struct Pace {
-    /// How long the next one is, in turns of a spin loop.
+    /// The length of the next pause, in turns of a spin loop.
     turns: u32,
-    /// How long one is at most.
+    /// The longest pause.
     most: u32,
-    /// The last change made it longer.
+    /// Whether the last change made it longer.
     grew: bool,
-    /// What the batch had that the last pause came after, or 0 if nothing came with the pause;
-    /// until it is known what came.
+    /// The size of the batch before the last pause, or 0 if the pause brought nothing. `None` once
+    /// it is known what came.
     before: Option<usize>,
 }
 
 impl Pace {
-    /// Without somebody who looks after the pool no worker pauses.
+    /// Without a sampler the worker never pauses.
     pub(super) fn new(is_looked_after: bool) -> Self {
         let most = if is_looked_after {
             time::spin_turns(MOST_NS)
@@ -46,12 +46,12 @@ impl Pace {
         }
     }
 
-    /// Whether a pause is in place after a batch of so many entries of so many ns each.
+    /// Whether to pause after a batch of `taken` entries of `service_ns` each.
     pub(super) fn is_short(taken: usize, service_ns: u64) -> bool {
         taken as u64 * service_ns < SHORT_NS
     }
 
-    /// The worker has looked for entries, and taken so many.
+    /// The worker has looked for entries and taken `taken`.
     pub(super) fn took(&mut self, taken: usize) {
         let Some(before) = self.before.take() else {
             return;
@@ -73,7 +73,7 @@ impl Pace {
         self.before = (taken == 0).then_some(0);
     }
 
-    /// Leaves the lock alone, after a short batch of so many.
+    /// Pauses after a short batch of `taken` entries.
     pub(super) fn pause(&mut self, taken: usize) {
         self.before = Some(taken);
         for _ in 0..self.turns {
@@ -102,7 +102,7 @@ mod tests {
         }
     }
 
-    /// So many rounds of a pause that brings what `arrives` says for its length. The mean length.
+    /// Runs rounds in which a pause brings `arrives` of its length. Returns the mean length.
     fn mean(pace: &mut Pace, rounds: u32, arrives: impl Fn(u32) -> usize) -> u32 {
         let mut taken = 1;
         let mut sum = 0;
@@ -123,7 +123,7 @@ mod tests {
         }
     }
 
-    /// A load in which so many wait for each other's ends.
+    /// A load of a fixed number of clients that wait for each other's ends.
     #[test]
     fn pauses_become_short_where_the_same_comes_whatever_their_length() {
         for each in [1, 8, 15] {
@@ -143,7 +143,7 @@ mod tests {
             pace.took(1);
         }
         assert_eq!(pace.turns, 0, "what comes after a sleep says nothing");
-        // It comes while the worker lingers.
+        // An entry comes while the worker lingers.
         pace.pause(1);
         pace.took(0);
         pace.took(1);

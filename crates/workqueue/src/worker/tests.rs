@@ -1,10 +1,10 @@
-//! Sections in which a worker does not count as running end with their items.
+//! Blocking sections end with their items.
 
 use crate::Work;
 use crate::test_support::{Rigged, Signal, until};
 use inflight_sync::thread;
 
-/// It never comes: far more looks than it can take.
+/// Fails if it never becomes true: it looks far more often than necessary.
 fn look_until(is_so: impl Fn() -> bool, what: &str) {
     let mut looks = 0;
     while !is_so() {
@@ -14,9 +14,9 @@ fn look_until(is_so: impl Fn() -> bool, what: &str) {
     }
 }
 
-/// A function that is known to sleep runs inside a section. Its entry is drawn and parked while the
-/// item runs elsewhere, and put back by a run that is inside a section itself: neither worker stays
-/// in one, or the next item that sleeps there would let nobody else run.
+/// A function that is known to sleep runs inside a blocking section. Its entry is taken and parked
+/// while the item runs elsewhere, and a run that is itself inside a section puts it back. Neither
+/// worker may stay in a section: the next item that sleeps there would let no other worker run.
 #[test]
 fn a_known_sleeper_that_is_parked_leaves_no_section_open() {
     let sys = Rigged::new("core:2", |builder| builder);
@@ -32,7 +32,7 @@ fn a_known_sleeper_that_is_parked_leaves_no_section_open() {
     assert!(wq.queue_on(0, &work).unwrap().is_queued());
     look_until(|| begun.get() == 1, "it does not begin");
     assert!(wq.queue_on(1, &work).unwrap().is_queued());
-    // The worker that runs this has drawn the other before.
+    // The worker that runs this has taken the other one before.
     let behind = wq.spawn_on(1, || ());
     look_until(
         || behind.is_finished(),

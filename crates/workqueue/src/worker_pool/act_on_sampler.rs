@@ -1,5 +1,6 @@
-//! *tick*: what the timer does for a pool in which something waits for those that run: who sleeps
-//! without having said so does not count as running any more, nor who computes for long.
+//! *tick*: what the timer does for a pool in which something waits for running workers. A worker
+//! that sleeps without having said so no longer counts as running, nor does one that is
+//! CPU-intensive.
 
 use super::{PoolState, WorkerPool};
 use crate::current::{FOUND_ASLEEP, FOUND_INTENSIVE};
@@ -17,12 +18,12 @@ impl PoolState {
         batch.is_some_and(|batch| batch.next() != batch.end())
     }
 
-    /// Whether something waits for workers that run: on the worklist, or in a batch.
+    /// Whether something waits for running workers: on the worklist, or in a batch.
     pub(super) fn waits(&self) -> bool {
         self.core.has_waiting() || self.core.workers.iter().any(|(w, _)| self.has_rest(w))
     }
 
-    /// Takes from workers that have not moved since the last tick what they have not begun.
+    /// Takes back what workers that have not moved since the last tick have not begun.
     fn recall_stuck(&mut self) {
         self.recall_those(Self::is_stuck);
     }
@@ -37,7 +38,7 @@ impl PoolState {
         thread.seen.replace(next) == Some(next) && !self.is_recalled(worker)
     }
 
-    /// Nothing is left to be recalled.
+    /// Whether nothing is left to be recalled.
     fn is_recalled(&self, worker: WorkerId) -> bool {
         let end = self.thread(worker).shared.batch.end();
         let recalled = self.core.workers.get(worker).recalled;
@@ -46,11 +47,11 @@ impl PoolState {
 }
 
 impl WorkerPool {
-    /// The timer looks at the pool, whose `watched` is set, once more.
+    /// Plans another tick of the pool, whose `watched` is set.
     #[cold]
     pub(super) fn plan_tick(&self, later: Duration) {
         if cfg!(loom) {
-            return; // A model looks itself.
+            return; // A model ticks itself.
         }
         self.do_after(later, Self::tick);
     }
@@ -67,7 +68,7 @@ impl WorkerPool {
         }
     }
 
-    /// One look at the workers. Returns when to look again, `None` if that is not needed.
+    /// Samples the workers once. Returns when to do it again, `None` if that is not needed.
     fn sample(&self) -> Option<Duration> {
         let mut sampler = self.sampler.lock();
         let Some(candidates) = self.candidates() else {
@@ -82,7 +83,7 @@ impl WorkerPool {
         Some(sampler.next_look(news))
     }
 
-    /// For models: a tick that finds nobody asleep.
+    /// For models: a tick that finds no worker asleep.
     #[cfg(loom)]
     pub(crate) fn tick_finds_nobody(&self) {
         let mut state = self.lock();
@@ -90,8 +91,8 @@ impl WorkerPool {
         self.unlock(state, true);
     }
 
-    /// For models: a tick that finds everybody asleep who holds others back, or computing for long.
-    /// Returns whether that was news.
+    /// For models: a tick that finds every worker that holds others back asleep, or CPU-intensive.
+    /// Returns whether that changed anything.
     #[cfg(loom)]
     pub(crate) fn tick_finds_all(&self, asleep: bool) -> bool {
         self.tick_finds_nobody();
@@ -119,7 +120,7 @@ impl WorkerPool {
             return false;
         };
         let w = state.core.workers.get(worker);
-        // Still in that turn, and to be looked at again: else it is no news.
+        // It must still run the same item and still be a candidate; otherwise this is not news.
         if !sampler::is_candidate(w, true) || turn != shared.batch.next() {
             return false;
         }
@@ -151,7 +152,7 @@ impl WorkerPool {
         };
         self.unlock(state, true);
         if let Some((own, me)) = own {
-            // A guest holds its own pool back.
+            // A guest also holds its own pool back.
             own.flag_away(me, &shared, flag);
         }
         if let Some(mut hog) = hog {
@@ -163,7 +164,7 @@ impl WorkerPool {
         true
     }
 
-    /// The workers that hold others back. `None`: nothing waits.
+    /// The workers that hold others back. `None` if nothing waits.
     fn candidates(&self) -> Option<Vec<Candidate>> {
         let state = self.lock();
         if !state.waits() {
@@ -182,7 +183,7 @@ impl WorkerPool {
         Some(candidates.collect())
     }
 
-    /// What was seen of workers in some turns. Returns whether any of it was news.
+    /// Applies what was seen of workers in some turns. Returns whether any of it was news.
     fn found(&self, verdicts: Vec<(WorkerId, u32, Verdict)>) -> bool {
         let mut news = false;
         for (worker, turn, verdict) in verdicts {
@@ -192,7 +193,7 @@ impl WorkerPool {
         news
     }
 
-    /// Nothing has had to wait for long. `false` if something waits now.
+    /// Nothing has waited for long: ends the watch. `false` if something waits now.
     fn end_watch(&self) -> bool {
         let mut state = self.lock();
         // From now on nothing is appended to a batch either.
@@ -213,7 +214,7 @@ mod tests {
     use super::*;
     use crate::test_support::{Rigged, Signal, until};
 
-    /// What a tick saw of a worker says nothing of the item that it runs by now.
+    /// What a tick saw of a worker does not apply to the next item that it runs.
     #[test]
     fn what_was_seen_of_an_item_that_has_ended_is_no_news() {
         let sys = Rigged::new("core:1", |builder| builder.sampling(true));
@@ -244,7 +245,7 @@ mod tests {
         }
         assert_eq!(pool.lock().core.workers.nr_running(), 1);
         assert!(sys.0.hogs().is_empty() && !knows());
-        // What is seen now is news: the third item begins.
+        // A fresh look is news: the third item begins.
         let now = look();
         assert!(pool.found(vec![(now.worker, now.turn, Verdict::Asleep)]));
         begun.wait(3);

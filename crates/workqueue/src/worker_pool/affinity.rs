@@ -1,4 +1,4 @@
-//! Where the workers of a pool run.
+//! The CPUs and the priority of a pool's workers.
 
 use super::WorkerPool;
 use crate::current::Context;
@@ -6,8 +6,8 @@ use inflight_sync::cpu;
 use inflight_topology::PinGuard;
 
 impl WorkerPool {
-    /// Where the calling worker runs, and with which priority. Unless nothing has changed since it
-    /// was `settled`.
+    /// Sets the CPUs and the priority of the calling worker. Does nothing if nothing has changed
+    /// since it was `settled`.
     pub(crate) fn settle_worker(&self, settled: &mut Option<usize>) {
         let shared = &self.shared;
         shared.settle_if_moved(settled, || {
@@ -18,8 +18,8 @@ impl WorkerPool {
         });
     }
 
-    /// The calling thread, a rescuer's, runs where the pool's workers do and queues as if it were
-    /// one of them, until [`detach_rescuer`](WorkerPool::detach_rescuer).
+    /// Pins the calling thread, a rescuer's, to the CPUs of the pool's workers; it queues as if it
+    /// were one of them, until [`detach_rescuer`](WorkerPool::detach_rescuer).
     pub(crate) fn attach_rescuer(&self) -> Option<PinGuard> {
         if let Some(cpu) = self.attrs.cpu {
             cpu::set_current_for_thread(Some(cpu));
@@ -28,14 +28,14 @@ impl WorkerPool {
         topology.pin_current_thread(&self.attrs.allowed).ok()
     }
 
-    /// The end of [`attach_rescuer`](WorkerPool::attach_rescuer).
+    /// Ends [`attach_rescuer`](WorkerPool::attach_rescuer).
     pub(crate) fn detach_rescuer(&self, pinned: Option<PinGuard>) {
         drop(pinned);
         cpu::set_current_for_thread(None);
     }
 
-    /// The calling worker, which begins to work, goes back to its CPUs if it was woken on others.
-    /// From then on it runs where the system wants it again.
+    /// The calling worker begins to work and moves back to its CPUs, if it was woken on others.
+    /// Afterwards the system may run it anywhere again.
     pub(crate) fn repatriate(&self, context: &Context) {
         let cpus = &self.attrs.cpus;
         if self.shared.machine().pin_current_thread(cpus).is_ok() {

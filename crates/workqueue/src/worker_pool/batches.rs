@@ -18,14 +18,14 @@ impl PoolState {
             let pwq = pwqs[index as usize].as_ref().expect("it has an entry");
             fill.extend(NonNull::from(&**pwq), places);
         });
-        // For those who append without the lock.
+        // For appends without the lock.
         for index in self.core.emptied() {
             self.pwq(*index).set_queued(false);
         }
         fill.finish()
     }
 
-    /// The same, one entry of that pwq, which is listed.
+    /// *take* of one entry of that pwq, which is listed.
     pub(crate) fn take_one(&mut self, worker: WorkerId, batch: &Batch, index: PwqIndex) {
         self.core.bring_to_front(index);
         self.core.set_batching(false);
@@ -45,10 +45,10 @@ impl PoolState {
         });
     }
 
-    /// They have not been settled by others.
+    /// Accounts for entries that no one else has settled.
     #[inline]
     fn account(&mut self, run: &SettledTogether) {
-        // SAFETY: an entry that has not been settled keeps it alive.
+        // SAFETY: an entry that is not settled keeps the pwq alive.
         let index = unsafe { run.pwq.as_ref() }.index;
         if run.appended > 0 {
             self.core.pwq_mut(index).count_queued(run.appended);
@@ -56,7 +56,7 @@ impl PoolState {
         self.core.ended(index, run.colour, run.counted, run.ran);
     }
 
-    /// Entries that were not run go back to the heads of their pwqs, in their order.
+    /// Returns entries that did not run to the heads of their pwqs, in their order.
     fn put_back(&mut self, batch: &Batch, from: u32, to: u32) {
         for i in (0..to.wrapping_sub(from)).rev() {
             let Taken { mut entry, pwq } = batch.get(from.wrapping_add(i));
@@ -75,15 +75,15 @@ impl PoolState {
         }
     }
 
-    /// An entry that was appended is counted as in flight from now on.
+    /// Counts an appended entry as in flight.
     fn count(&mut self, index: PwqIndex, entry: &mut Entry) {
         if !std::mem::replace(&mut entry.counted, true) {
             self.core.pwq_mut(index).enter_as(entry.colour, 1);
         }
     }
 
-    /// The entry that the worker runs stays when the others of its batch are settled: if it was
-    /// appended it is counted now.
+    /// The entry that the worker runs stays while the others of its batch are settled: counts it
+    /// now if it was appended.
     fn count_running(&mut self, worker: WorkerId, batch: &Batch, i: u32) -> PwqIndex {
         let Taken { mut entry, pwq } = batch.get(i);
         // SAFETY: as in `settle`.
@@ -122,8 +122,8 @@ impl PoolState {
         entries.into_iter().flatten()
     }
 
-    /// *recall*: takes what these workers have not begun from them, and settles what has ended. One
-    /// heavy fence does for all.
+    /// *recall*: takes the entries that these workers have not begun, and settles those that have
+    /// ended. One heavy fence serves all.
     pub(crate) fn recall(&mut self, workers: &[WorkerId]) {
         let mut fence = None;
         for worker in workers {
@@ -141,13 +141,13 @@ impl PoolState {
             .for_each(|worker| self.take_recalled(*worker));
     }
 
-    /// The same of one worker, behind the fence.
+    /// *recall* of one worker, after the fence.
     fn take_recalled(&mut self, worker: WorkerId) {
         let shared = self.thread(worker).shared.clone();
         let batch = &shared.batch;
         let before = self.core.workers.get(worker).recalled;
         let from = match before {
-            // Not noticed yet: the owner starts nothing before it has.
+            // Not noticed yet: the owner starts nothing until it has.
             Some((_, to)) => to,
             None => batch.next(),
         };
@@ -167,7 +167,7 @@ impl PoolState {
         self.core.release_held(worker, except);
     }
 
-    /// What every worker has not begun goes back, of those that `of` chooses.
+    /// Takes back what workers have not begun, from all batches with an entry that `of` accepts.
     pub(crate) fn recall_all(&mut self, of: impl Fn(&Pwq) -> bool) {
         let is_one = |(_, taken): (u32, Taken)| {
             // SAFETY: as in `settle`.
@@ -176,7 +176,7 @@ impl PoolState {
         self.recall_those(|state, worker| state.entries(worker).any(is_one));
     }
 
-    /// *recall*, of the workers that are so.
+    /// *recall* of the workers that `are_so` accepts.
     pub(super) fn recall_those(&mut self, mut are_so: impl FnMut(&mut Self, WorkerId) -> bool) {
         let mut chosen = std::mem::take(&mut self.chosen);
         chosen.extend(self.core.workers.iter().map(|(worker, _)| worker));
@@ -186,7 +186,8 @@ impl PoolState {
         self.chosen = chosen;
     }
 
-    /// The owner, which runs entry `i`, puts back what is behind it, and settles what is before it.
+    /// For the owner, which runs entry `i`: puts back the entries behind it, and settles those
+    /// before it.
     fn put_back_rest(&mut self, worker: WorkerId, batch: &Batch, i: u32) -> PwqIndex {
         let index = self.count_running(worker, batch, i);
         let behind = i.wrapping_add(1);
@@ -197,7 +198,7 @@ impl PoolState {
         index
     }
 
-    /// The owner has run all that it had, which it has counted.
+    /// For the owner: it has run all its entries, which `settlement` has counted.
     #[inline]
     pub(crate) fn end_batch(&mut self, worker: WorkerId, batch: &Batch, settlement: &Settlement) {
         let end = batch.end();
@@ -220,12 +221,12 @@ impl PoolState {
         self.core.workers.clear_flags(worker);
     }
 
-    /// The same, where others have put back what it had not begun.
+    /// The same if others have put back what the owner had not begun.
     #[cold]
     fn end_recalled_batch(&mut self, worker: WorkerId, batch: &Batch) {
         let me = self.core.workers.get_mut(worker);
         let (from, to) = me.recalled.take().expect("asked by the caller");
-        // What it has appended since runs another time.
+        // What it has appended since then runs later.
         self.put_back(batch, to, batch.end());
         self.settle(worker, batch, from);
         self.core.release_held(worker, None);
@@ -237,19 +238,19 @@ impl PoolState {
 /// Entries of a batch that are settled together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct SettledTogether {
-    /// It lives as long as they are not settled.
+    /// Alive until they are settled.
     pwq: NonNull<Pwq>,
     colour: u8,
     /// Those that their pwq counts as in flight.
     counted: usize,
-    /// The others, which the batch has appended. Those with which they share the colour are settled
-    /// with them or later.
+    /// The others, which the batch has appended. Entries of the same colour that are counted are
+    /// settled with them or later.
     appended: usize,
     ran: usize,
 }
 
-/// What has ended of a batch. To count it takes longer than anything else that a worker does under
-/// the lock, so the owner does it before.
+/// What has ended of a batch. Counting it is the longest work of a batch, so the owner does it
+/// before it takes the lock.
 #[derive(Default)]
 pub(crate) struct Settlement {
     from: u32,
@@ -258,7 +259,7 @@ pub(crate) struct Settlement {
 }
 
 impl Settlement {
-    /// Owner, without the lock: it has run all that it had.
+    /// For the owner, without the lock: it has run all its entries.
     #[inline]
     pub(crate) fn count_all(&mut self, batch: &Batch, from: u32, taken: &BatchTaken) {
         (self.from, self.upto) = (from, batch.end());
@@ -266,9 +267,9 @@ impl Settlement {
         let Some((pwq, colour)) = taken.common.filter(|_| batch.has_skipped_none()) else {
             return for_each_group(batch, from, self.upto, 0, |group| self.groups.push(group));
         };
-        // What its items have appended has the same pwq and colour.
+        // What its items appended has the same pwq and colour.
         let ran = self.upto.wrapping_sub(from) as usize;
-        // It is less if the rest has been recalled.
+        // Fewer if the rest was recalled.
         let counted = taken.entries.min(ran);
         self.groups.push(SettledTogether {
             pwq,
@@ -280,7 +281,7 @@ impl Settlement {
     }
 }
 
-/// The groups of these entries of a batch, one after another.
+/// Calls `each` with the groups of these entries of a batch, in their order.
 #[inline]
 fn for_each_group(
     batch: &Batch,
@@ -315,8 +316,8 @@ fn for_each_group(
 }
 
 impl WorkerPool {
-    /// The owner found its batch recalled when it had started entry `i`. `true`: the entry is its
-    /// own, and the only one left.
+    /// The owner found its batch recalled when it had started entry `i`. `true`: the entry is the
+    /// owner's, and the only one left.
     #[cold]
     pub(crate) fn answer_recall(&self, worker: WorkerId, batch: &Batch, i: u32) -> bool {
         let mut state = self.lock();
@@ -333,8 +334,8 @@ impl WorkerPool {
         is_own
     }
 
-    /// *block*: the owner of the batch, in entry `i`, is about to sleep. Entries of a guest are
-    /// another pool's than the one that it counts in.
+    /// *block*: the owner of the batch is about to sleep in entry `i`. A guest's entries belong to
+    /// another pool than the one in which the guest counts.
     pub(crate) fn return_batch(
         &self,
         worker: WorkerId,
@@ -347,9 +348,9 @@ impl WorkerPool {
         state
     }
 
-    /// *park*: entry `i` was drawn while its item runs elsewhere. It goes into the item, with its
-    /// slot and its colour, and what is behind it goes back. `false`: the item runs no more, or the
-    /// queueing was cancelled; it is to be claimed again.
+    /// *park*: entry `i` was taken while its item runs elsewhere. Stores it in the item, with its
+    /// slot and its colour, and puts back the entries behind it. `false`: the item no longer runs,
+    /// or the queueing was cancelled; the caller tries to run it again.
     #[cold]
     pub(crate) fn park_entry(&self, worker: WorkerId, batch: &Batch, i: u32) -> bool {
         let mut state = self.lock();
@@ -359,7 +360,7 @@ impl WorkerPool {
             return false;
         }
         let index = state.put_back_rest(worker, batch, i);
-        // Neither the slot nor the colour is the batch's any more.
+        // The batch no longer owns the slot and the colour.
         state.core.transfer_slot(worker, index);
         state.core.release_held(worker, None);
         let me = state.core.workers.get_mut(worker);
@@ -369,8 +370,8 @@ impl WorkerPool {
         true
     }
 
-    /// *put back*, by the runner whose end has cleared PARKED: the entry goes to the head of its
-    /// pwq. A cancel on the way has left a reference with it.
+    /// *put back*, by the runner whose end has cleared PARKED: returns the entry to the head of its
+    /// pwq. A cancel meanwhile has left a reference with it.
     #[cold]
     pub(crate) fn unpark_entry(&self, pwq: &Arc<Pwq>, item: crate::item::ItemPtr, parked: Parked) {
         let mut state = self.lock();

@@ -1,4 +1,4 @@
-//! How workers of a pool come: the first one, further ones, and guests.
+//! How workers join a pool: the first one, further ones, and guests.
 
 use super::{PoolState, WorkerPool, WorkerShared, WorkerThread};
 use crate::pool_core::WorkerId;
@@ -9,24 +9,24 @@ use inflight_sync::atomic::Ordering;
 use std::io;
 
 impl WorkerPool {
-    /// The timer begins to look at what it looks at only while something runs.
+    /// A worker will run: starts the timer's watchdog and metering.
     pub(super) fn somebody_comes(&self) {
         self.shared.arm_watchdog();
         self.begin_metering();
     }
 
-    /// Starts the first worker, if there is none. Without one nothing may be queued, unless a
-    /// rescuer takes care of it.
+    /// Starts the first worker, if there is none. Without a worker nothing may be queued, unless
+    /// there is a rescuer.
     #[inline]
     pub(crate) fn ensure_worker(&self, rescued: bool) -> io::Result<()> {
-        // Relaxed: a worker is there for good, or the pool is retired, which its lock tells.
+        // Relaxed: the worker stays, or the pool is retired, which is checked under its lock.
         if self.has_worker.load(Ordering::Relaxed) {
             return Ok(());
         }
         self.create_first(rescued)
     }
 
-    /// In a model: no worker is made.
+    /// For models: no worker is created.
     #[cfg(loom)]
     pub(crate) fn set_manual(&self) {
         self.lock().core.workers.creates = false;
@@ -39,7 +39,7 @@ impl WorkerPool {
         }
         let mut state = self.lock();
         if cfg!(loom) && !state.core.workers.creates {
-            return Ok(()); // A model runs what is in the pool.
+            return Ok(()); // A model runs the entries itself.
         }
         if state.poller.is_some() || state.core.workers.nr_workers() > 0 || state.stopped {
             self.has_worker.store(true, Ordering::Relaxed);
@@ -57,8 +57,8 @@ impl WorkerPool {
         }
     }
 
-    /// Makes the thread of a worker that the core has counted. If that is refused it is uncounted,
-    /// and somebody looks after the pool.
+    /// Starts the thread of a worker that the core has counted. If the thread is refused, removes
+    /// the worker, and the timer retries.
     pub(super) fn create_worker(&self, worker: WorkerId) -> io::Result<()> {
         let number = {
             let mut state = self.lock();
@@ -87,12 +87,12 @@ impl WorkerPool {
 }
 
 impl PoolState {
-    /// The calling thread is that worker from now on.
+    /// Registers the calling thread as that worker.
     pub(crate) fn register(&mut self, worker: WorkerId, shared: Arc<WorkerShared>) {
         if self.threads.len() <= worker {
             self.threads.resize_with(worker + 1, || None);
         }
-        // A batch goes on counting where that of the worker before was.
+        // Its batch continues the count of the worker that had this number before.
         shared.batch.resume(self.core.workers.get(worker).settled);
         self.threads[worker] = Some(WorkerThread {
             shared,
@@ -105,8 +105,8 @@ impl PoolState {
         });
     }
 
-    /// The calling thread comes to run entries of the pool, and does not count as running in it,
-    /// but in `own`, if in any.
+    /// Registers the calling thread as a guest that runs entries of the pool. It does not count as
+    /// running here, but in `own`, if that is set.
     pub(crate) fn attach(
         &mut self,
         shared: Arc<WorkerShared>,

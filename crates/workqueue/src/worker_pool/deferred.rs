@@ -1,4 +1,4 @@
-//! What is done when a pool's lock has been released: wakes, grants of slots, ends of flushes.
+//! What is done after a pool's lock has been released: wakes, grants of slots, ends of flushes.
 
 use super::{PoolDeferred, PoolState, QueueDeferred, WorkerPool};
 use crate::pool_core::{Deferred, PwqIndex, WakeAction};
@@ -8,23 +8,23 @@ use inflight_sync::MutexGuard;
 use inflight_sync::atomic::Ordering;
 
 impl WorkerPool {
-    /// Releases the lock after an event, and does what that asks for. `now`: what waits is not left
-    /// to those that run, but for one entry that a lingering worker takes. Returns whether a worker
-    /// is brought.
+    /// Releases the lock after an event, and does what the event requires. `now`: does not leave
+    /// waiting entries to running workers, except one entry for a lingering worker. Returns whether
+    /// a worker was woken or created.
     #[inline]
     pub(crate) fn unlock(&self, state: MutexGuard<'_, PoolState>, now: bool) -> bool {
         !state.is_quiet(now) && self.unlock_slow(state, now)
     }
 
-    /// Not inlined: what is deferred is large, and an idle worker keeps the pages of its stack that
-    /// its deepest call has touched.
+    /// Not inlined: the deferred actions are large, and an idle worker keeps the stack pages that
+    /// its deepest call touched.
     #[inline(never)]
     fn unlock_slow(&self, state: MutexGuard<'_, PoolState>, now: bool) -> bool {
         let mut after = self.release(state, now);
         after.as_mut().is_some_and(|after| after.perform(self))
     }
 
-    /// The same after an entry has been queued, and nothing else.
+    /// The same after only an entry has been queued.
     #[inline]
     pub(crate) fn unlock_pushed(&self, state: MutexGuard<'_, PoolState>) {
         if state.siblings.is_some() && state.siblings_know(self) && state.needs_nothing(false) {
@@ -55,7 +55,7 @@ impl WorkerPool {
         let help = state.tells && self.wants_help(&mut state);
         let help = help.then_some(now);
         if state.core.workers.is_lingering() && state.core.has_waiting() {
-            // Relaxed: a hint; what comes is seen under the lock.
+            // Relaxed: a hint; the entries are seen under the lock.
             self.has_come.store(true, Ordering::Relaxed);
         }
         let plain = action == WakeAction::None && !watch && help.is_none();
@@ -97,13 +97,13 @@ impl WorkerPool {
 }
 
 impl PoolState {
-    /// Nobody is to be told of anything.
+    /// Whether nothing has to be done.
     #[inline]
     fn is_quiet(&self, now: bool) -> bool {
         self.siblings.is_none() && self.needs_nothing(now)
     }
 
-    /// Nobody of the pool is to be told of anything.
+    /// Whether nothing has to be done within the pool.
     #[inline]
     fn needs_nothing(&self, now: bool) -> bool {
         self.is_looked_at() && !self.core.needs_worker(now) && !self.has_deferred()
@@ -126,8 +126,8 @@ impl Drop for QueueDeferred {
 }
 
 impl PoolDeferred {
-    /// Does it, once. No lock is held. Returns whether a worker is brought. By reference, as it is
-    /// large.
+    /// Does it, once. No lock is held. Returns whether a worker was woken or created. By reference,
+    /// because it is large.
     pub(crate) fn perform(&mut self, pool: &WorkerPool) -> bool {
         let mut brings = self.wake.is_some() || self.poll;
         if let Some(worker) = self.wake.take() {
@@ -135,7 +135,7 @@ impl PoolDeferred {
             pool.somebody_comes();
         }
         if let Some(worker) = self.create.take() {
-            // If it is refused, who waits for it is looked after.
+            // If the thread is refused, the mayday handles the waiting entries.
             brings |= pool.create_worker(worker).is_ok();
         }
         if self.poll {

@@ -1,5 +1,5 @@
-//! How a worker goes idle, and is woken: it may linger first, and then sleeps until `woken` is set.
-//! And which idle workers are let go, and when.
+//! How a worker becomes idle and is woken: it may linger first, and then sleeps until `woken` is
+//! set. Also which idle workers exit, and when.
 
 use super::{PoolState, WorkerPool, WorkerShared};
 use crate::pool_core::{WorkerId, Workers};
@@ -9,7 +9,7 @@ use inflight_sync::{Arc, MutexGuard, cpu};
 use std::time::Duration;
 
 impl WorkerPool {
-    /// For a worker that lingers: whether something has come since the lock was released.
+    /// For a lingering worker: whether something has come since the lock was released.
     pub(crate) fn seems_to_have_work(&self) -> bool {
         self.has_come.load(Ordering::Relaxed)
     }
@@ -32,9 +32,9 @@ impl WorkerPool {
 }
 
 impl WorkerShared {
-    /// Whether the worker has been woken since it asked last.
+    /// Whether the worker has been woken since the last call.
     pub(crate) fn take_woken(&self) -> bool {
-        // Relaxed: the token orders it, and the lock all else.
+        // Relaxed: the unpark token orders it, and the lock everything else.
         let woken = self.woken.load(Ordering::Relaxed);
         if woken {
             self.woken.store(false, Ordering::Relaxed);
@@ -43,16 +43,15 @@ impl WorkerShared {
     }
 
     pub(super) fn wake(&self) {
-        // Relaxed: as in `take_woken`. The worker sleeps on if a token was meant for something
-        // else.
+        // Relaxed: as in `take_woken`. A worker that another token wakes sleeps again.
         self.woken.store(true, Ordering::Relaxed);
         self.unparker.unpark();
     }
 }
 
 impl WorkerPool {
-    /// Dismisses idle workers too many whose time has come. Returns them, and when to look again if
-    /// nobody has planned to.
+    /// Dismisses surplus idle workers whose time has come. Returns them, and when to look again if
+    /// that is not planned yet.
     pub(super) fn next_cull(
         &self,
         state: &mut PoolState,
@@ -82,7 +81,7 @@ impl WorkerPool {
         }
     }
 
-    /// *cull*: the timer's time has come.
+    /// *cull*: the timer expired.
     pub(super) fn cull(&self) {
         let mut state = self.lock();
         state.culling = false;
@@ -94,8 +93,8 @@ impl WorkerPool {
 }
 
 impl Workers {
-    /// Whether there are more idle workers than may stay: two, and a k-th more while more than 4k
-    /// are busy.
+    /// Whether there are more idle workers than may stay: two, and k more while more than 4k are
+    /// busy.
     pub(crate) fn are_too_many_idle(&self) -> bool {
         let idle = self.nr_idle();
         let busy = self.nr_workers() - idle;

@@ -1,5 +1,5 @@
-//! When workers of a pool leave it: with the system, with the pool's last queue, and as guests.
-//! Idle ones too many are dismissed by `idle_timeout`.
+//! When workers leave a pool: with the system, with the pool's last queue, and as guests.
+//! `idle_timeout` dismisses surplus idle ones.
 
 use super::{PoolState, Settlement, WorkerPool, WorkerShared};
 use crate::pool_core::WorkerId;
@@ -7,14 +7,14 @@ use inflight_sync::MutexGuard;
 use inflight_sync::atomic::Ordering;
 
 impl WorkerPool {
-    /// It leaves.
+    /// A guest leaves.
     pub(crate) fn detach(&self, me: WorkerId, shared: &WorkerShared) {
         let mut state = self.lock();
         state.end_batch(me, &shared.batch, &Settlement::default());
         self.leave(state, me);
     }
 
-    /// If nobody uses the pool and nothing is left in it, its workers leave.
+    /// If no queue uses the pool and nothing is left in it, dismisses its workers.
     pub(crate) fn dismiss_if_unused(&self) {
         let state = self.lock();
         if state.users == 0 && state.is_empty() && !state.stopped {
@@ -22,7 +22,7 @@ impl WorkerPool {
         }
     }
 
-    /// Whether nobody uses the pool: its workers leave when it is empty.
+    /// Whether nothing uses the pool: its workers leave when it is empty.
     pub(super) fn is_unused(state: &PoolState) -> bool {
         state.users == 0 && state.poller.is_none()
     }
@@ -44,7 +44,7 @@ impl WorkerPool {
         Self::dismiss_idle(state);
     }
 
-    /// Whether a worker that finds nothing to do is to leave. What waits for slots will want it.
+    /// Whether a worker without work has to leave. Entries that wait for slots will need it.
     pub(crate) fn is_over(state: &PoolState) -> bool {
         state.stopped || (Self::is_unused(state) && state.is_empty())
     }

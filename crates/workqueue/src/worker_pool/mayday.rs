@@ -1,4 +1,4 @@
-//! A pool that gets no threads: rescuers are called, and the timer asks again.
+//! A pool that gets no threads: it calls rescuers, and the timer retries.
 
 use super::{Mayday, PoolState, WorkerPool};
 use crate::pool_core::WorkerId;
@@ -7,18 +7,18 @@ use inflight_sync::Arc;
 use inflight_sync::atomic::Ordering;
 use std::time::Duration;
 
-/// How long a pool is short of a worker before it calls rescuers.
+/// How long a pool lacks a worker before it calls rescuers.
 const FIRST_MAYDAY: Duration = Duration::from_millis(10);
 
-/// After how long it calls again.
+/// The time between later calls.
 const NEXT_MAYDAY: Duration = Duration::from_millis(100);
 
-/// After how long at most a thread is asked for again. The first time it is [`FIRST_MAYDAY`]; each
-/// refusal doubles it.
+/// The longest time before the next attempt to start a thread. The first time it is
+/// [`FIRST_MAYDAY`]; each refusal doubles it.
 const COOLDOWN: Duration = Duration::from_secs(1);
 
 impl PoolState {
-    /// Work is listed, and nobody is there or on the way to take it.
+    /// Whether entries are listed and no worker is there or being woken to take them.
     pub(crate) fn needs_help(&self) -> bool {
         self.core.has_waiting()
             && !self.core.workers.are_enough()
@@ -53,15 +53,15 @@ impl WorkerPool {
             lasts,
             called: known.is_some_and(|mayday| mayday.called),
         });
-        // What has come since may have been left to this worker.
+        // Entries queued since may have relied on this worker.
         self.unlock(state, true);
         if known.is_none() {
             self.do_at(now + FIRST_MAYDAY, Self::mayday);
         }
     }
 
-    /// *mayday*: if the pool still is short of a worker, rescuers are called and, from time to
-    /// time, a thread is asked for again.
+    /// *mayday*: if the pool still lacks a worker, calls rescuers and, from time to time, asks for
+    /// a thread again.
     fn mayday(&self) {
         let now = self.shared.clock.now();
         let mut state = self.lock();
@@ -81,7 +81,7 @@ impl WorkerPool {
             .for_each(|rescuer| rescuer.call(&self.arc()));
         let cooldown = self.lock().mayday.map(|mayday| mayday.cooldown);
         let at = match cooldown {
-            // A thread has just been asked for, or somebody is on the way: not at once again.
+            // A thread has just been asked for, or a worker is being woken: waits a while.
             Some(cooldown) if cooldown <= now => now + FIRST_MAYDAY,
             Some(cooldown) => cooldown.min(now + NEXT_MAYDAY),
             None => now + NEXT_MAYDAY,
@@ -113,8 +113,8 @@ mod tests {
     use inflight_sync::time::Clock;
     use inflight_topology::Scope;
 
-    /// A pool of two CPUs was refused a thread. The next one is on its way when the timer comes, so
-    /// no further one is asked for; the timer sleeps until it is time to look again.
+    /// A pool of two CPUs was refused a thread. The next thread is being created when the timer
+    /// ticks, so the timer asks for no further one and sleeps until it is time to look again.
     #[test]
     fn the_timer_sleeps_while_a_worker_is_on_its_way() {
         let (faults, clock) = (Faults::new(), Clock::manual());
@@ -141,11 +141,11 @@ mod tests {
         while clock.sleepers() == 0 && jobs() < before + 100 {
             thread::yield_now();
         }
-        // Not whether it sleeps now: it may have been woken for something else.
+        // Counts jobs: whether it sleeps now says little, because other events may wake it.
         let sleeps = jobs() < before + 100;
         faults.refuse_spawns(false);
         {
-            // It has not come: somebody else does.
+            // The thread does not arrive; another worker takes its place.
             let mut state = pool.lock();
             state.core.workers.remove(on_its_way);
             pool.unlock(state, true);
@@ -156,7 +156,7 @@ mod tests {
         assert!(sleeps, "it spins");
     }
 
-    /// A pod was refused a thread, and nothing waits there any more: another one may ask it again.
+    /// A pod was refused a thread, and nothing waits there any more: another pod may ask it again.
     #[test]
     fn a_pod_that_gets_threads_again_is_asked_for_help() {
         let (faults, clock) = (Faults::new(), Clock::manual());
@@ -176,7 +176,7 @@ mod tests {
         }
         let waits = wq.spawn_on(0, || ());
         let mut state = busy.lock();
-        // It takes long.
+        // Its items take long.
         state.core.note_service(1 << 40);
         busy.unlock(state, false);
         assert_eq!(wq.stats().remote_wakeups, 1);

@@ -48,73 +48,73 @@ impl PoolItem for Entry {
 
     #[inline]
     fn set_position(&self, position: u32) {
-        // SAFETY: whoever has an entry keeps its item alive.
+        // SAFETY: an entry keeps its item alive.
         unsafe { self.item.header() }.set_position(position);
     }
 }
 
 pub(crate) struct WorkerPool {
     this: Weak<Self>,
-    /// Names it in dumps, and the threads of an unbound pool.
+    /// Names the pool in dumps, and the threads of an unbound pool.
     pub(crate) id: usize,
     pub(crate) attrs: PoolAttrs,
-    /// Its CPUs, on the machine for which it was made: some of them may leave and return.
+    /// Its CPUs, on the machine for which it was made. Some may go offline and come back.
     pub(crate) pod: Pod,
     pub(crate) shared: Arc<SystemShared>,
     pub(crate) hint: Arc<LoadHint>,
     sampler: Mutex<Sampler>,
     meter: Meter,
-    /// How often an item has said that it gets on.
+    /// How often an item has called `touch_watchdog`.
     touched: AtomicU64,
-    /// It has a worker, or one is being created. Written under the lock.
+    /// Whether it has a worker, or one is being created. Written under the lock.
     has_worker: AtomicBool,
-    /// Something has come while a worker lingers.
+    /// Whether something came while a worker lingered.
     has_come: AtomicBool,
     state: CachePadded<Mutex<PoolState>>,
 }
 
-/// What the lock guards. On lines of its own: who waits for the lock looks at that of the lock all
-/// the time. First what each push and each batch changes, then what each push only reads.
+/// The state under the lock. On separate cache lines: waiters poll the line of the lock. The fields
+/// that each push and each batch change come first, then those that each push only reads.
 #[derive(Default)]
 #[repr(C, align(128))]
 pub(crate) struct PoolState {
     pub(crate) core: PoolCore<Entry>,
-    /// By the core's numbers.
+    /// By the core's index.
     pwqs: Vec<Option<Arc<Pwq>>>,
-    /// By the core's numbers of workers.
+    /// By the core's worker number.
     threads: Vec<Option<WorkerThread>>,
-    /// The timer looks at the pool.
+    /// Whether the timer ticks for the pool.
     pub(crate) watched: bool,
-    /// Those know that they may take something here.
+    /// Whether the siblings know that they may take something here.
     overloaded: bool,
-    /// Others read what it says of itself.
+    /// Whether others read its load hint.
     tells: bool,
-    /// The timer comes for the coldest idle worker.
+    /// Whether the timer will come for the worker that has been idle longest.
     culling: bool,
     /// The system ends: the workers leave.
     stopped: bool,
-    /// So many events pass before somebody looks again for a sibling that could help.
+    /// How many events pass before the next search for a sibling that could help.
     look_later: u32,
     /// The pools that may help this one and be helped, if there are any.
     pub(crate) siblings: Option<Arc<Siblings>>,
-    /// What those have been told last.
+    /// The load that the siblings were last told.
     told: Load,
-    /// With fewer entries none of them is wanted; 0: they are to be told of each.
+    /// With fewer entries no sibling is needed; 0: tell the siblings of each entry.
     help_from: usize,
-    /// Items with an entry that was cancelled and left behind, and is gone. Dropping one may run
-    /// foreign code.
+    /// Items whose entry was cancelled, left behind, and has now been found. Dropping one may run
+    /// the user's code.
     pub(crate) stale: Vec<ItemPtr>,
-    /// Of a pool of BH items.
+    /// For a pool of BH items.
     pub(crate) poller: Option<PollerState>,
-    /// What workers take to come, in ns.
+    /// How long woken workers take to arrive, in ns.
     delay: Lately,
     /// Threads asked for, to number them.
     started: usize,
     /// Set while threads are refused.
     mayday: Option<Mayday>,
-    /// Pwqs that have not been retired: what is in those others still runs.
+    /// Pwqs that are not retired. Retired pwqs may still have items.
     pub(crate) users: usize,
-    /// Room for the workers that a recall chooses.
+    /// Memory for the workers that a recall chooses.
     chosen: Vec<WorkerId>,
 }
 
@@ -122,27 +122,27 @@ pub(crate) struct WorkerThread {
     pub(crate) shared: Arc<WorkerShared>,
     /// Its number, if threads have one.
     number: Option<u32>,
-    /// When it was woken, if it has not come yet and that matters.
+    /// When it was woken, if it has not arrived yet and the pool has siblings.
     woken_at: Option<Instant>,
-    /// How far it was in its batch at the last tick.
+    /// Its position in the batch at the last tick.
     seen: Option<u32>,
-    /// The entry that somebody has seen it run, and when first.
+    /// The entry that it was seen to run, and when it was first seen.
     runs_since: Option<(u32, Instant)>,
-    /// Of a guest: the pool in which it counts.
+    /// For a guest: the pool in which it counts.
     own: Option<(Arc<WorkerPool>, WorkerId)>,
-    /// It is a guest of another pool, and is this there.
+    /// It is a guest of another pool; this is its state there.
     away: Option<Arc<WorkerShared>>,
 }
 
-/// How many pools of a system have waiting items that others might take. Relaxed: a hint. As long
-/// as there is none no worker looks at the others.
+/// How many pools of a system have waiting items that others might take. Relaxed: a hint. While it
+/// is zero, no worker looks at the other pools.
 #[derive(Debug, Default)]
 pub(crate) struct Overloaded(CachePadded<AtomicUsize>);
 
-/// A pool and those of its system that may help it and be helped.
+/// A pool and the pools of its system that may help it and be helped.
 pub(crate) struct Siblings {
     pub(crate) policy: StealPolicy,
-    /// Which of `all` the pool is itself.
+    /// The index of the pool itself in `all`.
     me: usize,
     /// In the order of their CPUs.
     all: Vec<Sibling>,
@@ -157,79 +157,79 @@ struct Sibling {
 /// A thread was refused.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mayday {
-    /// Until then nobody asks for one.
+    /// No thread is asked for before this.
     cooldown: Instant,
     lasts: Duration,
-    /// Rescuers have been called.
+    /// Whether rescuers have been called.
     called: bool,
 }
 
-/// Tells a poller to come.
+/// Notifies a poller.
 pub(crate) type BhNotify = Arc<dyn Fn() + Send + Sync>;
 
-/// What a pool knows of its poller.
+/// The state of a pool's poller.
 pub(crate) struct PollerState {
     pub(crate) me: WorkerId,
     pub(crate) notify: BhNotify,
-    /// It has been called and has not come: the number of the call.
+    /// The number of the last call, if the poller has not polled since.
     pub(crate) called: Option<u64>,
     pub(crate) calls: u64,
-    /// It was called and has not come in time.
+    /// It was called and has not polled in time.
     pub(crate) late: bool,
     /// The system ends: it is not called any more.
     pub(crate) relieved: bool,
-    /// Somebody will ask whether it has come.
+    /// Whether a check is planned that it has polled.
     pub(crate) expected: bool,
 }
 
-/// What a worker shares with those who hold its pool's lock, and with the timer.
+/// The state that a worker shares with the holders of its pool's lock, and with the timer.
 pub(crate) struct WorkerShared {
     pub(crate) batch: Batch,
-    /// Of its thread, or of whoever has made it for a poller, which is not woken by it.
+    /// Of its thread. A poller is not woken by it.
     unparker: Unparker,
-    /// It was woken, or is to leave.
+    /// It was woken, or has to leave.
     woken: AtomicBool,
-    /// What was found out about the item that it runs. Relaxed, these three: statistics and hints.
+    /// What the sampler found about the item that it runs. Relaxed, these three: statistics and
+    /// hints.
     pub(crate) found: AtomicU8,
-    /// The function that it runs, if it runs one.
+    /// The function that it runs, if any.
     pub(crate) function: FunctionCell,
-    /// What the item that it runs has told of itself.
+    /// The name and the description of the item that it runs.
     pub(crate) told: Mutex<WorkerDesc>,
-    /// Whose CPU time it uses.
+    /// The queue that its CPU time is charged to.
     pub(crate) charged: Charged,
-    /// The name of its thread; `None` of a poller, whoever polls.
+    /// The name of its thread; `None` for a poller.
     pub(crate) thread_name: Option<Arc<str>>,
 }
 
-/// What is to be done when a pool's lock has been released.
+/// What to do after a pool's lock has been released.
 #[must_use]
 #[derive(Default)]
 pub(crate) struct PoolDeferred {
     wake: Option<Arc<WorkerShared>>,
     create: Option<WorkerId>,
-    /// In most cases one or two, which need no memory of their own.
+    /// Usually one or two, which need no allocation.
     actions: SmallVec<[Deferred<Arc<Pwq>>; 2]>,
     watch: bool,
-    /// The siblings are to be looked at for help, and whether what waits is not left to those that
-    /// run.
+    /// Whether to ask the siblings for help, and with which `now`.
     help: Option<bool>,
     poll: bool,
     stale: Vec<ItemPtr>,
 }
 
-/// What is done when the locks of queues' controls have been released, which what pools leave to do
-/// may want: when this is dropped.
+/// What to do after the locks of the queues' controls have been released, because these actions may
+/// take them. Done when this is dropped.
 #[derive(Default)]
 pub(crate) struct QueueDeferred {
     pools: Vec<(Arc<WorkerPool>, PoolDeferred)>,
-    /// Slots that have become free, with who waits for them.
+    /// Free slots, with the pwqs that get them.
     pub(crate) slots: Vec<(Arc<NrActive>, PwqId)>,
     /// Pwqs that have been replaced.
     pub(crate) retired: Vec<Arc<Pwq>>,
 }
 
 impl WorkerShared {
-    /// Of the calling thread.
+    /// For the calling thread.
     pub(crate) fn new(shared: &SystemShared, thread_name: Option<Arc<str>>) -> Arc<Self> {
         Arc::new(Self {
             batch: Batch::new(shared.fence),
@@ -245,7 +245,7 @@ impl WorkerShared {
 }
 
 impl WorkerThread {
-    /// What tells what it runs.
+    /// The state of what it runs now.
     fn running_as(&self) -> &Arc<WorkerShared> {
         self.away.as_ref().unwrap_or(&self.shared)
     }
@@ -281,7 +281,7 @@ impl WorkerPool {
         self.this.upgrade().expect("who calls has one")
     }
 
-    /// The timer does that then, if the system has not ended.
+    /// Lets the timer call `duty` at that time, if the system has not ended.
     fn do_at(&self, at: Instant, duty: fn(&Self)) {
         let pool = self.arc();
         self.shared.set_duty(at, move || duty(&pool));
@@ -296,8 +296,8 @@ impl WorkerPool {
         self.state.lock()
     }
 
-    /// Whether somebody looks after the pool while something waits in it: in a model, itself, or
-    /// the timer by the model's clock.
+    /// Whether the sampler watches the pool while something waits in it. A model watches by itself,
+    /// or through the timer with the model's clock.
     #[inline]
     pub(crate) fn is_looked_after(&self) -> bool {
         let looks =
@@ -305,7 +305,7 @@ impl WorkerPool {
         looks && !self.attrs.bh
     }
 
-    /// A pwq joins; its number.
+    /// Adds a pwq.
     pub(crate) fn add_pwq(
         &self,
         make: impl FnOnce(&mut PoolCore<Entry>) -> (PwqIndex, Arc<Pwq>),
@@ -337,13 +337,13 @@ impl PoolState {
         self.pwqs().all(|pwq| self.core.pwq(pwq).is_idle())
     }
 
-    /// Whether something is left to do when the lock has been released.
+    /// Whether something remains to be done after the lock has been released.
     #[inline]
     pub(crate) fn has_deferred(&self) -> bool {
         self.core.has_deferred() || !self.stale.is_empty()
     }
 
-    /// A pwq that is idle goes for good.
+    /// Removes an idle pwq for good.
     pub(crate) fn remove_pwq(&mut self, index: PwqIndex) -> Option<Arc<Pwq>> {
         self.core.remove_pwq(index);
         let pwq = self.pwqs[index as usize].take();
@@ -355,13 +355,13 @@ impl PoolState {
         self.threads[worker].as_ref().expect("it is there")
     }
 
-    /// `None` as long as it is being created.
+    /// `None` while it is being created.
     fn known_thread(&self, worker: WorkerId) -> Option<&WorkerThread> {
         self.threads.get(worker)?.as_ref()
     }
 
-    /// The timer looks at the pool, which has no poller, and nobody lingers: only a worker may be
-    /// missing, of the pool or of a sibling.
+    /// Whether the pool is watched, has no poller and no worker lingers: then at most a worker is
+    /// missing, in the pool or in a sibling.
     #[inline]
     fn is_looked_at(&self) -> bool {
         debug_assert!(

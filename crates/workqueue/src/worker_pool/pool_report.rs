@@ -1,4 +1,4 @@
-//! What can be seen of a pool, and what its workers use.
+//! Reports of a pool, and the CPU time of its workers.
 
 use super::{PoolState, WorkerPool};
 use crate::batch::bit;
@@ -13,7 +13,7 @@ use inflight_sync::atomic::Ordering;
 use inflight_sync::time::Instant;
 use std::time::Duration;
 
-/// A pwq at one moment.
+/// The state of a pwq at one moment.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PwqLevel {
     pub(crate) queued: u64,
@@ -32,7 +32,7 @@ impl PwqLevel {
     }
 }
 
-/// A pool at one moment.
+/// The state of a pool at one moment.
 #[derive(Debug)]
 pub(crate) struct PoolReport {
     pub(crate) workers: usize,
@@ -40,7 +40,7 @@ pub(crate) struct PoolReport {
     pub(crate) blocked: usize,
     pub(crate) running: usize,
     pub(crate) target: usize,
-    /// Entries that could run now if there were workers for them.
+    /// Entries that could run now, with enough workers.
     pub(crate) ready: usize,
     pub(crate) creating: bool,
     /// Pwqs that use the pool.
@@ -54,13 +54,13 @@ impl PoolState {
         self.running_before(worker, next)
     }
 
-    /// The same, if its batch was seen to go on at `next`.
+    /// The same, if its batch was seen at `next`.
     fn running_before(&self, worker: WorkerId, next: u32) -> Option<u32> {
-        // In this order: who has started an entry has said before that something runs.
+        // In this order: a worker sets `function` before it starts an entry.
         let thread = self.known_thread(worker)?;
         let w = self.core.workers.get(worker);
-        // The entry at which a recall began is not the worker's, even if it has been started: its
-        // worker asks under the lock before it runs it. Others may have run and settled it.
+        // The entry at which a recall began is not the worker's, even if it was started: the worker
+        // checks under the lock before it runs it. Others may have run and settled it.
         let is_others = |(from, _): (u32, u32)| next == from.wrapping_add(1);
         let begun = next != w.settled && !w.recalled.is_some_and(is_others);
         (begun && thread.shared.function.is_some()).then(|| next.wrapping_sub(1))
@@ -70,11 +70,11 @@ impl PoolState {
     pub(super) fn running(&self, worker: WorkerId) -> Option<Arc<Pwq>> {
         let i = self.running_entry(worker)?;
         let taken = self.thread(worker).shared.batch.get(i);
-        // SAFETY: an entry that has not been settled keeps it alive.
+        // SAFETY: an entry that is not settled keeps it alive.
         Some(self.pwq(unsafe { taken.pwq.as_ref() }.index).clone())
     }
 
-    /// What is in a pwq, and what went through it.
+    /// The present state and the counters of a pwq.
     pub(crate) fn level(&self, index: PwqIndex) -> PwqLevel {
         let pwq = self.core.pwq(index);
         let (mut executing, mut ended, mut ran, mut uncounted) = (pwq.inline, 0, 0, 0);
@@ -83,11 +83,11 @@ impl PoolState {
                 continue;
             };
             let batch = &thread.shared.batch;
-            // Looked at once: what is started meanwhile has not ended.
+            // Read once: an entry started meanwhile has not ended.
             let next = batch.next();
             let running = self.running_before(worker, next);
             for (i, taken) in self.entries(worker) {
-                // SAFETY: an entry that has not been settled keeps it alive.
+                // SAFETY: an entry that is not settled keeps it alive.
                 if unsafe { taken.pwq.as_ref() }.index != index {
                     continue;
                 }
@@ -116,8 +116,8 @@ impl PoolState {
         }
     }
 
-    /// Notes what the workers run, for those who ask later for how long. Nobody notes when an item
-    /// begins: that would take longer than many an item.
+    /// Notes what the workers run, for later reports of how long. The start of an item is not
+    /// recorded: that would take longer than many items.
     pub(super) fn note_running(&mut self, now: Instant) {
         for worker in 0..self.threads.len() {
             let entry = self.running_entry(worker);
@@ -146,11 +146,11 @@ impl PoolState {
             thread: thread.number.filter(|_| !is_poller),
             stack: None,
         };
-        // The worker has not waited for this.
+        // The worker may have continued meanwhile.
         (self.running_entry(worker) == Some(i)).then_some(busy)
     }
 
-    /// Those that run items of such pwqs.
+    /// The workers that run items of the pwqs that `of` accepts.
     pub(crate) fn busy_workers(
         &mut self,
         now: Instant,
@@ -164,7 +164,7 @@ impl PoolState {
 }
 
 impl WorkerPool {
-    /// What waits here for a worker, if anything does.
+    /// The entries that wait here for a worker, if there are any.
     pub(crate) fn waiting(&self) -> Option<Waiting> {
         let now = self.shared.clock.now();
         let mut state = self.lock();
@@ -189,7 +189,7 @@ impl WorkerPool {
         })
     }
 
-    /// An item that runs here gets on. Relaxed: a later tick of the watchdog sees it.
+    /// An item that runs here makes progress. Relaxed: a later tick of the watchdog sees it.
     pub(crate) fn touch(&self) {
         self.touched.fetch_add(1, Ordering::Relaxed);
     }
@@ -198,7 +198,7 @@ impl WorkerPool {
         let state = self.lock();
         let workers = &state.core.workers;
         let mut phases = workers.iter().map(|(_, w)| w.phase);
-        // A poller is a worker without a thread, and not on the list of those who are idle.
+        // A poller is a worker without a thread, and is not on the list of idle workers.
         let poller = state.poller.is_some();
         let idle_poller = state.is_poller_idle();
         PoolReport {
@@ -220,21 +220,21 @@ impl WorkerPool {
         busy
     }
 
-    /// Whether the pool is in use: by a queue, or because something is left in it.
+    /// Whether the pool is in use: by a queue, a worker, a poller or remaining entries.
     pub(crate) fn is_in_use(&self) -> bool {
         let state = self.lock();
         let has_worker = state.poller.is_some() || state.core.workers.nr_workers() > 0;
         state.users > 0 || has_worker || !state.is_empty()
     }
 
-    /// The timer reads what the workers use, from now on.
+    /// Lets the timer read the CPU time of the workers from now on.
     pub(crate) fn begin_metering(&self) {
         if self.shared.metering.is_on() && self.meter.arm() {
             self.do_after(cpu_time::PERIOD, Self::read_meter);
         }
     }
 
-    /// Charges what the workers have used, and looks again if somebody runs.
+    /// Charges the CPU time of the workers, and plans the next reading if one of them runs.
     pub(crate) fn read_meter(&self) {
         let later = self.meter.read(&self.shared.metering, || self.metered());
         if let Some(later) = later.filter(|_| self.meter.arm()) {
@@ -242,7 +242,7 @@ impl WorkerPool {
         }
     }
 
-    /// The workers whose CPU time can be read, and whether a thread is still to come.
+    /// The workers whose CPU time can be read, and whether a thread is being created.
     fn metered(&self) -> (Vec<Metered>, bool) {
         let now = self.shared.clock.now();
         let mut state = self.lock();
@@ -286,7 +286,7 @@ mod tests {
         assert!(!pool.metered().1);
     }
 
-    /// Others may run and settle it, and its queue may go, before its worker asks.
+    /// Others may run and settle the entry, and its queue may be removed, before its worker checks.
     #[test]
     fn what_was_recalled_before_it_ran_is_not_running() {
         let sys = Rigged::new("core:1", |builder| builder);
@@ -315,8 +315,8 @@ mod tests {
         assert!(!running, "it may be somebody else's");
     }
 
-    /// What a worker uses for another pool's item is charged to that item's queue, also if nobody
-    /// has looked before it is back.
+    /// The CPU time that a worker uses for another pool's item is charged to that item's queue,
+    /// also if it is first read when the worker is back.
     #[cfg(all(target_os = "linux", not(miri)))]
     #[test]
     fn a_stolen_item_is_charged_to_its_queue() {
@@ -332,7 +332,7 @@ mod tests {
         let [first, second] = [1, 2].map(|number| {
             let item = wq.spawn_on(0, until(&begun, &open, 3 - number));
             begun.wait(number);
-            // The next one takes long, and there is another pool.
+            // The next item takes long, and there is another pool.
             busy.lock().core.note_service(1 << 40);
             item
         });

@@ -1,5 +1,5 @@
-//! What the pools of a system know of each other. What they do by that: `wake.rs`,
-//! `wake_sibling.rs`, `steal.rs`.
+//! What the pools of a system know of each other. `wake.rs`, `wake_sibling.rs` and `steal.rs` use
+//! it.
 
 use super::{Overloaded, PoolState, QueueDeferred, Sibling, Siblings, WorkerPool};
 use crate::pool_core::WorkerId;
@@ -8,7 +8,7 @@ use inflight_sync::Arc;
 use inflight_sync::atomic::Ordering;
 
 impl Siblings {
-    /// `pool` among `others`.
+    /// For `pool` among `others`.
     pub(crate) fn new(
         pool: &Arc<WorkerPool>,
         others: &[Arc<WorkerPool>],
@@ -50,8 +50,8 @@ impl Siblings {
 }
 
 impl PoolState {
-    /// Whether the siblings need not be told of another entry: they know that something waits, and
-    /// nothing else has changed since, and one more is not enough for them to help.
+    /// Whether the siblings need not be told of another entry: they know that something waits,
+    /// nothing else has changed since, and one more entry is not enough for them to help.
     #[inline]
     pub(super) fn siblings_know(&self, pool: &WorkerPool) -> bool {
         let (core, told) = (&self.core, &self.told);
@@ -65,7 +65,7 @@ impl PoolState {
         let workers = &self.core.workers;
         Load {
             waiting: self.core.listed(),
-            // Nobody can be brought: as if all were there.
+            // No worker can be woken or created: counts as if all were awake.
             awake: if self.is_refused() && workers.nr_idle() == 0 {
                 workers.target()
             } else {
@@ -79,11 +79,11 @@ impl PoolState {
 }
 
 impl WorkerPool {
-    /// Its siblings are these from now on, if there are any.
+    /// Sets the siblings of the pool, if there are any.
     pub(crate) fn meet(&self, siblings: Siblings, deferred: &mut QueueDeferred) {
         let mut state = self.lock();
         if state.overloaded {
-            // The count of those that it knew.
+            // Leaves the count that its former siblings read.
             state.overloaded = false;
             siblings.overloaded.0.fetch_sub(1, Ordering::Relaxed);
         }
@@ -92,7 +92,7 @@ impl WorkerPool {
         self.unlock_deferred(state, false, deferred);
     }
 
-    /// A worker that was woken is here.
+    /// A worker that was woken has arrived.
     pub(crate) fn has_come(&self, state: &mut PoolState, worker: WorkerId) {
         let thread = state.threads[worker].as_mut().expect("it is there");
         if let Some(woken_at) = thread.woken_at.take() {

@@ -1,5 +1,4 @@
-//! Items are taken by another pod: a worker that has found nothing to do takes a batch of a
-//! sibling's pool, if that pays.
+//! Work stealing: a worker that has nothing to do takes a batch of a sibling's pool, if that pays.
 
 use super::{PoolState, Siblings, WorkerPool, WorkerShared};
 use crate::current::Context;
@@ -11,15 +10,15 @@ use crate::workqueue_inner::Count;
 use inflight_sync::Arc;
 use inflight_sync::atomic::Ordering;
 
-/// A look at the siblings, for a worker that has found nothing to do.
+/// The data that a worker without work needs to look at the siblings.
 pub(crate) struct Theft {
     siblings: Arc<Siblings>,
     mine: Load,
 }
 
 impl WorkerPool {
-    /// For a worker that has found nothing to do: what it needs for a look at the siblings, if one
-    /// of them may have something.
+    /// For a worker without work: what it needs to look at the siblings, if one of them may have
+    /// something.
     pub(crate) fn theft(&self, state: &PoolState) -> Option<Theft> {
         let siblings = state.siblings.as_ref()?;
         let some = siblings.overloaded.0.load(Ordering::Relaxed) > 0;
@@ -29,12 +28,12 @@ impl WorkerPool {
         })
     }
 
-    /// The worker is a guest of another pool, or is back. Whatever waits meanwhile, the timer is to
-    /// know what it runs.
+    /// Marks the worker as a guest of another pool, or as back. The sampler then sees what it runs,
+    /// whatever waits here.
     pub(super) fn set_away(&self, worker: WorkerId, away: Option<Arc<WorkerShared>>) {
         let mut state = self.lock();
         let thread = state.threads[worker].as_mut().expect("it is there");
-        // What it has run last goes with it, there and back.
+        // The queue that is charged goes with the worker, there and back.
         let (from, to) = match &away {
             Some(guest) => (&thread.shared, guest),
             None => (thread.running_as(), &thread.shared),
@@ -43,8 +42,8 @@ impl WorkerPool {
         thread.away = away;
     }
 
-    /// What the worker runs as that guest of another pool is no reason to hold others back here,
-    /// until it is back.
+    /// What the worker runs as that guest of another pool must not hold others back here, until it
+    /// is back.
     pub(super) fn flag_away(&self, worker: WorkerId, guest: &Arc<WorkerShared>, flag: u8) {
         let mut state = self.lock();
         let thread = state.known_thread(worker);
@@ -57,8 +56,8 @@ impl WorkerPool {
 }
 
 impl Theft {
-    /// *steal*: the worker `me` of `thief` takes a batch of a sibling and runs it as a guest there.
-    /// `false`: there was none.
+    /// *steal*: worker `me` of `thief` takes a batch of a sibling and runs it there as a guest.
+    /// `false` if there was none.
     pub(crate) fn steal(self, thief: &Arc<WorkerPool>, me: WorkerId) -> bool {
         let Self { siblings, mine } = self;
         let loads = siblings.loads(thief, mine);
@@ -94,8 +93,8 @@ impl Theft {
 }
 
 impl StealPolicy {
-    /// *steal*: a worker of `thief`, counted as awake, has found nothing in its own pool. From
-    /// whose it takes a batch, if from any.
+    /// *steal*: a worker of `thief`, counted as awake, has found nothing in its own pool. Returns
+    /// the pool that it should take a batch from, if any.
     #[must_use]
     pub fn victim(&self, thief: usize, loads: &[Load]) -> Option<(usize, Reason)> {
         let mine = &loads[thief];
@@ -128,7 +127,7 @@ impl StealPolicy {
         Some((from, Reason::Backlog))
     }
 
-    /// Of the pods that qualify the one in which most waits: one of the same node if any.
+    /// The qualifying pod with the most waiting entries; one of the same node if there is any.
     fn longest(
         &self,
         thief: usize,

@@ -1,9 +1,9 @@
-//! Who is woken or created for what is listed, at the end of each section of a pool's lock: nobody,
-//! if those that run, linger or are on their way are enough; the pool's poller; an idle worker of
-//! it, or a new one; or a worker of another pod, which is to steal.
+//! Which worker is woken or created for listed entries, at the end of each section of a pool's
+//! lock. None, if the workers that run, linger or have not arrived are enough. Otherwise the pool's
+//! poller, an idle or a new worker of the pool, or a worker of another pod, which will steal.
 //!
-//! Whether the pool itself needs one more, and whether that is woken or created, is decided in
-//! `pool_core/wake_or_create.rs`; which other pod is asked, in `wake_sibling.rs`.
+//! `pool_core/wake_or_create.rs` decides whether the pool needs another worker, and whether one is
+//! woken or created. `wake_sibling.rs` decides which other pod is asked.
 
 use super::wake_sibling::WakeTarget;
 use super::{PoolDeferred, PoolState, WorkerPool};
@@ -11,32 +11,33 @@ use crate::pool_core::WakeAction;
 use crate::workqueue_inner::Count;
 use inflight_sync::atomic::Ordering;
 
-/// So many events pass after a search for help that has found nobody.
+/// How many events pass after a search for help that found no worker.
 const LOOK_LATER: u32 = 8;
 
 impl WorkerPool {
-    /// Who is to be brought for what is listed.
+    /// Which worker to wake or create for listed entries.
     #[inline]
     pub(super) fn decide(&self, state: &mut PoolState, now: bool) -> WakeAction {
         if state.siblings.is_some() && !state.is_refused() && self.seeks_place(state) {
-            // If there is no better place, `seek_help` brings somebody here.
+            // If there is no better place, `seek_help` wakes a worker here.
             return WakeAction::None;
         }
         if state.poller.is_some() && state.is_polled() {
             return state.need_poller();
         }
-        // What is left to those that run is looked after, or they might sleep.
+        // Entries are left to running workers only in a watched pool, because those workers might
+        // sleep.
         state.core.need_worker(now || !self.is_looked_after())
     }
 
-    /// Whether the timer is to look at the pool from now on: something waits for those that run.
+    /// Whether to begin to watch the pool: entries wait for running workers.
     #[inline]
     pub(super) fn must_watch(&self, state: &PoolState, action: WakeAction) -> bool {
         let waits = action == WakeAction::None && state.core.has_waiting();
         waits && !state.watched && !state.core.workers.is_lingering() && self.is_looked_after()
     }
 
-    /// What is to be done for that without the lock.
+    /// Prepares the action, which is done without the lock.
     pub(super) fn plan(&self, state: &mut PoolState, after: &mut PoolDeferred, action: WakeAction) {
         match action {
             WakeAction::None => {}
@@ -52,8 +53,8 @@ impl WorkerPool {
         }
     }
 
-    /// Whether what is listed would run better in a sibling's pool than beside those that are awake
-    /// here: nobody is brought here before the siblings have been looked at.
+    /// Whether the listed entries would run better in a sibling's pool than beside the awake
+    /// workers here: then the siblings are asked before a worker is woken here.
     fn seeks_place(&self, state: &PoolState) -> bool {
         let Some(siblings) = &state.siblings else {
             return false;
@@ -62,7 +63,7 @@ impl WorkerPool {
         seeks && siblings.policy.seeks_place(siblings.me, &state.load(self))
     }
 
-    /// The others learn how the pool is. Returns whether one of them is to be asked for help.
+    /// Tells the others this pool's load. Returns whether to ask one of them for help.
     pub(super) fn wants_help(&self, state: &mut PoolState) -> bool {
         let load = state.load(self);
         self.hint.tell(&load);
@@ -80,7 +81,7 @@ impl WorkerPool {
             }
             state.overloaded = overloaded;
         }
-        // An entry of which they were not told is an event, too.
+        // Entries that they were not told of count as events, too.
         let events = load.waiting.saturating_sub(state.told.waiting).max(1);
         let events = u32::try_from(events).unwrap_or(u32::MAX);
         state.told = load;
@@ -89,18 +90,18 @@ impl WorkerPool {
         overloaded && state.look_later == 0
     }
 
-    /// *wake*, for what is listed, without the lock: a worker of the pool that suits it best.
-    /// Unless `now`, little is left to those that run. Not inlined, as `unlock_slow`.
+    /// *wake*, for listed entries, without the lock: wakes or creates the worker that suits them
+    /// best. Unless `now`, a little work is left to running workers. Not inlined, as `unlock_slow`.
     #[inline(never)]
     pub(super) fn seek_help(&self, now: bool) {
         let (siblings, mine, first) = {
             let mut state = self.lock();
-            // Unless this finds somebody.
+            // Reset below if this finds a worker.
             state.look_later = LOOK_LATER;
             let Some(siblings) = state.siblings.clone() else {
                 return;
             };
-            // Now: who is woken may have taken it before this thread goes on.
+            // Read now: the woken worker may take it before this thread continues.
             let first = state.core.worklist().next();
             let first = first.map(|index| state.pwq(index).clone());
             (siblings, state.load(self), first)
@@ -120,7 +121,7 @@ impl WorkerPool {
                 }
                 return;
             }
-            // Its hint is out of date. It counts as full, and the next one is asked.
+            // Its hint is out of date. It counts as full, and the next pod is asked.
             loads[to].awake = usize::MAX;
         }
         let mut state = self.lock();
@@ -132,7 +133,7 @@ impl WorkerPool {
         after.perform(self);
     }
 
-    /// A worker is wanted for an item of another pool. `false`: there is none to be had.
+    /// Wakes or creates a worker for an item of another pool. `false` if none is available.
     fn invite(&self) -> bool {
         let mut state = self.lock();
         if state.core.workers.are_enough() || state.stopped || Self::is_unused(&state) {

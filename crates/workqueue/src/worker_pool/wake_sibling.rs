@@ -1,22 +1,23 @@
-//! Whom to wake for an item that has come, where other pods could take it: the other half of
+//! Which worker to wake for a new item that other pods could take: the other half of
 //! [`StealPolicy`](crate::steal_policy::StealPolicy).
 
 use crate::steal_policy::{Load, Reason, StealPolicy};
 
-/// Who is to be woken for an item that has come.
+/// The worker to wake for a new item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WakeTarget {
     /// A worker of its own pod.
     Own,
-    /// A worker of that pod, to steal it.
+    /// A worker of that pod, which will steal it.
     Other(usize, Reason),
-    /// Nobody: those that run will take it.
+    /// None: the running workers will take it.
     Nobody,
 }
 
 impl StealPolicy {
-    /// From how many waiting entries on a pool wants help, whatever the others do, if nothing else
-    /// of its load changes: with fewer it has workers of its own to wake, or a move does not pay.
+    /// The number of waiting entries from which a pool wants help, whatever the others do, while
+    /// the rest of its load stays the same. With fewer, it has its own workers to wake, or a move
+    /// does not pay.
     #[must_use]
     pub fn needs_help_from(&self, own: usize, mine: &Load) -> usize {
         if self.seeks_place(own, mine) {
@@ -30,8 +31,8 @@ impl StealPolicy {
         usize::try_from(from.div_ceil(mine.service).max(1)).unwrap_or(usize::MAX)
     }
 
-    /// Whether an item would run better elsewhere than beside those that are awake in its own pod,
-    /// if there is a place.
+    /// Whether an item would run better elsewhere than beside the awake workers of its own pod, if
+    /// there is a place.
     #[must_use]
     pub fn seeks_place(&self, own: usize, mine: &Load) -> bool {
         let sibling =

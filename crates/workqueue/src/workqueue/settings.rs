@@ -1,4 +1,4 @@
-//! What of a workqueue can be asked and changed while it is in use.
+//! Settings of a workqueue that can be read and changed while it is in use.
 
 use super::Workqueue;
 use crate::attrs::{Attrs, Mode};
@@ -7,37 +7,38 @@ use crate::error::{AttrsError, MaxActiveError, MinActiveError};
 use crate::ordered::ORDERED_LIMIT;
 
 impl Workqueue {
-    /// Whether it was made with [`highpri`](crate::WorkqueueBuilder::highpri).
+    /// Whether the queue was built with [`highpri`](crate::WorkqueueBuilder::highpri).
     #[must_use]
     pub fn is_highpri(&self) -> bool {
         self.inner().flags.highpri
     }
 
-    /// Whether it has a rescuer: see [`mem_reclaim`](crate::WorkqueueBuilder::mem_reclaim).
+    /// Whether the queue has a rescuer: see [`mem_reclaim`](crate::WorkqueueBuilder::mem_reclaim).
     #[must_use]
     pub fn is_mem_reclaim(&self) -> bool {
         self.inner().rescuer.as_ref().is_some()
     }
 
-    /// How many items may be active at once: for each CPU of a bound queue, altogether for an
-    /// unbound one. `None` for a BH queue, which has no limit.
+    /// How many items may be active at once: for each CPU of a bound queue, in total for an unbound
+    /// one. `None` for a BH queue, which has no limit.
     #[must_use]
     pub fn max_active(&self) -> Option<usize> {
         self.inner().limit()
     }
 
-    /// How many items may be active on each memory node, however few CPUs it has there. `None`
-    /// unless the nodes have parts: see [`set_min_active`](Workqueue::set_min_active).
+    /// How many items may be active on each memory node, however few CPUs the node has. `None`
+    /// unless the limit is split among the nodes: see
+    /// [`set_min_active`](Workqueue::set_min_active).
     #[must_use]
     pub fn min_active(&self) -> Option<usize> {
         self.inner().min_active()
     }
 
-    /// Changes how many items may be active at once: for each CPU of a bound queue, altogether for
-    /// an unbound one.
+    /// Changes how many items may be active at once: for each CPU of a bound queue, in total for an
+    /// unbound one.
     ///
-    /// A rise lets waiting items go at once, in their order. After a reduction the level falls as
-    /// items end. 0 is the default, [`DEFAULT_MAX_ACTIVE`], as in the builder.
+    /// After a raise, waiting items become active at once, in their order. After a reduction, the
+    /// number falls as items end. 0 sets the default, [`DEFAULT_MAX_ACTIVE`], as in the builder.
     ///
     /// # Errors
     ///
@@ -58,16 +59,16 @@ impl Workqueue {
         Ok(())
     }
 
-    /// Changes how many items may be active on each memory node, however few CPUs it has there:
-    /// see [`WorkqueueBuilder::min_active`](crate::WorkqueueBuilder::min_active).
+    /// Changes how many items may be active on each memory node, however few CPUs the node has: see
+    /// [`WorkqueueBuilder::min_active`](crate::WorkqueueBuilder::min_active).
     ///
-    /// A rise lets waiting items go at once, in their order. After a reduction the level falls as
-    /// items end. A `max_active` below it takes it along.
+    /// After a raise, waiting items become active at once, in their order. After a reduction, the
+    /// number falls as items end. A later `max_active` below it lowers it too.
     ///
     /// # Errors
     ///
-    /// [`MinActiveError`] outside 1 to `max_active`, and for queues whose nodes have no parts: all
-    /// but unbound ones with [`Share::PerNode`](crate::Share::PerNode).
+    /// [`MinActiveError`] outside 1 to `max_active`, and for queues whose limit is not split among
+    /// the nodes: all but unbound ones with [`Share::PerNode`](crate::Share::PerNode).
     ///
     /// ```
     /// # use inflight_workqueue::{Attrs, Share};
@@ -80,19 +81,19 @@ impl Workqueue {
         self.inner().set_min_active(min_active)
     }
 
-    /// Changes where the queue's items run, while it is in use.
+    /// Changes where the queue's items run, while the queue is in use.
     ///
-    /// All or nothing: it returns when every item queued from now on goes the new way, or with an
-    /// error when nothing has changed. What has been queued before ends where it was to; an item
-    /// that runs and is queued meanwhile goes the new way, and waits for the end of its run there.
-    /// An ordered queue stays ordered across the change. Pools that no queue uses any more go, with
-    /// their threads, when they are empty. From inside an item of the queue it may be called too.
+    /// All or nothing: on return every item queued from now on uses the new attributes, or nothing
+    /// has changed and the result is an error. Items queued before run where they were queued. An
+    /// item that is queued again while it runs goes to its new pool and waits there for the end of
+    /// that run. An ordered queue stays ordered across the change. A pool that no queue uses any
+    /// more goes away with its threads once it is empty. Items of the queue may call this too.
     ///
     /// # Errors
     ///
-    /// [`AttrsError::NotUnbound`] for a bound or BH queue, [`AttrsError::Nice`], and
-    /// [`AttrsError::NoWorker`] if a pool that is needed at once can get no thread, or
-    /// [`AttrsError::ShutDown`] if that is because the system has ended.
+    /// [`AttrsError::NotUnbound`] for a bound or BH queue. [`AttrsError::Nice`] for a nice value
+    /// out of range. [`AttrsError::NoWorker`] if a pool that is needed at once gets no thread, or
+    /// [`AttrsError::ShutDown`] if the reason is that the system has ended.
     ///
     /// ```
     /// # use inflight_topology::Scope;
@@ -110,8 +111,8 @@ impl Workqueue {
         system.set_attrs(self.inner(), attrs, None).map(drop)
     }
 
-    /// As [`set_attrs`](Workqueue::set_attrs), from the attributes it has. If others change them
-    /// meanwhile, `change` is called again, so that no change is lost.
+    /// As [`set_attrs`](Workqueue::set_attrs), computed from the present attributes. If others
+    /// change them meanwhile, `change` is called again, so that no change is lost.
     ///
     /// # Errors
     ///
@@ -128,10 +129,10 @@ impl Workqueue {
     }
 }
 
-/// What a BH queue has instead of a limit.
+/// The limit of a BH queue, which has none.
 pub(crate) const NO_LIMIT: usize = usize::MAX;
 
-/// The limit that is asked for; 0 asks for the default.
+/// The limit to use for the one that was asked for; 0 asks for the default.
 pub(crate) fn checked_max_active(mode: Mode, asked: usize) -> Result<usize, MaxActiveError> {
     match mode {
         Mode::Bound | Mode::Unbound if asked == 0 => Ok(DEFAULT_MAX_ACTIVE),

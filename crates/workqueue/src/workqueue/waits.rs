@@ -1,4 +1,4 @@
-//! Waiting for a workqueue.
+//! Flush, drain and destroy.
 
 use super::Workqueue;
 use crate::completion::{Wait, within};
@@ -10,17 +10,17 @@ use std::time::Duration;
 impl Workqueue {
     /// Waits until everything that was queued before this call has ended.
     ///
-    /// What is queued later, by the queue's own items too, is not waited for; a chain of small
-    /// items that queue each other may be, for some 20 us. While fifteen flushes of one of the
-    /// queue's pools wait for different items, a further one there waits also for what is queued
-    /// until the first of them ends. The flush begins with the call; dropping the future ends the
-    /// wait.
+    /// Items queued later are not waited for, even if the queue's own items queue them. A chain of
+    /// small items that queue each other may be waited for, for about 20 us. While fifteen flushes
+    /// of one of the queue's pools wait for different items, a further flush there also waits for
+    /// items queued until the first of them ends. The flush begins with the call. Dropping the
+    /// future ends the wait.
     ///
     /// # Errors
     ///
-    /// [`WaitError::WouldDeadlock`] if this is called inside an item of this queue. Also if an item
-    /// awaits a future that others made and that waits for the item itself, or for what needs its
-    /// only slot. And inside any BH item.
+    /// [`WaitError::WouldDeadlock`] inside an item of this queue, and inside any BH item. Also if
+    /// an item awaits a flush begun elsewhere, and that flush waits for the item itself
+    /// or for an item that needs its only slot.
     ///
     /// ```
     /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
@@ -45,32 +45,33 @@ impl Workqueue {
         })
     }
 
-    /// As [`flush`](Workqueue::flush), errors too, for threads. On a worker the wait counts as
-    /// blocking.
+    /// As [`flush`](Workqueue::flush), with the same errors, for threads. On a worker the wait
+    /// counts as blocking.
     pub fn flush_blocking(&self) -> Result<(), WaitError> {
         block_on(self.flush())
     }
 
-    /// As [`flush_blocking`](Workqueue::flush_blocking), at most for `limit` on the system's clock;
+    /// As [`flush_blocking`](Workqueue::flush_blocking), for at most `limit` on the system's clock;
     /// then [`WaitError::TimedOut`].
     pub fn flush_timeout(&self, limit: Duration) -> Result<(), WaitError> {
         within(&self.inner().shared.clock, limit, self.flush())
     }
 
-    /// Waits until the queue is empty. Meanwhile only its own items may queue on it, and wakers its
-    /// futures; others get [`QueueError::Draining`](crate::QueueError::Draining). Afterwards it
-    /// takes items again.
+    /// Waits until the queue is empty. Meanwhile only its own items may queue on it, and wakers may
+    /// queue its futures; others get [`QueueError::Draining`](crate::QueueError::Draining).
+    /// Afterwards the queue takes items again.
     ///
-    /// What waits for its time is not waited for. What comes due meanwhile is queued when the last
-    /// drain ends, in the order of the times; see [`DelayedWork`](crate::DelayedWork).
+    /// Items whose delay has not passed are not waited for. Items that come due during a drain are
+    /// queued when the last drain ends, in the order of their times; see
+    /// [`DelayedWork`](crate::DelayedWork).
     ///
-    /// Does not return while an item keeps queueing itself. Several drains may overlap. The drain
-    /// begins with the call and ends with the future, however that ends.
+    /// The drain does not end while an item keeps queueing itself. Several drains may overlap. The
+    /// drain begins with the call. It ends when the future completes or is dropped.
     ///
     /// # Errors
     ///
     /// [`WaitError::WouldDeadlock`] inside an item of this queue, and inside any BH item, whether
-    /// it calls this or awaits a future that others made. The drain ends then.
+    /// the item calls this or awaits a future made elsewhere. The drain then ends.
     ///
     /// ```
     /// # use inflight_workqueue::{Work, WorkqueueSystem};
@@ -95,28 +96,28 @@ impl Workqueue {
         })
     }
 
-    /// As [`drain`](Workqueue::drain), errors too, for threads. On a worker the wait counts as
-    /// blocking.
+    /// As [`drain`](Workqueue::drain), with the same errors, for threads. On a worker the wait
+    /// counts as blocking.
     pub fn drain_blocking(&self) -> Result<(), WaitError> {
         block_on(self.drain())
     }
 
-    /// As [`drain_blocking`](Workqueue::drain_blocking), at most for `limit` on the system's clock;
-    /// then [`WaitError::TimedOut`]: the queue takes items again, and has some left.
+    /// As [`drain_blocking`](Workqueue::drain_blocking), for at most `limit` on the system's clock;
+    /// then [`WaitError::TimedOut`]: the queue takes items again and is not empty.
     pub fn drain_timeout(&self, limit: Duration) -> Result<(), WaitError> {
         within(&self.inner().shared.clock, limit, self.drain())
     }
 
     /// [Drains](Workqueue::drain) the queue and closes it for good. Later queueing gets
     /// [`QueueError::Destroyed`](crate::QueueError::Destroyed), and futures that have not ended end
-    /// with that.
+    /// with that error.
     ///
-    /// The queue is closed by the call; dropping the future ends the wait alone.
+    /// The call closes the queue. Dropping the future ends only the wait.
     ///
     /// # Errors
     ///
     /// [`WaitError::WouldDeadlock`] inside an item of this queue, and inside any BH item, whether
-    /// it calls this or awaits a future that others made. The queue stays closed then.
+    /// the item calls this or awaits a future made elsewhere. The queue stays closed.
     pub fn destroy(&self) -> Wait<'static, Result<(), WaitError>> {
         let inner = self.inner().clone();
         let destroy = inner.refuse_own_item().map(|()| Destroy::begin(&inner));
@@ -126,14 +127,15 @@ impl Workqueue {
         })
     }
 
-    /// As [`destroy`](Workqueue::destroy), errors too, for threads. On a worker the wait counts as
-    /// blocking.
+    /// As [`destroy`](Workqueue::destroy), with the same errors, for threads. On a worker the wait
+    /// counts as blocking.
     pub fn destroy_blocking(&self) -> Result<(), WaitError> {
         block_on(self.destroy())
     }
 
-    /// As [`destroy_blocking`](Workqueue::destroy_blocking), at most for `limit` on the system's
-    /// clock; then [`WaitError::TimedOut`]: the queue is closed, and has items left, which run.
+    /// As [`destroy_blocking`](Workqueue::destroy_blocking), for at most `limit` on the system's
+    /// clock; then [`WaitError::TimedOut`]: the queue is closed, and the items that it still has
+    /// run.
     pub fn destroy_timeout(&self, limit: Duration) -> Result<(), WaitError> {
         within(&self.inner().shared.clock, limit, self.destroy())
     }

@@ -1,8 +1,8 @@
-//! Changes of where the items of an unbound queue run.
+//! Attribute changes: where the items of an unbound queue run.
 //!
-//! A pwq never changes its pool. The new pools get pwqs of their own, and those that are not used
-//! any more are retired: what is in them ends where it was to. An ordered queue's new pwq is
-//! plugged until the old one is idle.
+//! A pwq never changes its pool. The new pools get their own pwqs, and pwqs that are no longer used
+//! are retired: the items in them end there. The new pwq of an ordered queue is plugged until the
+//! old one is idle.
 
 use super::{Control, WorkqueueInner};
 use crate::attrs::{Attrs, Mode};
@@ -14,23 +14,23 @@ use crate::worker_pool::QueueDeferred;
 use inflight_sync::{Arc, MutexGuard};
 use inflight_topology::Topology;
 
-/// A change that is prepared: nothing can refuse it any more, and nothing else changes the queue
-/// meanwhile. If it is dropped, nothing has changed.
+/// A prepared change. It cannot fail any more, and nothing else changes the queue meanwhile.
+/// Dropping it changes nothing.
 pub(crate) struct AttrsChange<'a> {
     wq: &'a Arc<WorkqueueInner>,
     control: MutexGuard<'a, Control>,
-    /// So many of its pwqs the queue had before.
+    /// How many pwqs the queue had before.
     before: usize,
     attrs: Attrs,
     pods: PodMap,
-    /// Of each pool of `pods`.
+    /// For each pool of `pods`.
     pwqs: Vec<Arc<Pwq>>,
     settings: Settings,
 }
 
 impl WorkqueueInner {
-    /// Makes what the change needs: pwqs, and a worker of each pool that has something to do at
-    /// once. Nothing changes in a queue that has left its pools.
+    /// Makes what the change needs: the pwqs, and a worker for each pool that has items at once.
+    /// Returns `None` for a queue that has left its pools.
     pub(crate) fn prepare<'a>(
         self: &'a Arc<Self>,
         attrs: Attrs,
@@ -75,7 +75,8 @@ impl WorkqueueInner {
                 Some(known) => known.clone(),
                 None => self.add_pwq(control, attrs, machine)?,
             };
-            // Who queues later makes the first worker itself; a queue in use is to go on.
+            // Later callers of `queue` start the first worker themselves; a queue in use needs one
+            // now.
             let in_use = self.is_in_use(control);
             if in_use && !shut_down {
                 let has_worker = pwq.pool.ensure_worker(rescued);
@@ -94,7 +95,7 @@ impl WorkqueueInner {
 }
 
 impl AttrsChange<'_> {
-    /// From now on every item goes the new way.
+    /// From now on every item uses the new attributes.
     pub(crate) fn commit(mut self, deferred: &mut QueueDeferred) {
         let wq = self.wq;
         let old: Vec<_> = self
@@ -107,7 +108,7 @@ impl AttrsChange<'_> {
             .collect();
         for pwq in &self.pwqs {
             let mut state = pwq.lock();
-            // Also of one that serves the new map as it has served the old one.
+            // Also for a pwq that both the old map and the new one use.
             state.core.pwq_mut(pwq.index).unmanaged = wq.is_unmanaged(&self.attrs);
             let returns = pwq.flags() & RETIRED != 0;
             state.users += usize::from(returns);
@@ -130,15 +131,15 @@ impl AttrsChange<'_> {
                 state.core.pwq_mut(pwq.index).retired = true;
                 state.users -= 1;
                 if is_ordered {
-                    // The only old one. What is queued for a CPU after what has gone the new way
-                    // for another one finds this lock held, or the pwq retired.
+                    // The only old pwq. If another item has gone to the new pwq on one CPU, an item
+                    // queued after it on another CPU finds this lock held, or the pwq retired.
                     self.publish();
                 }
             });
         }
         if is_ordered {
-            // Only now: who still has it for a CPU from before must not come before what others
-            // have queued on the one that has just been retired.
+            // Only now: a caller that still has this pwq for a CPU from an earlier map must not
+            // come before items that others have queued on the pwq retired just now.
             for pwq in &self.pwqs {
                 let mut state = pwq.lock();
                 if pwq.flags() & RETIRED != 0 {
@@ -153,7 +154,7 @@ impl AttrsChange<'_> {
         deferred.retired.extend(old);
     }
 
-    /// Items go the new way from now on, CPU by CPU.
+    /// From now on items use the new pwqs, CPU by CPU.
     fn publish(&self) {
         for cpu in 0..self.wq.by_cpu.len() {
             let at = self.pods.index_of(cpu);

@@ -1,4 +1,4 @@
-//! A function that runs on its caller's thread when no worker is about to take it.
+//! Functions that run on their caller's thread if no worker is about to take them.
 
 use super::{Origin, WorkqueueInner};
 use crate::current;
@@ -10,12 +10,12 @@ use crate::trace::TraceStep;
 use inflight_sync::{Arc, cpu};
 
 impl WorkqueueInner {
-    /// Runs it here. Gives the function back if it is to be queued.
+    /// Runs `f` on this thread. Returns `f` if it has to be queued.
     pub(crate) fn call_inline<T, F: Job<T>>(
         self: &Arc<Self>,
         f: F,
     ) -> Result<Result<T, JoinError>, F> {
-        // What is bound to CPUs runs there, and somebody's priority is not used for others.
+        // Bound items run on their CPUs, and highpri workers have a priority that the caller lacks.
         let bound = self.mode.is_bound() || self.flags.highpri;
         if bound || !current::may_begin_inline() {
             return Err(f);
@@ -36,7 +36,7 @@ impl WorkqueueInner {
         Ok(result)
     }
 
-    /// A slot, unless a worker will come to an item queued now without being woken for it.
+    /// Takes a slot, unless a worker would take a queued item without being woken for it.
     fn slot_for_caller(&self, pwq: &Pwq) -> Result<Option<u8>, QueueError> {
         let attrs = &pwq.pool.attrs;
         if attrs.nice != 0 || attrs.strict {

@@ -1,7 +1,7 @@
-//! Which pwq an item goes to: that of the CPU it is queued for, made if there is none yet.
+//! Which pwq an item goes to: that of the CPU it is queued on. Pwqs are made on first use.
 //!
-//! Which CPUs share a pwq is what [`PodMap`](crate::choose_pool::PodMap) says. Where the rules of a
-//! wake choose the CPU, `wake_placement` asks them first.
+//! [`PodMap`](crate::choose_pool::PodMap) says which CPUs share a pwq. If wake rules choose the
+//! CPU, `wake_placement` applies them first.
 
 use super::queueing::Origin;
 use super::{Control, WorkqueueInner};
@@ -18,7 +18,7 @@ use inflight_topology::Topology;
 use std::ptr;
 
 impl WorkqueueInner {
-    /// The CPU for which an item is queued that names none.
+    /// The CPU for an item that is queued without naming one.
     #[inline]
     pub(crate) fn here(&self) -> usize {
         let cpu = cpu::current();
@@ -42,7 +42,7 @@ impl WorkqueueInner {
     pub(crate) fn known_pwq(&self, cpu: usize) -> Option<&Pwq> {
         // Ordering: Acquire, pairs with the Release in `set_pwq`.
         let pwq = self.by_cpu.get(cpu)?.load(Ordering::Acquire);
-        // SAFETY: it lives in `control` until the queue is detached, and then nobody has a handle
+        // SAFETY: the pwq lives in `control` until the queue is detached; then there is no handle
         // and nothing is in flight.
         unsafe { pwq.as_ref() }
     }
@@ -53,7 +53,7 @@ impl WorkqueueInner {
         self.by_cpu[cpu].store(pwq.cast_mut(), Ordering::Release);
     }
 
-    /// The pwq of a CPU that has none yet, or of a number that no CPU has.
+    /// Makes the pwq of a CPU that has none yet, or finds one for a number that no CPU has.
     #[cold]
     fn make_pwq(self: &Arc<Self>, cpu: usize) -> Result<&Pwq, QueueError> {
         let mut control = self.control.lock();
@@ -77,7 +77,7 @@ impl WorkqueueInner {
         Ok(unsafe { &*pwq })
     }
 
-    /// The pwq of a task that nobody knows yet, which names it from now on.
+    /// The pwq for a task that is not shared yet; stores it in the task.
     #[inline]
     pub(super) fn pwq_of_new(
         self: &Arc<Self>,
@@ -86,12 +86,12 @@ impl WorkqueueInner {
     ) -> Result<&Pwq, QueueError> {
         let pwq = self.pwq_of(cpu)?;
         self.ensure_worker(pwq, Origin::Anybody)?;
-        // SAFETY: nobody has queued it yet.
+        // SAFETY: the task has not been queued yet.
         unsafe { task.header() }.set_first_pwq(pwq.id);
         Ok(pwq)
     }
 
-    /// A pwq for a pool.
+    /// Adds a pwq for a pool.
     pub(super) fn add_pwq(
         self: &Arc<Self>,
         control: &mut Control,

@@ -1,4 +1,4 @@
-//! The life of a queue: its making, drain, destroy and shutdown.
+//! The life of a queue: creation, drain, destroy and shutdown.
 
 use super::{ActiveLimit, Control, Flags, QueueHost, WorkqueueInner};
 use crate::attrs::{Kind, Mode};
@@ -68,7 +68,7 @@ impl WorkqueueInner {
         })
     }
 
-    /// Makes the pwqs of an unbound queue: its pools help each other, so all of them are there.
+    /// Makes all pwqs of an unbound queue, because its pools help each other.
     pub(crate) fn make_pwqs(self: &Arc<Self>) -> Result<(), crate::error::QueueError> {
         if self.mode.is_bound() {
             return Ok(());
@@ -81,14 +81,13 @@ impl WorkqueueInner {
 
     /// A pwq has become busy. Its pool's lock is held.
     pub(super) fn pwq_is_busy(&self) {
-        // Relaxed: whoever brings the count to 0 has seen this, by the pool's lock.
+        // Relaxed: the thread that brings the count to 0 sees this through the pool's lock.
         self.busy.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A pwq that is counted has become idle.
+    /// A counted pwq has become idle.
     pub(crate) fn pwq_is_idle(self: &Arc<Self>) {
-        // Ordering: Release, pairs with the Acquire in `is_idle`: who waits sees what all of them
-        // did.
+        // Ordering: Release, pairs with the Acquire in `is_idle`: a waiter sees what all pwqs did.
         if self.busy.fetch_sub(1, Ordering::Release) == 1 {
             self.is_idle_now();
         }
@@ -101,7 +100,7 @@ impl WorkqueueInner {
             let destroyed = control.destroyed && control.destroying == 0;
             (control.abandoned, destroyed, control.shut_down)
         };
-        // If it was idle before that was said, it may not be any more.
+        // The queue may have become busy before the flags were set.
         if !self.is_idle() {
             return;
         }
@@ -117,14 +116,14 @@ impl WorkqueueInner {
         }
     }
 
-    /// Whether nothing is in flight. The pwqs are counted.
+    /// Whether nothing is in flight. Valid while the pwqs are counted.
     pub(crate) fn is_idle(&self) -> bool {
         // Ordering: Acquire, pairs with `pwq_is_idle`.
         self.busy.load(Ordering::Acquire) == 0
     }
 
-    /// Changes what the queue takes. While that is not everything its busy pwqs are counted in
-    /// `busy`, which includes the caller until this returns.
+    /// Changes what the queue accepts. While it does not accept everything, its busy pwqs are
+    /// counted in `busy`. The count includes the caller until this returns.
     fn change(self: &Arc<Self>, change: impl FnOnce(&mut Control)) {
         let mut control = self.control.lock();
         change(&mut control);
@@ -149,7 +148,8 @@ impl WorkqueueInner {
             if counts && !was_counted {
                 self.pwq_is_busy();
             } else if was_counted && !counts {
-                // Relaxed: nobody waits for 0 any more. Its end will not be told.
+                // Relaxed: no one waits for 0 any more, and this pwq will not report that it is
+                // idle.
                 self.busy.fetch_sub(1, Ordering::Relaxed);
             }
         }
@@ -163,12 +163,13 @@ impl WorkqueueInner {
             self.pwq_is_idle();
         }
         for (key, due) in due {
-            // Dropping an item that nobody else has runs foreign code.
+            // Dropping the last reference to an item runs the user's code.
             contained(|| due.expire(key));
         }
     }
 
-    /// *postpone*: what comes due during a drain waits for its end. Comes back if there is none.
+    /// *postpone*: an item that comes due during a drain waits for the end of the drain. Returns
+    /// the item if there is no drain.
     pub(crate) fn postpone<D: Delayed + 'static>(
         self: &Arc<Self>,
         cpu: usize,
@@ -187,32 +188,32 @@ impl WorkqueueInner {
         Ok(())
     }
 
-    /// Takes back what waits for the end of a drain.
+    /// Takes back an item that waits for the end of a drain.
     pub(crate) fn take_postponed(&self, key: TimerKey) -> Option<Box<dyn Delayed>> {
         self.control.lock().postponed.remove(&key)
     }
 
-    /// It is empty, and takes nothing more.
+    /// The queue is empty and accepts nothing more.
     fn finish_destroy(&self) {
         self.unfinished.end(crate::error::QueueError::Destroyed);
         self.dismiss_rescuer();
     }
 
-    /// The system takes nothing more.
+    /// The system accepts nothing more.
     pub(crate) fn shut_down(self: &Arc<Self>) {
         self.change(|control| control.shut_down = true);
     }
 
-    /// The last handle has gone.
+    /// The last handle has been dropped.
     pub(crate) fn abandon(self: &Arc<Self>) {
         self.change(|control| control.abandoned = true);
-        // If it was counted before, nobody has asked.
+        // If the pwqs were counted already, the last one did not see `abandoned`.
         if self.is_idle() {
             self.detach();
         }
     }
 
-    /// Nobody has a handle and nothing is in flight: the queue leaves its pools.
+    /// There is no handle and nothing is in flight: the queue leaves its pools.
     fn detach(&self) {
         let pwqs = {
             let mut control = self.control.lock();
@@ -230,13 +231,13 @@ impl WorkqueueInner {
         }
     }
 
-    /// Waits until the queue is idle, while it is counted.
+    /// Waits until the queue is idle. Only while the pwqs are counted.
     pub(crate) async fn idle(self: Arc<Self>) -> Result<(), WaitError> {
         wait_unless(&self.idle, || !self.is_idle(), || self.refuse_own_item()).await
     }
 }
 
-/// *drain*: while it lives only the queue's own items may queue.
+/// *drain*: while it exists, only the queue's own items may queue.
 pub(crate) struct Drain(Arc<WorkqueueInner>);
 
 impl Drain {
@@ -252,8 +253,8 @@ impl Drop for Drain {
     }
 }
 
-/// The queue takes nothing more, but from its own items until it is empty. While this lives
-/// somebody waits for that, and ends the futures then.
+/// The queue accepts nothing more, except from its own items until it is empty. While this exists,
+/// a thread waits for that and ends the futures then.
 pub(crate) struct Destroy(Arc<WorkqueueInner>);
 
 impl Destroy {
@@ -267,7 +268,7 @@ impl Destroy {
 }
 
 impl Drop for Destroy {
-    /// If the queue is not empty, the last item finds nobody who waits.
+    /// If the queue is not empty, its last item ends the futures.
     fn drop(&mut self) {
         self.0.control.lock().destroying -= 1;
         if self.0.is_idle() {
@@ -277,12 +278,12 @@ impl Drop for Destroy {
 }
 
 impl Control {
-    /// What comes due waits.
+    /// Whether items that come due are postponed.
     fn postpones(&self) -> bool {
         self.draining > 0 && !self.destroyed && !self.shut_down
     }
 
-    /// What a pwq says to those who queue.
+    /// The flags that a pwq shows to callers of `queue`.
     pub(super) fn flags(&self) -> u8 {
         let said = |so: bool, flag| if so { flag } else { 0 };
         said(self.draining > 0, DRAINING)

@@ -1,4 +1,4 @@
-//! The limits of a queue, and what follows when they change.
+//! The limits of a queue, and how they change.
 
 use super::{Control, Share, WorkqueueInner};
 use crate::attrs::Mode;
@@ -9,7 +9,7 @@ use crate::worker_pool::{PoolState, QueueDeferred, WorkerPool};
 use inflight_sync::Arc;
 
 impl WorkqueueInner {
-    /// The limit that the pwq of a pool shares.
+    /// The shared limit for the pwq of a pool.
     pub(super) fn nr_active_of(control: &Control, pool: &WorkerPool) -> Arc<NrActive> {
         let nodeless = control.nr_active.len() - 1;
         let node = match control.limit.share {
@@ -52,8 +52,8 @@ impl WorkqueueInner {
         Ok(())
     }
 
-    /// The limits are what `control` says. What waited for more goes on; what workers have not
-    /// begun goes back: there may be fewer, and limits change rarely.
+    /// Applies the limits in `control`. Waiting items may become active. Items that workers have
+    /// not begun are returned: the limit may be lower, and limits change rarely.
     fn apply(&self, control: &Control, deferred: &mut QueueDeferred) {
         control.apply_limit();
         for pwq in &control.pwqs {
@@ -68,7 +68,7 @@ impl WorkqueueInner {
         }
     }
 
-    /// The machine has changed, or the CPUs of the queue: the parts of nodes are others.
+    /// The machine or the CPUs of the queue have changed, and so have the parts of the nodes.
     pub(super) fn split_anew(
         &self,
         control: &mut Control,
@@ -81,7 +81,7 @@ impl WorkqueueInner {
         }
     }
 
-    /// Slots in use and slots, of each node and of pools without one; or of all, for an exact
+    /// Slots in use and slots: for each node and for pools without a node, or one pair for an exact
     /// limit.
     pub(crate) fn levels(&self) -> Vec<(usize, usize)> {
         let control = self.control.lock();
@@ -92,7 +92,7 @@ impl WorkqueueInner {
         }
     }
 
-    /// The least that each node has, if nodes have parts.
+    /// The least that each node has, if the limit is split among nodes.
     pub(crate) fn min_active(&self) -> Option<usize> {
         let control = self.control.lock();
         let per_node = self.mode == Mode::Unbound && control.limit.share == Share::PerNode;
@@ -109,7 +109,7 @@ impl Control {
             .min(max)
     }
 
-    /// Tells the limits that pwqs share.
+    /// Applies the limit to the shared `NrActive`s.
     pub(super) fn apply_limit(&self) {
         let Some((nodeless, nodes)) = self.nr_active.split_last() else {
             return;
@@ -123,7 +123,7 @@ impl Control {
         }
     }
 
-    /// How many CPUs the queue may use on each node, if the machine has had several.
+    /// Counts the CPUs that the queue may use on each node, if the machine has had several.
     pub(super) fn count_cpus(&mut self, settings: &Settings) {
         let usable = settings.effective(&self.attrs);
         for (node, cpus) in &mut self.nodes {

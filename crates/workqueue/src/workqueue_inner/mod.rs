@@ -1,4 +1,4 @@
-//! What all handles of a workqueue share.
+//! The state that all handles of a workqueue share.
 
 mod apply_attrs;
 mod call;
@@ -34,11 +34,11 @@ use std::collections::BTreeMap;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Share {
-    /// Not at all: the limit is exact, wherever the items are queued.
+    /// Not split: the limit is exact, wherever the items are queued.
     #[default]
     Lend,
-    /// As the kernel does: each node has a part by its CPUs, at least `min_active`. The parts may
-    /// be more than the limit together, and a node does not lend what it does not use.
+    /// As in the kernel: each node has a part by its CPUs, at least `min_active`. The sum of the
+    /// parts may exceed the limit, and a node does not lend slots that it does not use.
     PerNode,
 }
 
@@ -49,12 +49,12 @@ pub(crate) struct Flags {
     pub(crate) mem_reclaim: bool,
     pub(crate) power_efficient: bool,
     pub(crate) freezable: bool,
-    /// Where work goes on that is woken; where it is told to if there are none.
+    /// Where woken work continues. `None`: on the CPU of the waker, or the named one.
     pub(crate) wake_rules: Option<WakeRules>,
 }
 
 impl Flags {
-    /// What a BH queue cannot be.
+    /// An option that is set and that a BH queue cannot have.
     pub(crate) fn not_bh(&self) -> Option<&'static str> {
         let flags = [
             (self.cpu_intensive, "cpu_intensive"),
@@ -73,7 +73,7 @@ impl Flags {
 pub(crate) struct ActiveLimit {
     pub(crate) max_active: usize,
     pub(crate) share: Share,
-    /// `None`: the default.
+    /// `None` for the default.
     pub(crate) min_active: Option<usize>,
 }
 
@@ -87,7 +87,7 @@ impl Default for ActiveLimit {
     }
 }
 
-/// Something that is counted while items run.
+/// Events that are counted while items run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Count {
     Panicked,
@@ -105,21 +105,21 @@ pub(crate) enum Count {
 
 const COUNTS: usize = 11;
 
-/// What a queue asks of its system, which has all pools and all queues.
+/// The system as a queue sees it; it has all pools and all queues.
 pub(crate) trait QueueHost: Send + Sync {
     fn shared(&self) -> &Arc<SystemShared>;
 
-    /// The pool with such attributes, made for that machine if there is none.
+    /// The pool with these attributes. Makes it for that machine if there is none.
     fn pool(&self, attrs: &PoolAttrs, machine: &Topology) -> Arc<WorkerPool>;
 
-    /// Pools that have been made, and those that serve the same queues, learn of each other.
+    /// Tells new pools, and the pools that serve the same queues, of each other.
     fn introduce_newcomers(&self, deferred: &mut QueueDeferred);
 
     /// A closed queue has become idle.
     fn queue_is_idle(&self);
 
-    /// Changes the attributes of an unbound queue, unless it has others than `expected`. Returns
-    /// whether they are changed.
+    /// Changes the attributes of an unbound queue, unless they differ from `expected`. Returns
+    /// whether they were changed.
     fn set_attrs(
         &self,
         queue: &Arc<WorkqueueInner>,
@@ -134,15 +134,15 @@ pub(crate) struct WorkqueueInner {
     pub(crate) flags: Flags,
     pub(crate) shared: Arc<SystemShared>,
     pub(crate) host: Arc<dyn QueueHost>,
-    /// Names it for those who charge CPU time.
+    /// Identifies the queue for charging CPU time.
     pub(crate) number: u64,
-    /// By CPU: the pwq of items that are queued there; null if it has not been made. What they
-    /// point to lives in `control`, until the queue is detached.
+    /// For each CPU, the pwq of items that are queued there; null if it has not been made. The pwqs
+    /// live in `control` until the queue is detached.
     by_cpu: Box<[AtomicPtr<Pwq>]>,
     pub(crate) control: Mutex<Control>,
-    /// Pwqs in which something is in flight, while they are counted, and those who count.
+    /// While pwqs are counted: the number of pwqs with items in flight, and of threads that count.
     busy: AtomicUsize,
-    /// `busy` has become 0.
+    /// Notified when `busy` becomes 0.
     idle: Event,
     /// Relaxed: statistics.
     counts: [AtomicU64; COUNTS],
@@ -153,34 +153,34 @@ pub(crate) struct WorkqueueInner {
     pub(crate) unfinished: Unfinished,
 }
 
-/// The slow side of a workqueue, one change at a time. Its lock comes after that of the system's
+/// The slow path of a workqueue, one change at a time. Its lock comes after that of the system's
 /// settings and before those of pools.
 #[derive(Default)]
 pub(crate) struct Control {
     attrs: Attrs,
     limit: ActiveLimit,
     pods: PodMap,
-    /// All pwqs, retired ones too: who queues may still look at one.
+    /// All pwqs, also retired ones: a caller of `queue` may still use one.
     pub(crate) pwqs: Vec<Arc<Pwq>>,
-    /// Limits that pwqs share: one, or one for each node and one for pools without a node.
+    /// The limits that pwqs share: one, or one for each node and one for pools without a node.
     nr_active: Vec<Arc<NrActive>>,
-    /// The machine's nodes when the queue was made, if there were several, each with the CPUs that
-    /// the queue may use there: by those the limit is split.
+    /// The machine's nodes when the queue was made, if there were several, each with the number of
+    /// CPUs that the queue may use there. The limit is split by these numbers.
     nodes: Vec<(usize, usize)>,
     pub(crate) frozen: bool,
-    /// Drains under way.
+    /// Drains in progress.
     draining: usize,
-    /// What has come due during them, and waits for their end.
+    /// Items that came due during drains and wait for their end.
     postponed: BTreeMap<TimerKey, Box<dyn Delayed>>,
     destroyed: bool,
-    /// Those who wait for that.
+    /// The number of threads that wait for the queue to be destroyed.
     destroying: usize,
     shut_down: bool,
-    /// The last handle has gone.
+    /// The last handle has been dropped.
     abandoned: bool,
     /// The queue has left its pools.
     detached: bool,
-    /// The pwqs are counted in `busy`.
+    /// Whether the pwqs are counted in `busy`.
     counting: bool,
 }
 

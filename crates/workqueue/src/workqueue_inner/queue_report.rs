@@ -1,4 +1,4 @@
-//! What can be seen of a queue.
+//! Statistics and reports of a queue.
 
 use super::{Count, WorkqueueInner};
 use crate::attrs::Mode;
@@ -14,7 +14,7 @@ use std::ptr;
 use std::time::Duration;
 
 impl WorkqueueInner {
-    /// Each pwq, with its limit and what tells its limit from others.
+    /// Each pwq, with its limit and the identity of that limit.
     fn pwq_levels(&self) -> Vec<(PwqLevel, usize, *const ())> {
         let control = self.control.lock();
         let level = |pwq: &Arc<Pwq>| {
@@ -31,7 +31,7 @@ impl WorkqueueInner {
         control.pwqs.iter().map(level).collect()
     }
 
-    /// Items that run, or for which a slot is free; and those that wait for one.
+    /// The number of items that run or have a free slot, and of those that wait for a slot.
     pub(crate) fn activity(&self) -> (usize, usize) {
         self.split(&self.pwq_levels())
     }
@@ -113,7 +113,7 @@ impl WorkqueueInner {
         self.last_panic.lock().clone()
     }
 
-    /// The pool of a CPU, if the queue has one there.
+    /// The pool of a CPU.
     pub(crate) fn pool_attrs_of(&self, cpu: usize) -> PoolAttrs {
         let control = self.control.lock();
         control.pods.pools[control.pods.index_of(cpu)].clone()
@@ -131,7 +131,7 @@ impl WorkqueueInner {
         (self.mode != Mode::Bh).then(|| self.max_active())
     }
 
-    /// Items that wait for a slot and do not get on, if there are some.
+    /// Items that wait for a slot, for the watchdog, if there are some.
     pub(crate) fn starved(&self) -> Option<Waiting> {
         let control = self.control.lock();
         let now = self.shared.clock.now();

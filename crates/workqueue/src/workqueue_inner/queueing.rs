@@ -1,4 +1,4 @@
-//! How items come into a queue.
+//! Queueing items.
 
 use super::{Count, WorkqueueInner};
 use crate::batch::Entry;
@@ -15,11 +15,12 @@ use std::ptr;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// Anybody: while the queue is drained only its own items may queue.
+    /// Any caller: while the queue is drained, only its own items may queue.
     Anybody,
-    /// A waker of a future, which is the queue's own, or a flush or a move that was let in.
+    /// The waker of one of the queue's futures, or a flush or a `mod_delayed` that was accepted
+    /// before.
     Own,
-    /// A timer, which is nobody's. What comes due during a drain is postponed: this came before.
+    /// A timer. An item that comes due during a drain is postponed, so this one came before.
     Timer,
 }
 
@@ -50,8 +51,8 @@ impl WorkqueueInner {
         }
     }
 
-    /// Queues an item whose time has come, or that is not to wait for it: it is pending with that
-    /// number. If it is refused the item is idle again; a cancel on the way is not an error.
+    /// Queues an item whose delay has passed or ended early: it is pending with that number. If it
+    /// is refused, the item is idle again. A cancel during the call is not an error.
     pub(crate) fn queue_pending(
         self: &Arc<Self>,
         item: &ReusableRef,
@@ -66,12 +67,12 @@ impl WorkqueueInner {
                 self.push_reusable(pwq, item, seq, cpu, origin)
             }
             Err(refusal) if self.take_back(item, seq, origin) => Err(refusal),
-            _ => Ok(()), // It was cancelled on its way.
+            _ => Ok(()), // It was cancelled during the call.
         }
     }
 
-    /// The entry of a reusable item that is pending with that pwq. If it is refused the item is
-    /// idle again.
+    /// Pushes the entry of a reusable item that is pending with that pwq. If it is refused, the
+    /// item is idle again.
     fn push_reusable(
         self: &Arc<Self>,
         pwq: &Pwq,
@@ -87,7 +88,7 @@ impl WorkqueueInner {
         if self.take_back(item, seq, origin) {
             return Err(refusal);
         }
-        // It was cancelled on its way: it had been queued.
+        // It was cancelled during the call, so it counts as queued.
         pwq.count_queued();
         // SAFETY: the cancel has left a reference with the entry.
         unsafe { item.ptr().release() };
@@ -111,13 +112,13 @@ impl WorkqueueInner {
         }
     }
 
-    /// Queues a task that nobody knows yet.
+    /// Queues a task that is not shared yet.
     fn submit(self: &Arc<Self>, task: ItemPtr, cpu: usize) -> Result<(), QueueError> {
         let pwq = self.pwq_of_new(task, cpu)?;
         self.push_and_trace(pwq, task, 0, cpu, Origin::Anybody)
     }
 
-    /// *queue*, and a trace of it while tracing is on.
+    /// *queue*, and a trace of it if tracing is on.
     #[inline]
     fn push_and_trace(
         self: &Arc<Self>,
@@ -133,8 +134,8 @@ impl WorkqueueInner {
         self.push(pwq, item, seq, cpu, origin)
     }
 
-    /// *queue*, and tells of it: where the queue takes everything before that, so that this comes
-    /// before the item's other steps.
+    /// *queue* with a trace. If the queue accepts everything, the trace comes before the push, and
+    /// so before the item's other steps.
     #[cold]
     fn push_traced(
         self: &Arc<Self>,
@@ -146,9 +147,9 @@ impl WorkqueueInner {
     ) -> Result<(), QueueError> {
         let (shared, queue) = (&self.shared, &self.name);
         let tell = |name: &str| shared.trace_on(queue, name, TraceStep::Queued, cpu);
-        // When it has been queued it may run, and its name go: no reference reaches beyond `push`.
+        // Once queued, the item may run and free its name, so no reference outlives `push`.
         if pwq.flags() & (NOT_OPEN & !RETIRED) == 0 {
-            // SAFETY: the caller has it, and nobody has queued it yet.
+            // SAFETY: the caller has the item, and it has not been queued yet.
             tell(unsafe { item.name() });
             return self.push(pwq, item, seq, cpu, origin);
         }
@@ -159,12 +160,12 @@ impl WorkqueueInner {
         Ok(())
     }
 
-    /// The pool of the pwq has a worker, or will have one: there is a rescuer, or what is
-    /// queued was let in already.
+    /// Makes sure that the pool of the pwq has a worker, or will have one: there is a rescuer, or
+    /// the item was accepted before.
     #[inline]
     pub(super) fn ensure_worker(&self, pwq: &Pwq, origin: Origin) -> Result<(), QueueError> {
         if pwq.flags() & CLOSED != 0 && !current::runs_item_of(self) {
-            return Ok(()); // What comes is refused.
+            return Ok(()); // The item will be refused.
         }
         let waits = self.rescuer.is_some() || origin != Origin::Anybody;
         let has_worker = pwq.pool.ensure_worker(waits);
@@ -177,7 +178,7 @@ impl WorkqueueInner {
         })
     }
 
-    /// *queue*, for an item that is pending with that pwq: its entry.
+    /// *queue*: pushes the entry of an item that is pending with that pwq.
     #[inline]
     fn push<'a>(
         self: &'a Arc<Self>,
@@ -196,7 +197,7 @@ impl WorkqueueInner {
             return self.push_closed(pwq, item, seq, cpu, origin);
         }
         self.push_locked(&mut state, pwq, item, seq);
-        // A pool that has called rescuers already calls for each newcomer at once.
+        // A pool that has called rescuers calls the rescuer for each new item at once.
         let rescuer = self.rescuer.as_ref().filter(|_| state.has_called());
         pwq.pool.unlock_pushed(state);
         if let Some(rescuer) = rescuer {
@@ -205,7 +206,7 @@ impl WorkqueueInner {
         Ok(())
     }
 
-    /// Under the pool's lock.
+    /// Pushes under the pool's lock.
     #[inline(always)]
     #[allow(
         clippy::inline_always,
@@ -214,7 +215,7 @@ impl WorkqueueInner {
     fn push_locked(&self, state: &mut PoolState, pwq: &Pwq, item: ItemPtr, seq: Seq) {
         // SAFETY: PENDING keeps it alive, or the reference that a cancel has left with the entry.
         if !is_live(unsafe { item.header() }.load(), seq) {
-            // Cancelled on its way, and counted as that.
+            // Cancelled during the call, and counted as cancelled.
             state.core.pwq_mut(pwq.index).count_queued(1);
             return state.stale.push(item);
         }
@@ -230,7 +231,7 @@ impl WorkqueueInner {
         }
     }
 
-    /// The same, where the pwq has been replaced, or the queue does not take everything.
+    /// The same if the pwq has been replaced, or the queue does not accept everything.
     #[cold]
     fn push_closed<'a>(
         self: &'a Arc<Self>,
@@ -250,7 +251,7 @@ impl WorkqueueInner {
                 return Ok(());
             }
             drop(state);
-            // It has been replaced before it was retired, or under the same lock.
+            // The pwq was replaced before it was retired, or under the same lock.
             let now = self.pwq_of(cpu)?;
             if ptr::eq(now, pwq) {
                 thread::yield_now(); // It is about to open again.
@@ -283,19 +284,19 @@ impl WorkqueueInner {
         }
     }
 
-    /// What the pwq of a CPU takes.
+    /// The flags of the pwq of a CPU.
     pub(crate) fn flags_of(self: &Arc<Self>, cpu: usize) -> Result<u8, QueueError> {
         Ok(self.pwq_of(cpu)?.flags() & !RETIRED)
     }
 
-    /// Whether an item could be queued for a CPU now.
+    /// Whether an item could be queued on a CPU now.
     pub(crate) fn check_queueing(self: &Arc<Self>, cpu: usize) -> Result<(), QueueError> {
         self.may_queue(self.flags_of(cpu)?, Origin::Anybody)?;
         self.ensure_worker(self.pwq_of(cpu)?, Origin::Anybody)
     }
 
-    /// The queueing was refused: the item is idle again. `false`: it was cancelled before. What a
-    /// timer brings is counted, before anybody is told; others get an error.
+    /// The queueing was refused: makes the item idle again. `false` if it was cancelled before. A
+    /// timer's refusal is counted first; other callers get an error.
     pub(crate) fn take_back(&self, item: &ReusableRef, seq: Seq, origin: Origin) -> bool {
         let header = item.header();
         let mut seen = header.load();

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 mod check;
 
-/// Of the shared limit, but in another pool.
+/// A pwq of the shared limit in another pool.
 const FOREIGN: PwqId = 1_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,16 +33,16 @@ const KINDS: [Kind; 5] = [
 struct Queue {
     /// Numbers of entries that have not been taken, in order.
     waiting: VecDeque<usize>,
-    /// All that have not ended, by number, with the flushes begun before they came.
+    /// All entries that have not ended, by number, with the number of flushes begun before them.
     in_flight: BTreeMap<usize, usize>,
     stopped: bool,
     max: usize,
     /// Slots in use at the event before.
     used: usize,
-    /// Entries that are kept in their items, with a slot each.
+    /// Entries that are parked in their items, with a slot each.
     parked: usize,
     inline: Vec<(u8, usize)>,
-    /// Flushes that are not over: the number, and how many there had been before it.
+    /// Flushes that are not over: the number, and how many flushes had begun before it.
     flushes: Vec<(FlushNumber, usize)>,
     begun: usize,
     busy: bool,
@@ -82,9 +82,9 @@ struct Driver<'a> {
     pushed: usize,
     ran: Vec<bool>,
     now: u64,
-    /// Who waits a little before it sleeps.
+    /// The worker that lingers.
     lingers: Option<WorkerId>,
-    /// Somebody looks whether what is listed waits.
+    /// Whether the timer watches the pool.
     watched: bool,
 }
 
@@ -128,7 +128,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// The `n`-th worker of which that is true.
+    /// The `n`-th worker for which `is` is true.
     fn pick(&self, n: usize, is: impl Fn(&Thread<'a>) -> bool) -> Option<WorkerId> {
         let all = self.threads.iter().enumerate();
         let all: Vec<_> = all.filter(|(_, t)| is(t)).map(|(w, _)| w).collect();
@@ -183,7 +183,7 @@ impl<'a> Driver<'a> {
         self.core.remove(at as PwqIndex, position);
     }
 
-    /// The worker, which has nothing to do, waits a little before it sleeps.
+    /// The worker, which has nothing to do, lingers before it sleeps.
     fn linger(&mut self, free: Option<WorkerId>) {
         let may = self.lingers.is_none() && !self.core.has_waiting();
         if may && !self.core.workers.are_too_many() {
@@ -238,7 +238,7 @@ impl<'a> Driver<'a> {
         self.threads[worker].flags = 0;
     }
 
-    /// Entry `i` of the batch stays; what was before it has ended, the rest goes back.
+    /// Entry `i` of the batch stays; those before it have ended, the rest is put back.
     fn split_at(&mut self, worker: WorkerId, i: usize) -> (PwqIndex, Entry<'a>) {
         let mut batch = std::mem::take(&mut self.threads[worker].batch);
         for (pwq, entry) in batch.drain(i + 1..).rev() {
@@ -267,8 +267,8 @@ impl<'a> Driver<'a> {
         self.parked.push((pwq, entry));
     }
 
-    /// The worker blocks in entry `i`, or finds that its item runs elsewhere. Then it goes on
-    /// looking, and what was found out does not count.
+    /// The worker blocks in entry `i`, or finds that its item runs elsewhere. In the second case it
+    /// continues, and what was found about it is cleared.
     fn stop_at(&mut self, worker: WorkerId, i: usize, parks: bool) {
         if parks {
             self.park_entry(worker, i);
@@ -279,7 +279,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// What was kept in its item goes back, or was cancelled.
+    /// A parked entry is put back, or was cancelled.
     fn unpark(&mut self, n: usize, cancelled: bool) {
         if self.parked.is_empty() {
             return;
@@ -367,7 +367,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// A slot arrives where it was sent.
+    /// A slot arrives at its pwq.
     fn grant(&mut self, n: usize) {
         if self.grants.is_empty() {
             return;
@@ -468,14 +468,14 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// An event, what it leaves to do, and who is brought.
+    /// An event, its deferred actions, and the workers that it wakes.
     fn step(&mut self, event: u8, a: usize, b: usize) {
         self.act(event, a, b);
         self.unlock(b % 2 == 0);
         self.check();
     }
 
-    /// Entries that could begin: of each listed pwq one, and as many more as slots are free.
+    /// Entries that could begin: one of each listed pwq, and as many more as slots are free.
     fn ready(&self) -> usize {
         let of = |(at, queue): (usize, &Queue)| {
             let pwq = self.core.pwq(at as PwqIndex);
@@ -524,7 +524,7 @@ impl<'a> Driver<'a> {
             wanted,
             "{listed} {running} {coming}"
         );
-        // What is listed is left to who runs and is watched, or to who lingers.
+        // Listed entries are left only to running workers that are watched, or to one that lingers.
         let left = listed > 0 && action == WakeAction::None;
         self.watched = listed > 0 && (self.watched || left && !self.core.workers.is_lingering());
         if left && !self.watched {
@@ -549,9 +549,9 @@ impl<'a> Driver<'a> {
 const MOST: usize = 400;
 
 proptest! {
-    /// No entry is lost or runs twice; no more batches of a pwq than it has slots; what is listed
-    /// has somebody who runs it, or comes for it, while another one may run; flushes are over in
-    /// their order and not too early; at the end everything is free.
+    /// No entry is lost or runs twice. There are never more batches of a pwq than it has slots.
+    /// Listed entries have a worker that runs or is being woken for them, while another one may
+    /// run. Flushes end in their order and not too early. At the end everything is free.
     #[test]
     fn no_order_of_events_strands_an_entry(
         (target, batching) in (1..5usize, any::<bool>()),

@@ -1,10 +1,10 @@
-//! What is settled together, counted in two ways.
+//! Groups of settled entries, counted in two ways.
 
 use super::*;
 use inflight_sync::asym::AsymFence;
 use proptest::prelude::*;
 
-/// Nobody looks at what an entry of this test points to.
+/// This test does not access the item of an entry.
 fn entry(colour: u8, counted: bool) -> Entry {
     Entry {
         item: crate::item::ItemPtr::dangling(),
@@ -42,7 +42,7 @@ proptest! {
             while batch.next() != batch.end() {
                 let i = batch.next();
                 if recalled == Some(ran) {
-                    // The rest has gone back.
+                    // The rest has been put back.
                     batch.resume(i);
                     break;
                 }

@@ -1,4 +1,4 @@
-//! Who is sent for from another pod, and who steals.
+//! Which worker of another pod is woken, and which one steals.
 
 use super::*;
 use crate::steal_policy::Load;
@@ -8,7 +8,8 @@ use inflight_sync::fault::Faults;
 use inflight_sync::{Arc, Mutex, thread};
 use inflight_topology::Scope;
 
-/// Pods of one CPU each. Time stands, so nobody looks, and who is woken comes at once.
+/// Pods of one CPU each. The clock stands still, so there are no ticks, and a woken worker arrives
+/// at once.
 fn pods(machine: &str) -> (Rigged, Workqueue) {
     pods_with(machine, &Faults::none())
 }
@@ -24,7 +25,7 @@ fn pool(wq: &Workqueue, cpu: usize) -> Arc<WorkerPool> {
     wq.inner().pwq_of(cpu).unwrap().pool.clone()
 }
 
-/// Items of that CPU's pod take long: if one waits, whoever can is to help.
+/// Makes items of that CPU's pod take long: if one waits, any pod that can should help.
 fn take_long(wq: &Workqueue, cpu: usize) {
     let pool = pool(wq, cpu);
     let mut state = pool.lock();
@@ -32,7 +33,7 @@ fn take_long(wq: &Workqueue, cpu: usize) {
     pool.unlock(state, false);
 }
 
-/// How many run, sleep, and are there.
+/// How many run, how many are idle, and how many there are.
 fn workers(pool: &WorkerPool) -> [usize; 3] {
     let state = pool.lock();
     let workers = &state.core.workers;
@@ -43,8 +44,8 @@ fn workers(pool: &WorkerPool) -> [usize; 3] {
     ]
 }
 
-/// A pool is asked for help because of a hint that is out of date: as many run as may, so
-/// nobody is brought. The next one is asked.
+/// A pool is asked for help because of an outdated hint: it has no room for another running worker,
+/// so none is woken. The next pool is asked.
 #[test]
 fn an_invite_brings_nobody_beyond_the_target() {
     let (_sys, wq) = pods("core:3");
@@ -59,8 +60,8 @@ fn an_invite_brings_nobody_beyond_the_target() {
     held.into_iter().for_each(end);
 }
 
-/// Siblings are told that something waits, and of more only when so much does that one of them
-/// could help.
+/// Siblings are told that something waits, and are told of more only when enough waits that one of
+/// them could help.
 #[test]
 fn siblings_are_told_when_they_could_help() {
     let (_sys, wq) = pods("core:2");
@@ -86,7 +87,7 @@ fn siblings_are_told_when_they_could_help() {
     items.into_iter().for_each(|item| item.wait().unwrap());
 }
 
-/// Nor is a change of what they know left out.
+/// Siblings are also told when something else that they know has changed.
 #[test]
 fn siblings_are_told_when_something_else_has_changed() {
     type Change = fn(&mut PoolState, &WorkerPool);
@@ -109,7 +110,7 @@ fn siblings_are_told_when_something_else_has_changed() {
     }
 }
 
-/// A pod's own items come first, however much another one has.
+/// A pod's own items come first, however many another one has.
 #[test]
 fn a_worker_with_something_at_home_does_not_steal() {
     let (_sys, wq) = pods("core:2");
@@ -128,8 +129,8 @@ fn a_worker_with_something_at_home_does_not_steal() {
     end(busy);
 }
 
-/// An item is back from its block while another one runs in its place: the worker that is the
-/// first to end its item is one too many, and sleeps.
+/// An item returns from a blocking section while another one runs in its place: the first worker to
+/// end its item is one too many, and sleeps.
 #[test]
 fn a_worker_that_is_one_too_many_does_not_steal() {
     let (_sys, wq) = pods("core:2");
@@ -163,7 +164,7 @@ fn a_worker_that_is_one_too_many_does_not_steal() {
     end(busy);
 }
 
-/// A pod is asked for help and is refused the thread for it: nobody was woken there.
+/// A pod is asked for help and is refused the thread for it: no worker was woken there.
 #[test]
 fn an_invite_whose_thread_is_refused_brings_nobody() {
     let faults = Faults::new();
@@ -180,7 +181,7 @@ fn an_invite_whose_thread_is_refused_brings_nobody() {
     assert_eq!(wq.stats().remote_wakeups, 0);
 }
 
-/// A pool that its last queue has left, or that has gone, helps nobody and keeps nobody from
+/// A pool without queues, or one that no longer exists, does not help and does not keep others from
 /// helping.
 #[test]
 fn a_pool_that_nobody_uses_is_no_helper() {
@@ -208,7 +209,8 @@ fn a_pool_that_nobody_uses_is_no_helper() {
     }
 }
 
-/// Each queue counts what was stolen of its own, also if others have items in the same batch.
+/// Each queue counts the stolen items of its own, also if other queues have items in the same
+/// batch.
 #[test]
 fn each_queue_counts_what_was_stolen_of_it() {
     let (sys, wq) = pods("core:2");

@@ -28,7 +28,7 @@ impl Driver<'_> {
             let has_work = !queue.waiting.is_empty() && !queue.stopped;
             assert!(has_work || !pwq.listed, "what is listed can be taken");
             listed += if pwq.listed { queue.waiting.len() } else { 0 };
-            // Slots: one of each batch, whatever the number of its entries.
+            // Slots: one for each batch, whatever the number of its entries.
             let holds = |t: &&Thread<'_>| t.batch.iter().any(|(pwq, _)| *pwq == index);
             let batches = self.threads.iter().filter(holds).count();
             let used = batches + queue.parked + queue.inline.len() + usize::from(pwq.listed);
@@ -69,7 +69,7 @@ impl Driver<'_> {
         assert!(nr >= max || !self.shared.has_pending(), "a slot is free");
     }
 
-    /// Everything goes on, and ends.
+    /// Everything continues and ends.
     pub(super) fn finish(mut self) {
         for at in 0..self.queues.len() {
             self.stop(at, false);
