@@ -66,11 +66,21 @@ impl PerCpuStore {
         self.put_slow(id, below)
     }
 
-    /// The popped `id` is above the depth. Returns whether there may be waiters.
+    /// Gives back an id that was popped and is not below the depth as its taker read it. If it is
+    /// by now, it is the taker's.
+    ///
+    /// Under the lock: if the depth grew in between, the id would be free and no waiter would have
+    /// been told.
     #[cold]
-    pub(crate) fn put_above_depth(&self, id: u32) -> bool {
-        let given = self.put_in_words(self.word_mask(id as usize));
-        self.somebody_waits(given.ticked)
+    pub(crate) fn put_above_depth(&self, id: u32) -> Option<usize> {
+        let id = id as usize;
+        let _mode_lock = self.slow.mode_lock.lock();
+        // Relaxed: changed with the lock.
+        if id < self.depth.load(Ordering::Relaxed) {
+            return Some(id);
+        }
+        self.put_in_words(self.word_mask(id));
+        None
     }
 
     /// Goes on with `put_id`, or after its fast path: the caller owned `id`, and its stack has
