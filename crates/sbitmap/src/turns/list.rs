@@ -249,15 +249,16 @@ impl List {
         node.is_some_and(|node| node.full || node.state != WaiterState::Waiting)
     }
 
-    /// Takes the part that a node has out of it. It goes on, in its place.
-    pub(super) fn take_part(&mut self, key: NodeKey) -> Option<(Ids, Option<u32>)> {
+    /// Takes the part that a node has out of it, with its token, and how its owner was to be told.
+    /// It goes on, in its place; until its owner is back nobody is to be told.
+    pub(super) fn take_part(&mut self, key: NodeKey) -> Option<(Ids, Option<u32>, Option<Notify>)> {
         let node = self.node(key).filter(|node| node.full)?;
         node.full = false;
         // When it is the next again, turns that have begun meanwhile are over.
         node.collects = false;
         let ids = std::mem::replace(&mut node.ids, Ids::Many(Vec::new()));
         node.want -= ids.as_slice().len();
-        Some((ids, node.token.take()))
+        Some((ids, node.token.take(), node.notify.take()))
     }
 
     /// Ends a waiter's waiting; its node stays for its owner. The caller says how it ended.

@@ -164,12 +164,13 @@ impl<'a, S: Store> Wait<'a, S> {
         mut chosen: WakeSet,
     ) -> Outcome {
         let turns = self.turns;
-        if let Some((ids, token)) = queue.list.take_part(key) {
+        if let Some((ids, token, outdated)) = queue.list.take_part(key) {
             self.waiter.request.want -= ids.as_slice().len();
             queue.return_token(token);
             turns.serve(&mut queue, None, &mut chosen); // A2 A3: it goes on
             let held = UnfetchedIds { turns, ids };
             turns.wake(queue, chosen, Wakers::default());
+            drop(outdated);
             return Ok(held.take());
         }
         self.waiter.place = None;
@@ -343,12 +344,8 @@ impl<'a, S: Store> Wait<'a, S> {
         let mut look_at = None;
         loop {
             // G7.
-            look_at = match self
-                .turns
-                .rules
-                .shares
-                .look_every(self.waiter.request.tenant)
-            {
+            let (shares, tenant) = (&self.turns.rules.shares, self.waiter.request.tenant);
+            look_at = match shares.look_every(tenant) {
                 Some(every) => look_at.or_else(|| Some(clock.now() + every)),
                 None => None,
             };
