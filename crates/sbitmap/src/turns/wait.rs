@@ -362,7 +362,9 @@ impl<'a, S: Store> Wait<'a, S> {
                 return self.leave().unwrap_or(Err(GetManyError::TimedOut));
             }
             if passed && look_at.is_some_and(|at| now >= at) {
-                self.turns.look_for_idle(now);
+                if !shares.may_take(tenant) {
+                    self.turns.look_for_idle(now);
+                }
                 look_at = None;
             }
             let watched = passed && watch_at.is_some_and(|at| now >= at);
