@@ -245,7 +245,10 @@ impl SbitmapQueue {
     #[inline(never)]
     fn try_get_slow(&self, left: Option<u32>) -> Option<usize> {
         if let (Some(bit), Inner::Local(queue) | Inner::Rseq(queue, _)) = (left, &self.inner) {
-            queue.store().put_above_depth(bit);
+            if let Some(kept) = queue.store().put_above_depth(bit) {
+                queue.store().set_owned(kept);
+                return Some(kept);
+            }
         }
         on!(self, queue => queue.try_get())
     }

@@ -29,8 +29,8 @@ pub trait ShareLimiter: Debug + Send + Sync {
     }
 
     /// Returns how often a sleeping thread of this tenant calls
-    /// [`look_for_idle`](ShareLimiter::look_for_idle). `None` if it just waits for a put, which
-    /// wakes it.
+    /// [`look_for_idle`](ShareLimiter::look_for_idle) if it may not take a bit at that time. `None`
+    /// if it just waits for a put, which wakes it.
     fn look_every(&self, tenant: TenantIndex) -> Option<Duration> {
         let _ = tenant;
         None

@@ -223,13 +223,32 @@ impl Word {
     /// Returns the bits in use. A snapshot; exact while there are no gets and puts.
     ///
     /// A clear bit was free at some moment of the call, and its owner's writes before the put are
-    /// visible.
+    /// visible. A set bit was in use at some moment: no move came between the two looks.
     pub(crate) fn in_use(&self, depth: u32) -> u64 {
+        // Ordering: Acquire pairs with the Release that ends a move: M2 is seen.
+        let moves = self.freed.moves.load(Ordering::Acquire);
+        let in_use = self.look_at_use();
+        // Relaxed: who misses a bit that M1 took sees the odd `moves`, or a later one, by the
+        // Acquire of `cleared`.
+        if moves % 2 == 0 && self.freed.moves.load(Ordering::Relaxed) == moves {
+            in_use & low_mask(depth)
+        } else {
+            self.in_use_while_no_move() & low_mask(depth)
+        }
+    }
+
+    fn look_at_use(&self) -> u64 {
         // Ordering: Acquire pairs with the Release in `move_parked` (M2) and `put_mask`.
         let word = self.word.load(Ordering::Acquire);
-        // Ordering: Acquire pairs with the Release in `put`.
+        // Ordering: Acquire pairs with the Release in `put` and that of M1.
         let cleared = self.freed.cleared.load(Ordering::Acquire);
-        word & !cleared & low_mask(depth)
+        word & !cleared
+    }
+
+    #[cold]
+    fn in_use_while_no_move(&self) -> u64 {
+        let _no_move = self.freed.swap_lock.lock();
+        self.look_at_use()
     }
 
     /// Sets a bit, with or without owner; returns whether it was clear. See

@@ -17,6 +17,7 @@
 //! | no lock in `deferred_clear` | `h1_both_failed` |
 //! | `held`: D1 or D2 Relaxed, or no look at `moves` | `a31_a_double_put_beside_a_move` |
 //! | `refill` without a look at `moves`, or with a Relaxed one | `h1_both_failed` |
+//! | `in_use` without a look at `moves`, or with a Relaxed first one | `h28_a_bit_that_is_moved_is_not_in_use` |
 #![cfg(loom)]
 
 use inflight_sbitmap::{BitMask, Sbitmap};
@@ -344,5 +345,23 @@ fn h22_a_bit_in_use_is_never_called_free() {
             owned.touch(bit);
         }
         getter.join().unwrap();
+    });
+}
+
+/// H28. A free bit that is moved back while somebody looks does not count as in use: a newcomer
+/// that counts on its put would wait for ever.
+#[test]
+fn h28_a_bit_that_is_moved_is_not_in_use() {
+    check("h28_a_bit_that_is_moved_is_not_in_use", UNBOUNDED, || {
+        let owned = Owned::new(2);
+        let (a, b) = (owned.get(), owned.get());
+        owned.put(a);
+        owned.put(b); // both parked
+        let looker = spawn(&owned, |o| {
+            assert!(o.map.weight() <= 1, "one at most has an owner");
+        });
+        let bit = owned.get();
+        owned.put(bit);
+        looker.join().unwrap();
     });
 }

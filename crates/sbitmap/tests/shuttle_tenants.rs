@@ -8,11 +8,13 @@
 mod shuttle_support;
 
 use inflight_sbitmap::GetError;
-use inflight_sbitmap::tenancy::{Request, Rules, ShareLimiter, Tenancy, TenantIndex, Waiter};
+use inflight_sbitmap::tenancy::{
+    Force, NewcomerPolicy, Request, Rules, ShareLimiter, Tenancy, TenantIndex, Waiter,
+};
 use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_sync::time::Instant;
 use inflight_sync::{Arc, block_on, thread};
-use shuttle_support::{Mode, Owned, SECOND, Slot, Threads, Told, check};
+use shuttle_support::{MODES, Mode, Owned, SECOND, Slot, Threads, Told, check, check_in};
 use std::future::poll_fn;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -380,6 +382,43 @@ fn an_idle_tenant_is_found(mode: Mode) {
     shared.assert_all_back();
 }
 
+/// Newcomers have to wait while others do and few bits are free, and the wakes come two by two: all
+/// bits come back, and somebody takes one past them. Who was not let look is woken, or looks.
+fn newcomers_wait(mode: Mode) {
+    let newcomers = NewcomerPolicy {
+        threshold: 0,
+        force: Force::Never,
+        per_tag: false,
+    };
+    let rules = Rules {
+        newcomers: Some(newcomers),
+        ..Rules::default()
+    };
+    let owned = Owned::with_rules(16, 16, mode, rules);
+    let held: Vec<_> = (0..16).map(|_| owned.queue.try_get().unwrap()).collect();
+    owned.claim(&held);
+    let mut threads = Threads::default();
+    for _ in 0..3 {
+        threads.on(&owned, |o| {
+            let mut waiter = o.queue.waiter(Request::one(0));
+            o.use_and_put(&[o.queue.block_one(&mut waiter, None).unwrap()]);
+        });
+    }
+    threads
+        .on(&owned, |o| {
+            let mut waiter = o.queue.waiter(Request::one(0));
+            let mut bits = Vec::new();
+            let cx = &Context::from_waker(Waker::noop());
+            let _ = o.queue.poll_part(&mut waiter, cx, &mut bits);
+            o.queue.leave(&mut waiter);
+            bits.extend(o.queue.try_get());
+            o.use_and_put(&bits);
+        })
+        .on(&owned, move |o| held.iter().for_each(|&bit| o.put(&[bit])));
+    threads.join();
+    owned.assert_all_back();
+}
+
 #[test]
 fn shares_that_change() {
     check("shares_that_change", shares_change);
@@ -398,4 +437,10 @@ fn waits_that_change_hands() {
 #[test]
 fn idle_tenants() {
     check("idle_tenants", an_idle_tenant_is_found);
+}
+
+#[test]
+fn newcomers_that_wait() {
+    let batched: Vec<_> = MODES.into_iter().filter(|mode| mode.is_batched()).collect();
+    check_in("newcomers_that_wait", &batched, newcomers_wait);
 }

@@ -11,13 +11,13 @@ use inflight_sbitmap::tenancy::{
     Waiter,
 };
 use inflight_sbitmap::{Engine, Fairness, SbitmapQueue};
-use inflight_sync::Arc;
 use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_sync::time::Instant;
+use inflight_sync::{Arc, thread};
 use proptest::prelude::*;
 use std::collections::VecDeque;
 use std::task::{Context, Poll, Wake, Waker};
-use turn_rig::in_turns;
+use turn_rig::{in_turns, wait_for_waiters};
 
 #[derive(Default)]
 struct Counts(AtomicUsize);
@@ -353,6 +353,28 @@ fn a_part_that_nobody_fetches_holds_up_large_requests_only() {
         queue.leave(&mut late);
         queue.put_batch(&bits[1..3]).unwrap();
         assert_eq!((poll(&queue, &mut last), poll(&queue, &mut behind)), (1, 2));
+    }
+}
+
+/// A thread that has its first part at once, and has yet to come back for the next, is not one that
+/// is woken: nobody waits until it runs.
+#[test]
+fn a_part_that_a_thread_does_not_fetch_delays_no_other_thread() {
+    for engine in ENGINES {
+        let queue = Arc::new(in_turns(8, engine));
+        let bits: Vec<usize> = std::iter::from_fn(|| queue.try_get()).collect();
+        queue.put_batch(&bits[..PART]).unwrap();
+        let (mut large, mut part) = (queue.waiter(in_parts(0, 6)), Vec::new());
+        queue.block_part(&mut large, None, &mut part).unwrap();
+        assert_eq!(part.len(), PART, "it did not wait");
+        let other = queue.clone();
+        let small = thread::spawn(move || other.get_blocking().unwrap());
+        wait_for_waiters(&queue, 2);
+        queue.put_batch(&bits[PART..2 * PART]).unwrap(); // the next part
+        queue.put(bits[2 * PART]).unwrap();
+        assert!(queue.is_set(bits[2 * PART]), "it is the other thread's");
+        assert_eq!(small.join().unwrap(), bits[2 * PART]);
+        queue.leave(&mut large);
     }
 }
 

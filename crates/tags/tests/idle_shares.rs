@@ -2,11 +2,14 @@
 #![cfg(not(any(loom, shuttle)))]
 
 use inflight_sync::atomic::{AtomicBool, Ordering};
+use inflight_sync::block_hook::{BlockHook, install};
 use inflight_sync::time::Clock;
 use inflight_sync::{Arc, thread};
 use inflight_tags::{Admission, Engine, TagSet};
+use std::cell::Cell;
 use std::future::Future;
 use std::pin::pin;
+use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -64,6 +67,57 @@ fn c28_a_thread_that_waits_looks_itself() {
         drop(waiter.join().unwrap().unwrap());
         assert_eq!(held.len(), 16);
     }
+}
+
+/// Runs once the thread is about to sleep: the first time it does something, and then a second is
+/// over each time.
+struct AsItSleeps<F> {
+    clock: Clock,
+    first: Cell<Option<F>>,
+    seconds: Cell<usize>,
+}
+
+impl<F: FnOnce()> BlockHook for AsItSleeps<F> {
+    fn blocking(&self) {
+        if let Some(first) = self.first.take() {
+            first();
+        }
+        assert_eq!(self.clock.sleepers(), 1, "it will look again by itself");
+        self.seconds.set(self.seconds.get() + 1);
+        self.clock.advance(Duration::from_secs(1));
+    }
+    fn unblocked(&self) {}
+}
+
+/// A thread goes to sleep below its limit. It comes to the limit there, as another one of its
+/// tenant passes it, and nobody wakes it for what is free then.
+#[test]
+fn c28_a_thread_that_comes_to_its_limit_asleep_looks_itself() {
+    let clock = Clock::manual();
+    let set = set((Admission::preempt(), Engine::Shared), clock.clone());
+    let (a, b) = (set.add_tenant("a").unwrap(), set.add_tenant("b").unwrap());
+    let mut others = b.try_alloc_batch(17);
+    let held = a.try_alloc_batch(15);
+    assert_eq!((others.len(), held.len(), a.share(0)), (17, 15, Some(16)));
+    let (passed, last) = (Rc::new(Cell::new(None)), others.pop());
+    let hook = Rc::new(AsItSleeps {
+        clock,
+        first: Cell::new(Some({
+            let (a, passed) = (a.clone(), passed.clone());
+            move || {
+                drop(last); // half of a batch of wakes
+                passed.set(a.try_alloc().ok());
+                drop(others);
+            }
+        })),
+        seconds: Cell::new(0),
+    });
+    let installed = install(hook.clone());
+    let tag = a.alloc_blocking();
+    drop(installed);
+    assert!(passed.take().is_some(), "it was passed");
+    assert!(hook.seconds.get() <= 3, "at most 3 s");
+    drop((tag.unwrap(), held));
 }
 
 /// A task has no timer: it gets the tag by the call, at once.

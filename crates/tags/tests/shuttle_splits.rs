@@ -202,6 +202,36 @@ fn all_at_once_of_a_changing_depth(mode: Mode) {
     threads.join();
 }
 
+/// The same while some give up half way and the set is frozen: what they had comes back, and who
+/// stays gets all or is told.
+fn all_at_once_amid_changes(mode: Mode) {
+    let one = HwQueueOptions::new(1);
+    let world = World::new(
+        without_shares(mode),
+        Size::of(4).max_depth(6).hw_queues(one),
+    );
+    let mut threads = Threads::of(&world);
+    for (n, form) in [(3, 0), (4, 1)] {
+        threads.spawn(move |world, tenant| {
+            use_all(world, tenant, n, form);
+            use_all(world, tenant, 5 - n, 3);
+        });
+    }
+    threads.spawn(|world, tenant| {
+        for (n, form) in [(2, 3), (4, 2), (2, 2), (3, 4)] {
+            use_all(world, tenant, n, form);
+        }
+    });
+    threads.spawn(|world, tenant| some_pieces(world, tenant, 5, 0, 3));
+    threads.spawn(freeze);
+    threads.spawn(|world, _| {
+        for depth in [2, 6, 3] {
+            world.set.resize(depth).unwrap();
+        }
+    });
+    threads.join_ticking(1, SECOND);
+}
+
 /// The same for one alone, among small ones; it may end with too few.
 fn one_at_once_of_a_shrinking_depth(mode: Mode) {
     let one = HwQueueOptions::new(1);
@@ -340,6 +370,11 @@ fn splits_join() {
 fn splits_join_while_the_depth_changes() {
     let name = "splits_join_while_the_depth_changes";
     check_whole_io(name, all_at_once_of_a_changing_depth);
+}
+
+#[test]
+fn splits_join_amid_changes() {
+    check_whole_io("splits_join_amid_changes", all_at_once_amid_changes);
 }
 
 #[test]

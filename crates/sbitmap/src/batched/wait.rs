@@ -242,7 +242,8 @@ impl WaitGuard<'_> {
                 return bit.map(Ids::one);
             }
             look_at = None;
-            if gate.shares.look_for_idle(clock.now()) {
+            let may_take = gate.shares.may_take(self.waiter.request.tenant);
+            if !may_take && gate.shares.look_for_idle(clock.now()) {
                 self.queue.shares_changed();
             }
         }

@@ -70,8 +70,9 @@ impl PerCpuStore {
     #[cold]
     #[inline(never)]
     pub(super) fn get_slow(&self, popped: Option<u32>, from: usize) -> Option<usize> {
-        if popped.is_some_and(|id| self.put_above_depth(id)) {
-            return None;
+        let kept = popped.and_then(|id| self.put_above_depth(id));
+        if kept.is_some() {
+            return kept;
         }
         loop {
             let seen = self.mode.load(); // A0

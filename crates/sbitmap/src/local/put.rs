@@ -66,11 +66,21 @@ impl PerCpuStore {
         self.put_slow(id, below)
     }
 
-    /// Puts back a popped `id` that is above the depth. Returns whether there may be waiters.
+    /// Puts back an id that was popped although it was above the depth that its taker had read. If
+    /// the id is below the depth by now, it is the taker's.
+    ///
+    /// The lock is held: if the depth grew in between, the id would be free and no waiter would
+    /// have been told.
     #[cold]
-    pub(crate) fn put_above_depth(&self, id: u32) -> bool {
-        let given = self.put_in_words(self.word_mask(id as usize));
-        self.somebody_waits(given.ticked)
+    pub(crate) fn put_above_depth(&self, id: u32) -> Option<usize> {
+        let id = id as usize;
+        let _mode_lock = self.slow.mode_lock.lock();
+        // Relaxed: changed with the lock.
+        if id < self.depth.load(Ordering::Relaxed) {
+            return Some(id);
+        }
+        self.put_in_words(self.word_mask(id));
+        None
     }
 
     /// Continues `put_id`, or its fast path: the caller owned `id`, and its stack has not taken it.

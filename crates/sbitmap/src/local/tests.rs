@@ -435,3 +435,20 @@ fn a_mask_is_put_in_any_parts_and_each_id_once() {
         }
     });
 }
+
+/// H21. A get pops an id that is above the depth as it read it. If that has grown meanwhile, the id
+/// must not come into the words behind the back of who waits: the get has it.
+#[test]
+fn h21_a_late_get_keeps_an_id_that_is_below_the_depth_by_now() {
+    for check in [Check::Sequential, Check::Racing] {
+        let store = store_of(64, 64, check);
+        let popped = std::iter::from_fn(|| store.take()).last().expect("many");
+        store.set_waiters(1);
+        assert_eq!(store.get_slow(Some(popped as u32), 0), Some(popped));
+        // It has not grown.
+        store.change_depth(popped).unwrap();
+        assert_eq!(store.get_slow(Some(popped as u32), 0), None);
+        store.change_depth(64).unwrap();
+        assert_eq!((store.take(), store.take()), (Some(popped), None));
+    }
+}

@@ -250,15 +250,16 @@ impl List {
         node.is_some_and(|node| node.full || node.state != WaiterState::Waiting)
     }
 
-    /// Takes the part that a node has. The node continues, in its position.
-    pub(super) fn take_part(&mut self, key: NodeKey) -> Option<(Ids, Option<u32>)> {
+    /// Takes the part that a node has, its token, and how its owner was to be told. The node
+    /// continues, in its position; until its owner is back, nobody is to be told.
+    pub(super) fn take_part(&mut self, key: NodeKey) -> Option<(Ids, Option<u32>, Option<Notify>)> {
         let node = self.node(key).filter(|node| node.full)?;
         node.full = false;
         // When it is next again, turns that have begun meanwhile have to end.
         node.collects = false;
         let ids = std::mem::replace(&mut node.ids, Ids::Many(Vec::new()));
         node.want -= ids.as_slice().len();
-        Some((ids, node.token.take()))
+        Some((ids, node.token.take(), node.notify.take()))
     }
 
     /// Ends a waiter's wait; its node stays for its owner. The caller says how it ended.

@@ -165,12 +165,13 @@ impl<'a, S: Store> Wait<'a, S> {
         mut chosen: WakeSet,
     ) -> Outcome {
         let turns = self.turns;
-        if let Some((ids, token)) = queue.list.take_part(key) {
+        if let Some((ids, token, outdated)) = queue.list.take_part(key) {
             self.waiter.request.want -= ids.as_slice().len();
             queue.return_token(token);
             turns.serve(&mut queue, None, &mut chosen); // A2 A3: it continues
             let held = UnfetchedIds { turns, ids };
             turns.wake(queue, chosen, Wakers::default());
+            drop(outdated);
             return Ok(held.take());
         }
         self.waiter.place = None;
@@ -343,12 +344,8 @@ impl<'a, S: Store> Wait<'a, S> {
         let mut look_at = None;
         loop {
             // G7.
-            look_at = match self
-                .turns
-                .rules
-                .shares
-                .look_every(self.waiter.request.tenant)
-            {
+            let (shares, tenant) = (&self.turns.rules.shares, self.waiter.request.tenant);
+            look_at = match shares.look_every(tenant) {
                 Some(every) => look_at.or_else(|| Some(clock.now() + every)),
                 None => None,
             };
@@ -365,7 +362,9 @@ impl<'a, S: Store> Wait<'a, S> {
                 return self.leave().unwrap_or(Err(GetManyError::TimedOut));
             }
             if passed && look_at.is_some_and(|at| now >= at) {
-                self.turns.look_for_idle(now);
+                if !shares.may_take(tenant) {
+                    self.turns.look_for_idle(now);
+                }
                 look_at = None;
             }
             let watched = passed && watch_at.is_some_and(|at| now >= at);

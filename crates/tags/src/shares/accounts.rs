@@ -226,7 +226,8 @@ impl inflight_sbitmap::tenancy::ShareLimiter for Shares {
     }
 
     fn look_every(&self, tenant: TenantIndex) -> Option<Duration> {
-        (!self.0.may_take(tenant)).then_some(IDLE_AFTER)
+        // Not only at its limit: others of the tenant may bring it there while this one sleeps.
+        self.0.share(tenant).map(|_| IDLE_AFTER)
     }
 
     fn look_for_idle(&self, now: Instant) -> bool {
