@@ -228,8 +228,8 @@ impl Word {
         // Ordering: Acquire pairs with the Release that ends a move: M2 is seen.
         let moves = self.freed.moves.load(Ordering::Acquire);
         let in_use = self.look_at_use();
-        // Relaxed: who misses a bit that M1 took sees the odd `moves`, or a later one, by the
-        // Acquire of `cleared`.
+        // Relaxed: a look that misses a bit that M1 took has acquired M1 through `cleared`, so this
+        // load sees the odd number, or a later one.
         if moves % 2 == 0 && self.freed.moves.load(Ordering::Relaxed) == moves {
             in_use & low_mask(depth)
         } else {
