@@ -105,7 +105,10 @@ impl BhPoller {
         }
         // Who polls can be late.
         let started = shared.start_timer();
-        started.map_err(|e| PollerError::NoTimer(e.kind()))?;
+        started.map_err(|e| {
+            let refused = PollerError::NoTimer(e.kind());
+            shared.no_thread(PollerError::ShutDown, refused)
+        })?;
         let mut poller = Self {
             cpu,
             pools: Vec::new(),
