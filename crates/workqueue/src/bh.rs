@@ -107,7 +107,10 @@ impl BhPoller {
         }
         // The timer detects a late poller.
         let started = shared.start_timer();
-        started.map_err(|e| PollerError::NoTimer(e.kind()))?;
+        started.map_err(|e| {
+            let refused = PollerError::NoTimer(e.kind());
+            shared.no_thread(PollerError::ShutDown, refused)
+        })?;
         let mut poller = Self {
             cpu,
             pools: Vec::new(),

@@ -48,6 +48,15 @@ impl SystemShared {
         Ok(())
     }
 
+    /// Why there is no thread: the system has ended, which may have been meanwhile, or `refused`.
+    pub(crate) fn no_thread<E>(&self, ended: E, refused: E) -> E {
+        if self.threads.lock().stopped {
+            ended
+        } else {
+            refused
+        }
+    }
+
     /// Whether the calling thread is one of the system's own.
     pub(crate) fn is_own_thread(&self) -> bool {
         threads::is_of(self.address())

@@ -269,10 +269,10 @@ impl WorkqueueBuilder {
 
 /// The rescuer of a queue, and the timer that calls it.
 fn rescuer_of(queue: &str, shared: &Arc<SystemShared>) -> Result<Arc<Rescuer>, BuildError> {
-    let refused = |e: std::io::Error| BuildError::NoRescuer(e.kind());
-    if shared.threads.lock().stopped {
-        return Err(BuildError::ShutDown);
-    }
+    let refused = |e: std::io::Error| {
+        let refused = BuildError::NoRescuer(e.kind());
+        shared.no_thread(BuildError::ShutDown, refused)
+    };
     shared.start_timer().map_err(refused)?;
     Rescuer::start(queue, shared).map_err(refused)
 }

@@ -16,7 +16,7 @@ use inflight_sync::time::Clock;
 use inflight_sync::wait::Event;
 use inflight_sync::{Arc, Mutex};
 use inflight_topology::Topology;
-use inflight_workqueue::{BH_PATIENCE, Workqueue, WorkqueueSystem};
+use inflight_workqueue::{BH_PATIENCE, PollerError, Workqueue, WorkqueueSystem};
 use model_support::{Count, TWO};
 use std::time::Duration;
 
@@ -215,7 +215,8 @@ fn the_end_against_a_poll() {
     });
 }
 
-/// A poller comes while the system ends: it does not hold up what it would be called for.
+/// A poller comes while the system ends: it does not hold up what it would be called for, and is
+/// told why it may not come.
 #[test]
 fn the_end_against_a_new_poller() {
     check("the_end_against_a_new_poller", TWO, || {
@@ -225,10 +226,12 @@ fn the_end_against_a_new_poller() {
         drop(wq);
         let comes = thread::spawn({
             let sys = sys.clone();
-            move || sys.bh_poller(0, || ()).map_err(drop)
+            move || sys.bh_poller(0, || ())
         });
         assert!(sys.shutdown_timeout(Duration::from_secs(1)).is_ok());
         assert_eq!(runs.get(), 1);
-        drop(comes.join().unwrap());
+        if let Err(why) = comes.join().unwrap() {
+            assert_eq!(why, PollerError::ShutDown);
+        }
     });
 }

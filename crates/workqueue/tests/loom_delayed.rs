@@ -155,6 +155,28 @@ fn shutdown_against_the_timer() {
     });
 }
 
+/// *shutdown* against the first queueing with a delay, which starts the timer's thread: it is told
+/// that the system ends, and not that a thread was refused.
+#[test]
+fn shutdown_against_a_first_timer() {
+    check("shutdown_against_a_first_timer", TWO, || {
+        let (sys, wq, _clock) = system();
+        let (work, runs) = counting();
+        let other = thread::spawn({
+            let work = work.clone();
+            move || wq.queue_delayed(&work, TICK)
+        });
+        drop(sys);
+        let queued = other.join().unwrap();
+        assert!(
+            matches!(queued, Ok(_) | Err(QueueError::ShutDown)),
+            "{queued:?}"
+        );
+        assert!(!work.is_pending());
+        assert_eq!(runs.get(), 0);
+    });
+}
+
 /// A work is cancelled before its time has been set, and is queued again. Its timer is that of the
 /// second queueing: a flush makes that time now.
 #[test]

@@ -10,7 +10,7 @@ use inflight_sync::model::check;
 use inflight_sync::thread;
 use inflight_sync::time::Clock;
 use inflight_topology::Topology;
-use inflight_workqueue::{Workqueue, WorkqueueSystem, blocking};
+use inflight_workqueue::{BuildError, Workqueue, WorkqueueSystem, blocking};
 use model_support::{Count, Flag, ONE, TWO, ZERO};
 use std::time::Duration;
 
@@ -45,6 +45,24 @@ fn a_call_reaches_the_rescuer() {
         clock.advance(FIRST_MAYDAY);
         assert_eq!(handle.wait().unwrap(), 7);
         drop(sys);
+    });
+}
+
+/// A queue with a rescuer is made while the system ends: it is told of that, and not that a thread
+/// was refused.
+#[test]
+fn the_end_against_a_new_rescuer() {
+    check("the_end_against_a_new_rescuer", TWO, || {
+        let topo = Topology::synthetic("core:1").unwrap();
+        let sys = WorkqueueSystem::builder().topology(topo).build().unwrap();
+        let draft = sys.workqueue("late").bound().mem_reclaim();
+        let made = thread::spawn(move || draft.build().map(drop));
+        drop(sys);
+        let made = made.join().unwrap();
+        assert!(
+            matches!(made, Ok(()) | Err(BuildError::ShutDown)),
+            "{made:?}"
+        );
     });
 }
 

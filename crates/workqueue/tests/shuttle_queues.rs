@@ -1,5 +1,5 @@
 //! Random schedules of queues that share pools: submitters, flushers and drainers while limits and
-//! attributes change, and while a queue ends.
+//! attributes change, while CPUs leave and pods steal, and while a queue ends.
 //!
 //! A lost wakeup, or a flush that never ends, shows as a deadlock; an item that is lost or runs
 //! twice, a limit that is exceeded, an order that is broken.
@@ -7,10 +7,11 @@
 
 mod shuttle_support;
 
-use inflight_sync::thread;
-use inflight_topology::{CpuSet, Scope};
-use inflight_workqueue::{Attrs, QueueError, Workqueue};
-use shuttle_support::{LOOK, RunCounts, Threads, World, assert_settled, check, tick};
+use inflight_sync::atomic::{AtomicUsize, Ordering};
+use inflight_sync::{Arc, thread};
+use inflight_topology::{CpuSet, Scope, Topology};
+use inflight_workqueue::{Attrs, QueueError, Share, Work, Workqueue, WorkqueueStats, blocking};
+use shuttle_support::{LOOK, MS, Mode, RunCounts, Threads, World, assert_settled, check, tick};
 
 /// A queue and what it has run.
 #[derive(Clone)]
@@ -53,6 +54,25 @@ impl Queue {
         self.1.assert_ended(&known);
     }
 
+    /// One item for each of these CPUs, and all of them meet: no slot has been lost.
+    fn assert_meet(&self, cpus: &[usize]) {
+        let (all, met) = (cpus.len(), Arc::new(AtomicUsize::new(0)));
+        let spawn = |cpu: &usize| {
+            let met = met.clone();
+            self.0.spawn_on(*cpu, move || {
+                // Relaxed: shuttle runs everything in one order.
+                met.fetch_add(1, Ordering::Relaxed);
+                blocking(|| {
+                    while met.load(Ordering::Relaxed) < all {
+                        thread::yield_now();
+                    }
+                });
+            })
+        };
+        let items: Vec<_> = cpus.iter().map(spawn).collect();
+        items.into_iter().for_each(|item| item.wait().unwrap());
+    }
+
     fn assert_whole(&self) {
         self.1.assert_all_ran();
         assert_settled(&self.0);
@@ -61,7 +81,7 @@ impl Queue {
 
 /// Two queues over the same workers. The bound one may run one item for each CPU, the unbound one
 /// two or one in all.
-fn two_queues_over_one_pool(mode: shuttle_support::Mode) {
+fn two_queues_over_one_pool(mode: Mode) {
     for limit in [1, 2] {
         let world = World::new(mode);
         let cpus = world.sys.topology().cpus().len();
@@ -92,7 +112,7 @@ fn two_queues_over_one_pool(mode: shuttle_support::Mode) {
 }
 
 /// The limit rises and falls under load; after a flush nothing is above the lower one.
-fn the_limit_changes(mode: shuttle_support::Mode) {
+fn the_limit_changes(mode: Mode) {
     let world = World::new(mode);
     let cpus = world.sys.topology().cpus().len();
     let wq = world
@@ -125,7 +145,7 @@ fn the_limit_changes(mode: shuttle_support::Mode) {
 
 /// Attributes of an ordered and of another queue change, and the CPUs of all unbound ones, while
 /// both get items and are flushed.
-fn attributes_change(mode: shuttle_support::Mode) {
+fn attributes_change(mode: Mode) {
     let world = World::new(mode);
     let cpus = world.sys.topology().cpus().len();
     let ordered = world.sys.workqueue("ordered").ordered().build().unwrap();
@@ -172,8 +192,137 @@ fn attributes_change(mode: shuttle_support::Mode) {
     any.assert_whole();
 }
 
+/// A CPU leaves and returns, with a memory node, while the limit of a queue falls and rises and it
+/// freezes. No slot of either way to split the limit is lost.
+fn a_cpu_leaves(Mode(_, batches): Mode) {
+    let machine = |text| Topology::synthetic(text).unwrap();
+    for (share, most) in [(Share::Lend, 2), (Share::PerNode, 3)] {
+        let world = World::new(Mode("numa:2 core:1", batches));
+        let wq = world.sys.workqueue("any").unbound(Attrs::new()).freezable();
+        let wq = wq.share(share).max_active(2).min_active(1).build().unwrap();
+        let queue = Queue(wq, RunCounts::new(most));
+        let mut threads = Threads::default();
+        for n in 0..2 {
+            let queue = queue.clone();
+            threads.spawn(move || {
+                queue.submit(2, 100 * n);
+                queue.flush();
+            });
+        }
+        let sys = world.sys.observer();
+        threads.spawn(move || {
+            sys.refresh(&machine("numa:2 core:1 offline:1")).unwrap();
+            sys.refresh(&machine("numa:2 core:1")).unwrap();
+        });
+        let (changed, sys) = (queue.clone(), world.sys.observer());
+        threads.spawn(move || {
+            changed.0.set_max_active(1).unwrap();
+            let frozen = sys.freeze();
+            changed.0.set_max_active(2).unwrap();
+            drop(frozen);
+        });
+        tick(&world.clock, 2, LOOK);
+        threads.join();
+        queue.flush();
+        queue.assert_meet(&[0, 1]);
+        drop(world);
+        queue.assert_whole();
+    }
+}
+
+/// Items of one pod take long, so that workers of another one steal them, while the queue freezes,
+/// moves, and runs fewer.
+fn a_pod_steals(mode: Mode) {
+    let world = World::new(mode);
+    let attrs = || Attrs::new().scope(Scope::Cache);
+    let wq = world.sys.workqueue("any").unbound(attrs()).freezable();
+    let queue = Queue(wq.max_active(3).build().unwrap(), RunCounts::new(3));
+    let mut threads = Threads::default();
+    for n in 0..2 {
+        let (Queue(wq, run_counts), clock) = (queue.clone(), world.clock.clone());
+        threads.spawn(move || {
+            for number in 100 * n..100 * n + 4 {
+                let clock = clock.clone();
+                let takes_long = move || clock.advance(MS);
+                let item = run_counts.spawn_with(&wq, 0, number, takes_long);
+                item.unwrap().detach();
+            }
+            let known = run_counts.known();
+            wq.flush_blocking().unwrap();
+            run_counts.assert_ended(&known);
+        });
+    }
+    let (frozen, sys) = (queue.clone(), world.sys.observer());
+    threads.spawn(move || {
+        let Queue(wq, run_counts) = frozen;
+        let frozen = sys.freeze();
+        while frozen.is_busy() {
+            thread::yield_now();
+        }
+        let begun = run_counts.begun();
+        thread::yield_now();
+        assert_eq!(run_counts.begun(), begun);
+        drop(frozen);
+        wq.set_max_active(1).unwrap();
+        wq.set_max_active(3).unwrap();
+    });
+    let moved = queue.0.clone();
+    threads.spawn(move || {
+        moved.set_attrs(attrs().nice(1)).unwrap();
+        moved.set_attrs(attrs()).unwrap();
+    });
+    threads.join_ticking(&world.clock, MS / 4);
+    queue.flush();
+    queue.assert_meet(&[0; 3]);
+    drop(world);
+    queue.assert_whole();
+}
+
+/// The counts of what has been queued, ended and cancelled do not fall, whoever reads them
+/// while items run, are parked and are cancelled, and the queue moves.
+fn counts_are_read(mode: Mode) {
+    let world = World::new(mode);
+    let any = Queue(world.unbound("any", 1), RunCounts::new(1));
+    let other = world.sys.workqueue("other").bound().build().unwrap();
+    let work = Work::new(thread::yield_now);
+    let mut threads = Threads::default();
+    for n in 0..2 {
+        let (queue, other, work) = (any.clone(), other.clone(), work.clone());
+        threads.spawn(move || {
+            let Queue(wq, run_counts) = &queue;
+            for number in 100 * n..100 * n + 2 {
+                run_counts.spawn(wq, 0, number).unwrap().detach();
+                _ = [wq, &other][number % 2].queue(&work).unwrap();
+            }
+            work.cancel();
+            queue.flush();
+            wq.set_attrs(Attrs::new().nice(5)).unwrap();
+            wq.spawn(|| ()).try_cancel();
+        });
+    }
+    let queues = [any.0.clone(), other.clone()];
+    threads.spawn(move || {
+        let counts = |s: WorkqueueStats| [s.queued, s.completed, s.cancelled];
+        let mut before = [[0; 3]; 2];
+        for _ in 0..12 {
+            for (wq, before) in queues.iter().zip(&mut before) {
+                let now = counts(wq.stats());
+                let grow = before.iter().zip(&now).all(|(before, now)| before <= now);
+                assert!(grow, "{before:?}, then {now:?}");
+                *before = now;
+            }
+            thread::yield_now();
+        }
+    });
+    tick(&world.clock, 4, LOOK);
+    threads.join();
+    drop(world);
+    any.assert_whole();
+    assert_settled(&other);
+}
+
 /// A queue is destroyed while others submit, flush, change it, and drop their handles on it.
-fn a_queue_is_destroyed(mode: shuttle_support::Mode) {
+fn a_queue_is_destroyed(mode: Mode) {
     let world = World::new(mode);
     let cpus = world.sys.topology().cpus().len();
     let queue = Queue(world.unbound("any", 1), RunCounts::new(2));
@@ -225,4 +374,19 @@ fn attributes_change_under_load() {
 #[test]
 fn queues_are_destroyed_under_load() {
     check("queues_are_destroyed_under_load", a_queue_is_destroyed);
+}
+
+#[test]
+fn cpus_leave_under_load() {
+    check("cpus_leave_under_load", a_cpu_leaves);
+}
+
+#[test]
+fn pods_steal_under_load() {
+    check("pods_steal_under_load", a_pod_steals);
+}
+
+#[test]
+fn counts_do_not_fall() {
+    check("counts_do_not_fall", counts_are_read);
 }

@@ -277,6 +277,47 @@ fn a_work_in_two_ordered_queues(mode: Mode) {
     balance.assert_even(&[&left, &right]);
 }
 
+/// A work goes through queues of two systems, whose items wait for each other's, and one of the
+/// systems ends.
+fn a_work_in_two_systems(mode: Mode) {
+    let worlds = [World::new(mode), World::new(mode)];
+    let queues = worlds.each_ref().map(|world| world.unbound("any", 2));
+    let items = worlds.each_ref().map(|_| RunCounts::new(2));
+    let balance = Balance::new();
+    let work = Work::new({
+        let run_counts = balance.run_counts.clone();
+        move || run_counts.run(0, Act::Yield)
+    });
+    let mut threads = Threads::default();
+    for n in 0..2 {
+        let (queues, items) = (queues.clone(), items.clone());
+        let (balance, work) = (balance.clone(), work.clone());
+        threads.spawn(move || {
+            let (here, there) = (n, 1 - n);
+            balance.queue_again(&queues[here], &work);
+            balance.queue_again(&queues[there], &work);
+            let (far, counts) = (queues[there].clone(), items[there].clone());
+            let waits = move || match counts.spawn(&far, 0, 100 * n + 50) {
+                Ok(item) => _ = item.wait().unwrap(),
+                Err(error) => assert_eq!(error, QueueError::ShutDown),
+            };
+            match items[here].spawn_with(&queues[here], 0, 100 * n, waits) {
+                Ok(item) => assert_eq!(item.wait().unwrap(), 100 * n),
+                Err(error) => assert_eq!(error, QueueError::ShutDown),
+            }
+            balance.cancel(work.cancel_sync_blocking().unwrap());
+            balance.queue_again(&queues[here], &work);
+            work.flush_blocking().unwrap();
+        });
+    }
+    let ends = worlds[0].sys.clone();
+    threads.spawn(move || ends.shutdown_blocking().unwrap());
+    threads.join_ticking(&worlds[0].clock, MS);
+    drop(worlds);
+    items.iter().for_each(RunCounts::assert_all_ran);
+    balance.assert_even(&queues.each_ref());
+}
+
 /// A delayed work is queued, moved, flushed and cancelled while its time comes.
 fn a_delayed_work_is_pulled_about(mode: Mode) {
     let world = World::new(mode);
@@ -428,6 +469,11 @@ fn ordered_queues_move() {
 #[test]
 fn works_in_two_ordered_queues() {
     check("works_in_two_ordered_queues", a_work_in_two_ordered_queues);
+}
+
+#[test]
+fn works_in_two_systems() {
+    check("works_in_two_systems", a_work_in_two_systems);
 }
 
 #[test]

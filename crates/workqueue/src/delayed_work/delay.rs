@@ -50,7 +50,10 @@ impl Workqueue {
         let inner = self.inner();
         inner.may_queue(inner.flags_of(cpu)?, Origin::Timer)?;
         let started = inner.shared.start_timer();
-        started.map_err(|e| QueueError::NoTimer(e.kind()))
+        started.map_err(|e| {
+            let refused = QueueError::NoTimer(e.kind());
+            inner.shared.no_thread(QueueError::ShutDown, refused)
+        })
     }
 
     pub(crate) fn queue_later(

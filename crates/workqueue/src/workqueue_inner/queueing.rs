@@ -170,11 +170,8 @@ impl WorkqueueInner {
         let waits = self.rescuer.is_some() || origin != Origin::Anybody;
         let has_worker = pwq.pool.ensure_worker(waits);
         has_worker.map_err(|e| {
-            if self.shared.threads.lock().stopped {
-                QueueError::ShutDown
-            } else {
-                QueueError::NoWorker(e.kind())
-            }
+            let refused = QueueError::NoWorker(e.kind());
+            self.shared.no_thread(QueueError::ShutDown, refused)
         })
     }
 
