@@ -18,7 +18,8 @@ use std::time::Duration;
 pub struct WorkqueueStats {
     /// Items queued since the queue was made.
     pub queued: u64,
-    /// Runs that have begun.
+    /// Runs that have begun. An item that is cancelled when a worker is just about to run it may be
+    /// counted until then, so this number may fall by it.
     pub started: u64,
     /// Runs that have ended, by return or by panic.
     pub completed: u64,
