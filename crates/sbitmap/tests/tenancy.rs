@@ -10,7 +10,7 @@ use inflight_sbitmap::tenancy::{
     BuildWithRules, Force, NewcomerPolicy, Request, Rules, ShareLimiter, Tenancy, TenantIndex,
     Waiter,
 };
-use inflight_sbitmap::{Engine, Fairness, SbitmapQueue};
+use inflight_sbitmap::{Engine, Fairness, GetError, SbitmapQueue};
 use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_sync::time::Instant;
 use inflight_sync::{Arc, thread};
@@ -96,6 +96,22 @@ fn g20_wakes_by_weight() {
         1,
         "D26: at most the depth"
     );
+}
+
+/// After a close nothing is fetched, although a bit is free.
+#[test]
+fn a_fetch_after_a_close_is_refused() {
+    for fairness in [Fairness::batched(), Fairness::fair(), Fairness::fifo()] {
+        let queue = SbitmapQueue::builder(2).fairness(fairness).build().unwrap();
+        let bits = take(&queue, 2);
+        let mut waiter = wait(&queue, 1, &Arc::default());
+        queue.close();
+        queue.put(bits[0]).unwrap();
+        let mut got = Vec::new();
+        let fetched = queue.fetch_part(&mut waiter, &mut got);
+        assert_eq!((fetched, queue.weight()), (Err(GetError::Closed), 1));
+        queue.leave(&mut waiter);
+    }
 }
 
 /// What a batch does not use up in one queue goes on to the next, of which there are eight.

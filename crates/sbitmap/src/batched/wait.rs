@@ -184,6 +184,9 @@ impl WaitGuard<'_> {
     /// Takes a bit without waiting, whoever waits. If it is in a queue, it leaves: it uses the wake
     /// that it has received, and the task that waited must ask again.
     pub(crate) fn fetch(&mut self) -> Option<Outcome> {
+        if let Err(closed) = close::check(self.queue.is_closed()) {
+            return Some(Err(closed));
+        }
         let held = BitGuard {
             queue: self.queue,
             bit: self.try_get()?,
