@@ -45,11 +45,12 @@ impl Ring {
     pub(crate) fn new(depth: usize, polls: bool) -> io::Result<Self> {
         let entries = (depth + 1).next_power_of_two().min(MAX_ENTRIES) as u32;
         // Completions that run in our own thread when we ask for them spare an interrupt each;
-        // kernels before 6.1 do not know the flags. Who polls does not ask.
+        // kernels before 6.1 do not know the flags. Who polls does not ask. The ring shows when
+        // there is something to ask for: a submission that waits for nothing asks then, too.
         let mut modern = IoUring::builder();
         modern.setup_single_issuer().setup_r_disabled();
         if !polls {
-            modern.setup_defer_taskrun();
+            modern.setup_defer_taskrun().setup_taskrun_flag();
         }
         let (ring, disabled) = match modern.build(entries) {
             Ok(ring) => (ring, true),
@@ -426,5 +427,39 @@ impl Wake for Doorbell {
             // Why ignored: the counter can only be full if it already wakes the ring.
             let _ = self.event.write(1);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the kernel could not do at once comes back although each submission brings something
+    /// that it could: nobody waits for the rest before all is under way.
+    #[test]
+    fn a_submission_that_waits_for_nothing_brings_what_was_late() {
+        if Uring::probe().is_err() {
+            return;
+        }
+        let mut ring = Ring::new(4, false).unwrap();
+        if ring.disabled {
+            ring.ring.submitter().register_enable_rings().unwrap();
+        }
+        let fd = Fd(ring.doorbell.event.as_fd().as_raw_fd());
+        let late = opcode::PollAdd::new(fd, libc::POLLIN as u32).build();
+        let at_once = opcode::Nop::new().build();
+        let mut submit = |entry: squeue::Entry, name| -> Vec<u64> {
+            // SAFETY: the request has no buffer.
+            unsafe { ring.ring.submission().push(&entry.user_data(name)) }.unwrap();
+            ring.ring.submit_and_wait(0).unwrap();
+            let done = ring.ring.completion();
+            done.map(|entry| entry.user_data()).collect()
+        };
+        assert!(submit(late, 1).is_empty());
+        assert_eq!(submit(at_once.clone(), 2), [2]);
+        ring.doorbell.event.write(1).unwrap();
+        let mut done = submit(at_once, 3);
+        done.sort_unstable();
+        assert_eq!(done, [1, 3]);
     }
 }
