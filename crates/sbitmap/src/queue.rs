@@ -497,3 +497,24 @@ impl SbitmapQueue {
         snapshot
     }
 }
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::engine::Engine;
+
+    /// H21. An id that growth has made good has an owner, which can put it, once.
+    #[test]
+    fn h21_a_late_get_owns_the_id_that_it_keeps() {
+        let queue = SbitmapQueue::builder(64).engine(Engine::Local).build();
+        let queue = queue.unwrap();
+        let (Inner::Local(turns) | Inner::Rseq(turns, _)) = &queue.inner else {
+            panic!("the local engine was asked for");
+        };
+        let popped = turns.store().take().unwrap();
+        assert_eq!(queue.try_get_slow(Some(popped as u32)), Some(popped));
+        assert_eq!(queue.put(popped), Ok(()));
+        let again = PutError::NotAllocated { bit: popped };
+        assert_eq!(queue.put(popped), Err(again));
+    }
+}

@@ -199,7 +199,8 @@ impl WorkqueueBuilder {
     /// The previous CPU is the one where the future was polled last, or the one named by the
     /// caller. If the call comes from an item of a bound queue, the waker is a bound worker; the
     /// stack rule assumes that the call is the item's last action. Any other calling thread is
-    /// taken for an interrupt, and its CPU counts as idle if no worker of the pools runs there.
+    /// taken for an interrupt, and its CPU counts as idle if no worker of the pools runs there:
+    /// other threads on it are not known.
     ///
     /// Without rules, a future is polled on the CPU of the thread that wakes it, and `queue_near`
     /// is [`queue_on`](Workqueue::queue_on). With rules, the queue's pools write two more words for

@@ -94,11 +94,12 @@ impl Word {
         let moves = self.freed.moves.load(Ordering::Relaxed);
         self.freed.moves.store(moves + 1, Ordering::Relaxed);
         // Ordering: M1, Acquire pairs with the Release in `put`; Release pairs with the Acquire in
-        // `refill`, which for `flush` sees what its caller wrote, and with D1 in `held`.
+        // `refill`, which for `flush` sees what its caller wrote, with D1 in `held`, and with the
+        // look of `in_use`.
         let parked = self.freed.cleared.swap(0, Ordering::AcqRel);
-        // Ordering: M2, Release pairs with the Acquire in `take_zero` and `take_range`.
+        // Ordering: M2, Release pairs with the Acquire in `take_zero`, `take_range` and `in_use`.
         self.word.fetch_and(!parked, Ordering::Release);
-        // Ordering: Release pairs with the Acquire in `refill`, and with D2 in `held`.
+        // Ordering: Release pairs with the Acquire in `refill` and `in_use`, and with D2 in `held`.
         self.freed.moves.store(moves + 2, Ordering::Release);
         parked
     }

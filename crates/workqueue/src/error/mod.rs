@@ -82,8 +82,7 @@ pub enum MinActiveError {
         /// The limit at that time.
         max_active: usize,
     },
-    /// Only an unbound workqueue with [`Share::PerNode`](crate::Share::PerNode) splits its limit
-    /// among the nodes.
+    /// Only an unbound workqueue with [`Share::PerNode`](crate::Share::PerNode) has a `min_active`.
     #[error("only an unbound workqueue with Share::PerNode has a min_active")]
     NotPerNode,
 }
