@@ -120,6 +120,41 @@ fn c28_a_thread_that_comes_to_its_limit_asleep_looks_itself() {
     drop((tag.unwrap(), held));
 }
 
+/// A thread below its limit waits for a tag, not for a larger share: its looks take nothing from a
+/// tenant that is idle.
+#[test]
+fn a_thread_below_its_limit_takes_no_share_back() {
+    for mode in modes() {
+        let clock = Clock::manual();
+        let set = set(mode, clock.clone());
+        let [a, b, c] = ["a", "b", "c"].map(|name| set.add_tenant(name).unwrap());
+        let held = b.try_alloc_batch(32);
+        assert_eq!(held.len(), 32, "{mode:?}");
+        assert!(c.try_alloc().is_err(), "active, then silent");
+        let waiter = thread::spawn({
+            let a = a.clone();
+            move || a.alloc_blocking()
+        });
+        while a.stats().waits == 0 {
+            thread::yield_now();
+        }
+        let asleep = || {
+            while clock.sleepers() == 0 {
+                assert_eq!(a.share(0), Some(11), "{mode:?}: of three tenants");
+                thread::yield_now();
+            }
+        };
+        for _ in 0..3 {
+            asleep();
+            clock.advance(Duration::from_secs(1));
+        }
+        asleep();
+        assert_eq!(a.share(0), Some(11), "{mode:?}: of three tenants");
+        drop(held);
+        drop(waiter.join().unwrap().unwrap());
+    }
+}
+
 /// A task has no timer: it gets the tag by the call, at once.
 #[test]
 fn a_task_gets_it_by_a_call() {
