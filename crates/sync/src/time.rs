@@ -121,13 +121,27 @@ fn turns_per_us() -> u64 {
     }
     static TURNS: std::sync::OnceLock<u64> = std::sync::OnceLock::new();
     *TURNS.get_or_init(|| {
-        let began = std::time::Instant::now();
-        for _ in 0..1_000 {
-            std::hint::spin_loop();
-        }
-        // A turn takes at least one ns.
-        1_000_000 / began.elapsed().as_nanos().max(1_000) as u64
+        let rounds = [(); 8].map(|()| {
+            let began = std::time::Instant::now();
+            for _ in 0..PROBE_TURNS {
+                std::hint::spin_loop();
+            }
+            began.elapsed()
+        });
+        turns_per_us_by(&rounds)
     })
+}
+
+/// The number of turns in one measurement of a turn's length.
+const PROBE_TURNS: u32 = 128;
+
+/// Returns the turns per microsecond, where each of `rounds` is the time of [`PROBE_TURNS`]. The
+/// shortest counts: others had to wait for a CPU.
+fn turns_per_us_by(rounds: &[Duration]) -> u64 {
+    let shortest = rounds.iter().min().map_or(0, Duration::as_nanos) as u64;
+    // A turn takes between 1 and 50 ns, whatever was measured.
+    let (least, most) = (u64::from(PROBE_TURNS), 50 * u64::from(PROBE_TURNS));
+    u64::from(PROBE_TURNS) * 1_000 / shortest.clamp(least, most)
 }
 
 /// A source of time.
@@ -274,6 +288,25 @@ impl fmt::Debug for Clock {
 mod tests {
     use super::*;
     use crate::{Parker, thread};
+
+    #[test]
+    fn a_turn_is_as_long_as_the_shortest_measurement_says() {
+        let by = |us: &[u64]| {
+            let rounds: Vec<_> = us.iter().map(|us| Duration::from_micros(*us)).collect();
+            turns_per_us_by(&rounds)
+        };
+        assert_eq!(
+            by(&[2_000, 1, 9_000]),
+            128,
+            "two of three had to wait for a CPU"
+        );
+        assert_eq!(
+            by(&[9_000]),
+            20,
+            "a turn of more than 50 ns is not believed"
+        );
+        assert_eq!(by(&[0]), 1_000, "nor one of less than 1 ns");
+    }
 
     #[test]
     fn advancing_past_the_deadline_wakes_the_sleeper() {
