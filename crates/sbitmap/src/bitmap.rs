@@ -368,9 +368,9 @@ impl Sbitmap {
     /// [`PutError::OutOfRange`] if the map has no such bit.
     #[inline]
     pub fn put(&self, bit: usize) -> Result<(), PutError> {
-        self.put_bit(bit)?;
+        // First: after the locked instruction of the put, the hint would be waited for.
         self.set_hint(bit);
-        Ok(())
+        self.put_bit(bit)
     }
 
     #[inline]
