@@ -158,6 +158,17 @@ impl LocalStore {
         self.0.activate_remotely(cpu)
     }
 
+    /// Puts back an id that a get popped although it was above the depth; `Some`: it is not.
+    #[must_use]
+    pub fn put_above_depth(&self, id: usize) -> Option<usize> {
+        self.0.put_above_depth(id as u32)
+    }
+
+    /// Changes the depth.
+    pub fn resize(&self, depth: usize) {
+        self.0.resize(depth).expect("not beyond the ids");
+    }
+
     /// How many ids are free.
     #[must_use]
     pub fn free(&self) -> usize {

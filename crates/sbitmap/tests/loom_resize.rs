@@ -5,6 +5,7 @@
 //! | `accept`: no look at the depth after a bit was taken | `h21_a_late_get_*` |
 //! | `resize` does not flush | `h21_a_late_get_*` |
 //! | `put_above_depth` without the lock, or always giving back | `h21_growth_against_a_late_get` |
+//! | the same in the local engine | `h21_growth_against_a_late_get_of_a_stack` |
 //! | a word judged full by all its bits instead of the searched | `h19_a_search_in_turn_ends` |
 //! | `resize` of a queue does not make waiters look | `h20_*` |
 //! | a collector that registers does not look at the depth again | `h20_shrink_against_collector` |
@@ -12,9 +13,11 @@
 //! | `set`: Acquire, `clear`: Release | `a46_a_bit_as_a_lock` |
 #![cfg(loom)]
 
+use inflight_sbitmap::model_support::{LocalStore, ModelConfig};
 use inflight_sbitmap::{Fairness, GetManyError, Hint, Sbitmap, SbitmapQueue};
 use inflight_sync::cell::UnsafeCell;
 use inflight_sync::model::{Bound, check};
+use inflight_sync::percpu::Backend;
 use inflight_sync::{Arc, thread};
 
 const UNBOUNDED: Bound = Bound {
@@ -297,6 +300,35 @@ fn a46_a_visited_bit_carries_data() {
         }
         adder.join().unwrap();
     });
+}
+
+/// A get of the local engine has popped an id above the depth, which grows meanwhile: the get
+/// keeps the id, or who serves the waiters after the growth finds it.
+#[test]
+fn h21_growth_against_a_late_get_of_a_stack() {
+    check(
+        "h21_growth_against_a_late_get_of_a_stack",
+        UNBOUNDED,
+        || {
+            let store = Arc::new(LocalStore::new(ModelConfig::new(Backend::TryLock, 2)));
+            let mut ids = [store.get(), store.get()].map(|id| id.expect("both are free"));
+            ids.sort_unstable();
+            store.resize(1);
+            let late = thread::spawn({
+                let store = store.clone();
+                move || store.put_above_depth(ids[1])
+            });
+            store.resize(2);
+            let served = store.take();
+            let kept = late.join().unwrap();
+            assert_eq!(
+                kept.or(served),
+                Some(ids[1]),
+                "a waiter would sleep for ever"
+            );
+            assert!(kept.is_none() || served.is_none());
+        },
+    );
 }
 
 /// Whoever finds the bit clear and sets it comes after whoever cleared it.
