@@ -69,11 +69,15 @@ fn every_kind(depths: &[usize], test: impl Fn(PerCpuStore)) {
     }
 }
 
-const DEPTHS: [usize; 8] = [1, 2, 3, 7, 31, 64, 257, 2_500];
+const DEPTHS: &[usize] = if cfg!(miri) {
+    &[1, 3, 31, 70]
+} else {
+    &[1, 2, 3, 7, 31, 64, 257, 2_500]
+};
 
 #[test]
 fn every_id_is_handed_out_once_and_none_is_exact() {
-    every_kind(&DEPTHS, |store| {
+    every_kind(DEPTHS, |store| {
         let depth = store.depth();
         for _ in 0..3 {
             let ids: BTreeSet<usize> = std::iter::from_fn(|| store.get()).collect();
@@ -97,7 +101,7 @@ fn every_id_is_handed_out_once_and_none_is_exact() {
 
 #[test]
 fn a_second_put_is_an_error_wherever_the_id_is() {
-    every_kind(&DEPTHS, |store| {
+    every_kind(DEPTHS, |store| {
         assert_eq!(store.put_id(0), Err(PutError::NotAllocated { bit: 0 }));
         let bit = store.depth();
         assert_eq!(store.put_id(bit), Err(PutError::OutOfRange { bit }));
@@ -139,7 +143,7 @@ fn trusted_keeps_no_state_and_racing_tells_one_of_two() {
 
 #[test]
 fn batches_and_masks_cover_all_ids() {
-    every_kind(&DEPTHS, |store| {
+    every_kind(DEPTHS, |store| {
         let depth = store.depth();
         let mut ids = Vec::new();
         assert_eq!(store.try_get_batch(depth + 5, &mut ids), depth);
