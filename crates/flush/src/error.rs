@@ -25,7 +25,7 @@ impl DeviceError {
     pub(crate) const UNHEARD: Self = Self {
         kind: io::ErrorKind::Other,
         os: None,
-        message: Some("nobody has heard how it ended"),
+        message: Some("abandoned before its result was known"),
     };
 
     /// Returns the kind of the system's error.
@@ -105,8 +105,8 @@ impl fmt::Display for FlushError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Device(error) => write!(f, "the device failed: {error}"),
-            Self::TimedOut => f.write_str("the time was up before the flush had ended"),
-            Self::WouldBlock => f.write_str("a flush is needed, which takes time"),
+            Self::TimedOut => f.write_str("timed out before the flush had ended"),
+            Self::WouldBlock => f.write_str("a flush is needed, which would block"),
         }
     }
 }
@@ -157,9 +157,9 @@ impl fmt::Display for WriteError {
         match self {
             Self::Write(error) => write!(f, "the write failed: {error}"),
             Self::Flush(error) => write!(f, "a flush for the write failed: {error}"),
-            Self::TimedOut => f.write_str("the time was up before the write was durable"),
+            Self::TimedOut => f.write_str("timed out before the write was durable"),
             Self::WouldBlock => {
-                f.write_str("the write has to wait for a flush or for another write")
+                f.write_str("the write would have to wait for a flush or for another write")
             }
         }
     }

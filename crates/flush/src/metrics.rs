@@ -37,13 +37,13 @@ const DOMAIN: [Counter<Counters>; 11] = [
     (
         "inflight_flush_cancelled_total",
         Unit::Count,
-        "flushes asked for that were not waited for",
+        "flushes asked for and given up: the caller left, or an earlier step failed",
         |c| c.cancelled + c.failed_before,
     ),
     (
         "inflight_flush_withdrawn_total",
         Unit::Count,
-        "flushes issued that nobody waited for any more",
+        "flushes issued and not carried out, because no request waited for them",
         |c| c.withdrawn,
     ),
     (
@@ -55,13 +55,13 @@ const DOMAIN: [Counter<Counters>; 11] = [
     (
         "inflight_flush_deferred_total",
         Unit::Count,
-        "times a flush was put off because data was under way",
+        "times a flush was delayed because data was under way",
         |c| c.deferred_by_data,
     ),
     (
         "inflight_flush_forced_total",
         Unit::Count,
-        "flushes issued although data was under way, because somebody had waited too long",
+        "flushes issued although data was under way, because a request had waited too long",
         |c| c.forced_by_timeout,
     ),
     (
@@ -73,7 +73,7 @@ const DOMAIN: [Counter<Counters>; 11] = [
     (
         "inflight_flush_wait_microseconds_total",
         Unit::Microseconds,
-        "time in which somebody waited for a flush, added up",
+        "time that callers waited for flushes, added up",
         |c| micros(c.wait_time.total()),
     ),
 ];
@@ -82,7 +82,7 @@ const DOMAIN_LEVELS: [Gauge<Counters>; 2] = [
     (
         "inflight_flush_max_merged",
         Unit::Count,
-        "the most that shared a flush",
+        "the largest number of requests that shared a flush",
         |c| c.max_merged as f64,
     ),
     (
@@ -109,7 +109,7 @@ const LOG: [Counter<LogCounters>; 11] = [
     (
         "inflight_log_commits_total",
         Unit::Count,
-        "commits that did not find their record durable",
+        "commits that did not find their record durable already",
         |c| c.commits,
     ),
     (
@@ -121,7 +121,7 @@ const LOG: [Counter<LogCounters>; 11] = [
     (
         "inflight_log_flushes_total",
         Unit::Count,
-        "flushes behind commits",
+        "flushes after commits",
         |c| c.flushes + c.flushes_alone,
     ),
     (
@@ -139,7 +139,7 @@ const LOG: [Counter<LogCounters>; 11] = [
     (
         "inflight_log_flushes_of_full_segments_total",
         Unit::Count,
-        "flushes of segments that were full",
+        "flushes of full segments",
         |c| c.flushes_of_full_segments,
     ),
     (
@@ -166,7 +166,7 @@ const LOG_LEVELS: [Gauge<LogCounters>; 2] = [
     (
         "inflight_log_max_group",
         Unit::Count,
-        "the most commits in one group",
+        "the largest number of commits in one group",
         |c| c.max_group as f64,
     ),
     (
@@ -256,7 +256,11 @@ pub fn describe_metrics() {
     for (name, unit, what, _) in LOG_LEVELS {
         describe_gauge!(name, unit, what);
     }
-    describe_gauge!(POISONED, Unit::Count, "1 after a flush has failed");
-    describe_gauge!(LOG_POISONED, Unit::Count, "1 after the log has failed");
+    describe_gauge!(
+        POISONED,
+        Unit::Count,
+        "1 while the domain is poisoned by a failed flush or durable write"
+    );
+    describe_gauge!(LOG_POISONED, Unit::Count, "1 if the log has failed");
     describe_gauge!(SEGMENTS, Unit::Count, "segments that hold records");
 }

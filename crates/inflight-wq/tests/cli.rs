@@ -211,7 +211,7 @@ fn files_are_listed_and_written() {
         ("set crypt max_active -3", "not \"-3\""),
         ("set crypt max_active 100000", "2048"),
         ("set crypt min_active 2", "it has per_cpu, max_active, nice"),
-        ("set crypt nice 33", "nice goes from -20 to 19, not to 33"),
+        ("set crypt nice 33", "nice 33 is not in -20 to 19"),
         ("set crypt per_cpu 1", "can only be read"),
         ("set crypt colour blue", "it has per_cpu, max_active"),
         (

@@ -301,7 +301,8 @@ impl<T: Send + 'static> Inner<T> {
         let me = thread::current_id();
         let mut list = self.list.lock();
         let at = list.senders.iter().position(|sender| *sender == me);
-        list.senders.swap_remove(at.expect("it was noted"));
+        list.senders
+            .swap_remove(at.expect("the sender is in the list"));
         drop(list);
         if let Some(panic) = panicked {
             resume_unwind(panic);

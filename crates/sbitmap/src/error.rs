@@ -51,8 +51,8 @@ inflight_sync::error_text!(BuildError {
     Self::MaxDepth { max_depth, depth } =>
         "max_depth {max_depth} is not in {depth} (the depth) to {MAX_DEPTH}",
     Self::Shift { shift } => "shift {shift} is not in 0 to 6 (a word has 64 bits)",
-    Self::BatchedNeedsShared => "Engine::Local cannot serve Fairness::Batched",
-    Self::RoundRobinNeedsShared => "Engine::Local cannot hand out round robin",
+    Self::BatchedNeedsShared => "Engine::Local does not support Fairness::Batched",
+    Self::RoundRobinNeedsShared => "Engine::Local does not support round robin",
     Self::DepthNeedsShared { max_depth } => "Engine::Local has at most 65536 bits, not {max_depth}",
 });
 
@@ -81,9 +81,9 @@ pub enum PutError {
 }
 
 inflight_sync::error_text!(PutError {
-    Self::NotAllocated { bit } => "bit {bit} is not allocated (given back twice?)",
+    Self::NotAllocated { bit } => "bit {bit} is not allocated (put twice?)",
     Self::OutOfRange { bit } =>
-        "there is no bit {bit} below max_depth, or its mask leaves its word",
+        "bit {bit} is not below max_depth, or its mask reaches beyond its word",
 });
 
 /// The error of a resize. The depth is unchanged.
@@ -122,7 +122,7 @@ pub enum GetError {
 }
 
 inflight_sync::error_text!(GetError {
-    Self::TimedOut => "no id came before the time was up",
+    Self::TimedOut => "timed out before an id was free",
     Self::Closed => "the queue is closed",
 });
 
@@ -167,8 +167,8 @@ impl GetManyError {
 }
 
 inflight_sync::error_text!(GetManyError {
-    Self::TooMany { n, depth } => "{n} ids of a queue that has {depth}",
-    Self::Exhausted { n } => "{n} ids are not to be had now",
-    Self::TimedOut => "not enough ids came before the time was up",
+    Self::TooMany { n, depth } => "{n} ids are more than the depth {depth} of the queue",
+    Self::Exhausted { n } => "{n} ids are not available now",
+    Self::TimedOut => "timed out before enough ids were free",
     Self::Closed => "the queue is closed",
 });

@@ -68,7 +68,7 @@ impl<Q: Deref<Target = SbitmapQueue>> Guard<Q> {
     /// Returns the bit.
     #[must_use]
     pub const fn id(&self) -> usize {
-        self.id.expect("it ends when it gives the bit away")
+        self.id.expect("a guard has its bit until it ends")
     }
 
     /// Returns the bit as a plain number, which the caller must put back. It may be a ring's user

@@ -176,7 +176,9 @@ impl SbitmapQueue {
     /// The mode is not [`Fairness::Batched`].
     pub(crate) fn on_local(ids: PerCpuStore, of: SbitmapQueueBuilder, rules: Rules) -> Self {
         let bits_per_word = ids.bits_per_word();
-        let mode = of.mode_rules().expect("the local engine serves no batches");
+        let mode = of
+            .mode_rules()
+            .expect("Fairness::Batched was refused before");
         let fast_path = ids.fast_path();
         let queue = Turns::new(ids, mode, of.clock.clone(), rules.shares);
         let inner = match fast_path {

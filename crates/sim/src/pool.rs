@@ -38,7 +38,7 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// So many workers may run at once; there is none yet.
+    /// A pool without workers, in which `target` may run at once.
     pub(crate) fn new(target: usize) -> Self {
         Self {
             core: PoolCore::new(target),
@@ -64,7 +64,8 @@ impl Pool {
         self.core.push(pwq, |colour| Entry { item, colour });
     }
 
-    /// Who is brought for what waits. Unless `now`, little is left to those that run.
+    /// The worker to wake or create for what waits. Unless `now`, little work is left to running
+    /// workers.
     pub(crate) fn need_worker(&mut self, now: bool) -> WakeAction {
         self.core.need_worker(now)
     }

@@ -71,7 +71,7 @@ impl AsymFence {
 /// use inflight_sync::atomic::{AtomicU32, Ordering};
 /// let given = AtomicU32::new(0);
 /// given.fetch_add(1, Ordering::Release);
-/// inflight_sync::asym::fence_after_rmw(); // then look who waits
+/// inflight_sync::asym::fence_after_rmw(); // then look for waiters
 /// ```
 #[inline]
 pub fn fence_after_rmw() {
@@ -124,7 +124,7 @@ mod system {
     }
 
     pub(super) fn barrier() {
-        unreachable!("only called where registration succeeded");
+        unreachable!("called only after a successful registration");
     }
 }
 

@@ -6,7 +6,7 @@ use crate::atomic::{AtomicPtr, Ordering};
 use std::marker::PhantomData;
 use std::ptr;
 
-/// Each is a cost to a model.
+/// Few in a model, because each costs time there.
 const CHUNKS: usize = if cfg!(loom) { 4 } else { 24 };
 
 /// A table that grows while it is read: an entry is made when a caller first needs it, and keeps
@@ -20,7 +20,7 @@ const CHUNKS: usize = if cfg!(loom) { 4 } else { 24 };
 /// assert_eq!(table.get(1000).unwrap().load(Ordering::Relaxed), 8);
 /// assert!(table.get(0).is_none());
 /// ```
-// Threads make entries that others drop.
+// `new` needs `Send` and `Sync`: entries are made, used and dropped by different threads.
 pub struct Grown<T> {
     /// Null, or the first entry of a boxed slice that stays until the end.
     chunks: [AtomicPtr<T>; CHUNKS],
@@ -89,7 +89,11 @@ impl<T: Send + Sync> Grown<T> {
 
     #[cold]
     fn make(&self, index: usize, mut make: impl FnMut() -> T) -> &T {
-        assert!(index < Self::MOST, "the caller keeps to the limit");
+        assert!(
+            index < Self::MOST,
+            "index {index} is beyond the table's {} entries",
+            Self::MOST
+        );
         let (chunk, _) = place(index);
         let entries: Box<[T]> = (0..1usize << chunk).map(|_| make()).collect();
         let first = Box::into_raw(entries).cast::<T>();
@@ -104,7 +108,8 @@ impl<T: Send + Sync> Grown<T> {
             // SAFETY: it comes from `into_raw` above, and nobody else has seen it.
             drop(unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(first, 1 << chunk)) });
         }
-        self.get(index).expect("it was made, here or by another")
+        self.get(index)
+            .expect("this thread or another one has made the entry")
     }
 
     /// Returns all entries that have been made.
@@ -121,7 +126,7 @@ impl<T: Send + Sync> Grown<T> {
 impl<T> Drop for Grown<T> {
     fn drop(&mut self) {
         for (chunk, first) in self.chunks.iter().enumerate() {
-            // Relaxed: whoever drops comes after all.
+            // Relaxed: a drop comes after all other uses.
             let first = first.load(Ordering::Relaxed);
             if !first.is_null() {
                 let entries = ptr::slice_from_raw_parts_mut(first, 1 << chunk);

@@ -23,7 +23,8 @@ crate::thread_local! {
     static OVERRIDE: Cell<Option<usize>> = Cell::new(None);
 }
 
-// Const and without a destructor: one load from the thread's own memory, no "is it there yet".
+// Const and without a destructor: an access is one load from the thread's own memory, without a
+// check.
 #[cfg(not(any(loom, shuttle)))]
 std::thread_local! {
     static OVERRIDE: Cell<Option<usize>> = const { Cell::new(None) };
@@ -44,12 +45,12 @@ pub fn current() -> usize {
     }
 }
 
-// Where the thread was lately, and how often that may be said before the system is asked again.
+// The CPU of the last look-up, and for how many more calls it is returned.
 std::thread_local! {
     static RECENT: Cell<(u32, u32)> = const { Cell::new((0, 0)) };
 }
 
-/// For how many calls of [`recent`] an answer is used.
+/// For how many calls of [`recent`] a look-up is used.
 const USES: u32 = 64;
 
 /// Returns the number of [`current`], which may be as old as 64 such calls: cheap where [`current`]
@@ -135,8 +136,7 @@ fn system_current() -> usize {
 /// Returns a number that stays with the thread; threads get 0, 1, 2 and so on at their first call.
 fn number_of_thread() -> usize {
     use std::sync::atomic::{AtomicUsize, Ordering};
-    // A number only to tell threads apart: nothing else is published by it, and no model is about
-    // it.
+    // The number only distinguishes threads: it publishes nothing else, and no model is about it.
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     std::thread_local! {
         static OWN: usize = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -181,7 +181,7 @@ mod system {
     pub(super) fn without_area() -> usize {
         // SAFETY: sched_getcpu has no preconditions and touches no memory of ours.
         let cpu = unsafe { libc::sched_getcpu() };
-        // It fails where neither the kernel nor a filter of system calls lets it through.
+        // It fails if the kernel has no such call or a filter of system calls forbids it.
         usize::try_from(cpu).unwrap_or_else(|_| super::number_of_thread())
     }
 }

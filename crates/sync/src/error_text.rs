@@ -1,7 +1,8 @@
 //! The texts of errors.
 
-/// The texts of an error, by variant; and that it is one. The fields of a variant stand in its text
-/// by name. For the crates here whose users are to build no procedural macro.
+/// Implements `Display` and `Error` for an error type, with a text for each variant. A text names
+/// the fields of its variant. For the crates whose users should not have to build a procedural
+/// macro.
 ///
 /// ```
 /// #[derive(Debug)]
@@ -11,11 +12,11 @@
 /// }
 /// inflight_sync::error_text!(PlaceError {
 ///     Self::Taken { place } => "place {place} is taken",
-///     Self::Closed => "nobody gets a place any more",
+///     Self::Closed => "the place is closed",
 /// });
 /// assert_eq!(PlaceError::Taken { place: 3 }.to_string(), "place 3 is taken");
 /// let error: Box<dyn std::error::Error> = PlaceError::Closed.into();
-/// assert_eq!(error.to_string(), "nobody gets a place any more");
+/// assert_eq!(error.to_string(), "the place is closed");
 /// ```
 #[doc(hidden)]
 #[macro_export]

@@ -7,8 +7,8 @@ use std::future::Future;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Wake, Waker};
 
-/// The wake is kept here, and the thread's token only ends its sleep: the future may itself block
-/// on this thread and take the token away.
+/// Keeps the wake. The thread's token only ends its sleep: the future may itself block on this
+/// thread and take the token.
 struct ThreadWaker {
     notified: AtomicBool,
     unparker: Unparker,
@@ -34,7 +34,7 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
         parker.park();
         true
     };
-    poll_on(pin!(future), forever).expect("it sleeps until the future is ready")
+    poll_on(pin!(future), forever).expect("a sleep without a deadline never times out")
 }
 
 /// Polls as [`block_on`], at most until a deadline on a clock. `None`: it has passed.
@@ -57,8 +57,8 @@ pub fn poll_until<T>(
     }
 }
 
-/// Polls until the future is ready, or `sleep` says that the time is up: then once more, so that
-/// what came just in time is not thrown away.
+/// Polls until the future is ready, or `sleep` says that the time is up. Then it polls once more,
+/// so that a result that came just in time is not lost.
 fn poll_on<F: Future + ?Sized>(
     mut future: Pin<&mut F>,
     sleep: impl Fn(&Parker) -> bool,

@@ -2,7 +2,7 @@
 
 use crate::Arc;
 use std::io;
-// Test instruments, not part of any protocol: std's atomics keep them out of the models' sight.
+// For tests, and part of no protocol: with std's atomics the models do not explore them.
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Refuses threads on demand, as a system at its limit would.

@@ -77,10 +77,10 @@ pub use crossbeam_utils::CachePadded;
 
 /// The reference count of every back end is std's.
 ///
-/// Counting references is not what the models are about. std's `Arc` gives loom fewer
-/// happens-before edges than there are, so it may report what is none; and loom neither
-/// explores the order of drops nor reports a leaked `Arc`, so a model that is about either
-/// uses loom's own. In return `Weak`, `Arc<dyn Trait>` and `new_cyclic` work everywhere.
+/// Counting references is not what the models are about. loom does not see all happens-before edges
+/// of std's `Arc`, so it may report a race that cannot happen; and loom neither explores the order
+/// of drops nor reports a leaked `Arc`, so a model that is about either uses loom's own. In return
+/// `Weak`, `Arc<dyn Trait>` and `new_cyclic` work everywhere.
 pub use std::sync::{Arc, Weak};
 
 #[cfg(doctest)]

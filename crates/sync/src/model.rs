@@ -18,7 +18,7 @@ pub fn explore(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
         let _ = preemptions;
         drop(model);
         panic!(
-            "this model was not explored: it was built without loom. Type\n    \
+            "this model was not explored, because it was built without loom; type\n    \
              RUSTFLAGS=\"--cfg loom\" cargo test --release --target-dir target/loom\n\
              (--release, because the model runs thousands of times)"
         );
@@ -52,17 +52,17 @@ pub fn explore_in_child(preemptions: usize, model: impl Fn() + Send + Sync + 'st
         explore(preemptions, model);
         std::process::exit(0); // the parent takes success for "nothing was found"
     }
-    let this = std::env::current_exe().expect("the test program has a path");
+    let this = std::env::current_exe().expect("the path of the test program is not known");
     let child = std::process::Command::new(this)
         .args(["--exact", name, "--include-ignored", "--nocapture"])
         .env(CHILD, name)
         .output()
-        .expect("the test program can be run again");
+        .expect("the test program cannot be run again");
     let printed = [child.stdout, child.stderr].map(|t| String::from_utf8_lossy(&t).into_owned());
     let printed = printed.concat();
     assert!(
         !child.status.success(),
-        "`{name}` must fail and did not (is it the whole name of the test that calls this?):\n\
+        "`{name}` did not fail (is it the whole name of the test that calls this?):\n\
          {printed}"
     );
     printed
@@ -75,8 +75,8 @@ std::thread_local! {
     static CONTAINED: std::cell::RefCell<Option<String>> = const { std::cell::RefCell::new(None) };
 }
 
-/// Says that an item has panicked and that its worker goes on. loom reports what it finds in an
-/// item (a race, for one) as a panic of the item, so [`explore`] takes it for a failure.
+/// Records that an item has panicked and that its worker continues. loom reports what it finds in
+/// an item, for example a race, as a panic of the item, so [`explore`] fails then.
 #[cfg(loom)]
 pub fn contained(item: &str, message: Option<&str>) {
     let text = format!("{item}: {}", message.unwrap_or("no text"));
@@ -86,7 +86,7 @@ pub fn contained(item: &str, message: Option<&str>) {
 #[cfg(loom)]
 fn fail_if_contained() {
     if let Some(first) = CONTAINED.take() {
-        panic!("an item of a queue has panicked, which its worker has caught: {first}");
+        panic!("an item of a queue panicked: {first}");
     }
 }
 
@@ -139,7 +139,9 @@ fn run(name: &str, mut builder: loom::model::Builder, model: impl Fn() + Sync + 
 #[cfg(shuttle)]
 fn times() -> usize {
     let times = std::env::var("INFLIGHT_SHUTTLE_TIMES");
-    times.map_or(1, |t| t.parse().expect("a number of times"))
+    times.map_or(1, |t| {
+        t.parse().expect("INFLIGHT_SHUTTLE_TIMES is not a number")
+    })
 }
 
 /// Runs `model` under `runs` random schedules and prints `model NAME random runs N`.

@@ -117,7 +117,7 @@ mod imp {
     pub(super) type Parker = Rc<Place>;
 
     pub(super) fn current() -> Parker {
-        // While the thread's locals are being destroyed, a parker of its own serves as well.
+        // While the thread's locals are being destroyed, a new parker serves as well.
         let current = PARKER.try_with(Rc::clone);
         current.unwrap_or_else(|_| Rc::new(Place::new()))
     }

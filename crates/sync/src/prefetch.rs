@@ -1,9 +1,9 @@
-//! Asking for a line of memory before it is needed.
+//! Prefetching.
 
-/// Asks for the line of `place`, to be written soon: the processor may fetch it meanwhile. The
-/// address alone is used: there need not be a value any more.
+/// Prefetches the cache line of `place`, which is to be written soon. Only the address is used: the
+/// value may be gone.
 ///
-/// Nothing but speed depends on it; on processors without such an instruction it does nothing.
+/// It affects only speed, and does nothing on processors without such an instruction.
 ///
 /// ```
 /// use inflight_sync::atomic::{AtomicU8, Ordering};
@@ -14,8 +14,8 @@
 #[inline(always)]
 pub fn prefetch_to_write<T>(place: *const T) {
     #[cfg(all(inflight_rseq, target_arch = "x86_64"))]
-    // SAFETY: a hint to the processor, which neither reads nor writes as far as a program can
-    // tell, and cannot fault. Processors that do not know it pass over it.
+    // SAFETY: a hint to the processor, which changes nothing that a program can see and cannot
+    // fault. Processors without it ignore it.
     unsafe {
         core::arch::asm!(
             "prefetchw [{}]",

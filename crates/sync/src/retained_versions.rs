@@ -75,7 +75,7 @@ impl<T> std::fmt::Debug for RetainedVersions<T> {
 impl<T> Drop for RetainedVersions<T> {
     fn drop(&mut self) {
         for version in self.all.lock().drain(..) {
-            // Relaxed: whoever drops comes after all.
+            // Relaxed: a drop comes after all other uses.
             let version = version.load(Ordering::Relaxed);
             // SAFETY: a box, here once, and no reference is left.
             drop(unsafe { Box::from_raw(version) });

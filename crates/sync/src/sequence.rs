@@ -1,6 +1,6 @@
-//! Numbers that only have to differ.
+//! Unique numbers.
 
-// No part of any model: nothing else is published by such a number.
+// std's, because no model is about it: such a number publishes nothing else.
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Hands out 1, 2, 3 and so on, each once, whoever asks.
@@ -31,7 +31,7 @@ impl Sequence {
     /// The next number.
     #[allow(clippy::must_use_candidate)]
     pub fn next(&self) -> u64 {
-        // Relaxed is enough: a number has to differ from the others, and says nothing else.
+        // Relaxed: the numbers only have to differ.
         self.last.fetch_add(1, Ordering::Relaxed) + 1
     }
 }

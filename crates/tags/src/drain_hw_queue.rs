@@ -199,7 +199,7 @@ impl<T: Send + 'static> Future for DrainHwQueue<T> {
             end.is_none()
         }));
         this.drain = None;
-        Poll::Ready(end.expect("the wait is over when there is an end"))
+        Poll::Ready(end.expect("the wait ends when `end` is set"))
     }
 }
 

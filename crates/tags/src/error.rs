@@ -78,14 +78,14 @@ pub enum BuildError {
 
 inflight_sync::error_text!(BuildError {
     Self::HwQueues { hw_queues } =>
-        "{hw_queues} hardware queues asked for; 1 to 65536 are possible",
+        "the number of hardware queues, {hw_queues}, is not in 1 to 65536",
     Self::Depth { depth } => "depth {depth} is not in 1 to 10240",
     Self::MaxDepth { max_depth, depth } =>
         "max_depth {max_depth} is not in {depth} (the depth) to 10240",
     Self::MaxHwQueues { max_hw_queues, hw_queues } =>
-        "at most {max_hw_queues} hardware queues, but {hw_queues} to begin with, and 65536 at \
-         most",
-    Self::BatchedNeedsShared => "Engine::Local serves Admission::WholeIo and no other",
+        "the largest number of hardware queues, {max_hw_queues}, is not in {hw_queues} (the first \
+         number) to 65536",
+    Self::BatchedNeedsShared => "Engine::Local supports only Admission::WholeIo",
     Self::Reserved { reserved, depth } =>
         "{reserved} reserved tags leave no normal one at depth {depth}",
     Self::Extra { extra } => "{extra} tags beyond the depth are more than 10240",
@@ -134,10 +134,10 @@ inflight_sync::error_text!(ResizeError {
         "depth {depth} is not in {least} (one more than reserved) to {most} (the builder's \
          max_depth)",
     Self::HwQueues { hw_queues, most } =>
-        "{hw_queues} hardware queues asked for; 1 to {most} (the set's HwQueueOptions::max) are \
-         possible",
+        "the number of hardware queues, {hw_queues}, is not in 1 to {most} (the set's \
+         HwQueueOptions::max)",
     Self::InUse => "a tag is held or in flight",
-    Self::TimedOut => "tags were in use until the time was up",
+    Self::TimedOut => "timed out while tags were in use",
 });
 
 impl From<FreezeError> for ResizeError {
@@ -174,7 +174,7 @@ pub enum TenantError {
 }
 
 inflight_sync::error_text!(TenantError {
-    Self::NameTaken { name } => "the tag set has a tenant named {name:?}",
+    Self::NameTaken { name } => "the tag set already has a tenant named {name:?}",
     Self::Closed => "the tag set is closed",
 });
 
@@ -202,7 +202,7 @@ pub enum WeightError {
 
 inflight_sync::error_text!(WeightError {
     Self::NotWeighted { weight, policy } =>
-        "weight {weight} would count for nothing: the set shares by {policy:?}, not \
+        "weight {weight} would have no effect: the set shares by {policy:?}, not \
          SharePolicy::Weighted",
 });
 
@@ -219,7 +219,7 @@ pub enum FreezeError {
 
 inflight_sync::error_text!(FreezeError {
     Self::InUse => "a tag is held or in flight",
-    Self::TimedOut => "tags were in use until the time was up",
+    Self::TimedOut => "timed out while tags were in use",
 });
 
 /// The error of an allocation.
@@ -271,12 +271,13 @@ inflight_sync::error_text!(AllocError {
          used up, or others wait",
     Self::Frozen => "the tag set is frozen",
     Self::Quiesced => "the tag set is quiesced",
-    Self::TimedOut => "no tag could be had before the time was up",
+    Self::TimedOut => "timed out before a tag was available",
     Self::NoReserved => "the tag set has no reserved tags",
     Self::NoSuchHwQueue { hw_queue } => "the tag set has no hardware queue {hw_queue}",
     Self::Unmapped { hw_queue } => "hardware queue {hw_queue} serves no CPU",
     Self::InactiveHwQueue { hw_queue } => "all CPUs of hardware queue {hw_queue} are offline",
-    Self::TooMany { pieces, depth } => "{pieces} tags at once, where there are {depth} in all",
+    Self::TooMany { pieces, depth } =>
+        "{pieces} tags at once are more than the {depth} of the hardware queue",
     Self::Closed => "the tag set is closed",
 });
 
@@ -308,10 +309,10 @@ pub enum DrainError {
 }
 
 inflight_sync::error_text!(DrainError {
-    Self::Active { hw_queue } => "hardware queue {hw_queue} is in service",
+    Self::Active { hw_queue } => "hardware queue {hw_queue} serves CPUs",
     Self::InUse { hw_queue } => "a tag of hardware queue {hw_queue} is held or in flight",
     Self::TimedOut { hw_queue } =>
-        "tags of hardware queue {hw_queue} were in use until the time was up",
+        "timed out while tags of hardware queue {hw_queue} were in use",
     Self::NoSuchHwQueue { hw_queue } => "the tag set has no hardware queue {hw_queue}",
 });
 
@@ -324,7 +325,7 @@ pub enum ExpireError {
 }
 
 inflight_sync::error_text!(ExpireError {
-    Self::TimedOut => "no request's time was up before that of the wait",
+    Self::TimedOut => "the wait timed out before a request did",
 });
 
 /// The error of redeeming a token. Each variant has the token's [lower 56 bits](TokenTail).
@@ -390,13 +391,13 @@ inflight_sync::error_text!(RedeemError {
         "the tag of token {token} has been freed or submitted again since, or the token is \
          damaged",
     Self::NotInFlight { token } =>
-        "the tag of token {token} is not in flight: somebody has redeemed it",
+        "the tag of token {token} is not in flight: the token has been redeemed",
     Self::OutOfRange { token } =>
-        "the tag set has no slot of the number of token {token}: it is damaged",
+        "token {token} names a slot that the tag set does not have: it is damaged",
     Self::Foreign { token } => "another tag set made token {token}, or it is damaged",
-    Self::NoToken { token } => "0 and u64::MAX are no tokens: was the user data, {token}, set?",
+    Self::NoToken { token } => "0 and u64::MAX are no tokens: was the user data ({token}) set?",
     Self::TimedOut { token } =>
         "the request of token {token} has timed out: its completion is late, and its tag is for \
-         who handles that, by redeem_timed_out",
+         the handler of the timeout (redeem_timed_out)",
     Self::NotTimedOut { token } => "the tag of token {token} is in flight and has not timed out",
 });

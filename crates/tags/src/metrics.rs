@@ -16,7 +16,7 @@ macro_rules! counters {
 }
 
 const SET: [Counter<SetStats>; 6] = counters![
-    allocs: "inflight_tags_allocated_total", "tags given out";
+    allocs: "inflight_tags_allocated_total", "tags allocated";
     frees: "inflight_tags_freed_total", "tags freed";
     waits: "inflight_tags_waits_total", "waits for a free tag";
     wakeups: "inflight_tags_wakeups_total", "waiters woken for a free tag";
@@ -33,7 +33,7 @@ const TENANT: [Counter<TenantStats>; 5] = counters![
         "tries refused because the set was frozen or quiesced";
     waits: "inflight_tags_tenant_waits_total", "allocations that had to wait";
     timeouts: "inflight_tags_tenant_timeouts_total",
-        "waits that were given up because the time was up";
+        "waits that timed out";
 ];
 
 const STEERING: [Counter<SteeringStats>; 7] = counters![
@@ -43,11 +43,11 @@ const STEERING: [Counter<SteeringStats>; 7] = counters![
     redirect_wakeups: "inflight_steering_wakeups_total",
         "workers woken because a done list was empty";
     refused_wakeups: "inflight_steering_refused_wakeups_total",
-        "wakeups refused: whoever sent ran the done list";
+        "wakeups that the worker refused; the sender ran the done list";
     batches: "inflight_steering_batches_total", "times a done list was emptied";
     submitter_moved: "inflight_steering_submitter_moved_total",
-        "submitters that went on on another CPU";
-    panicked: "inflight_steering_panicked_total", "callbacks that have panicked";
+        "submitters that continued on another CPU";
+    panicked: "inflight_steering_panicked_total", "callbacks that panicked";
 ];
 
 type Reason = (&'static str, fn(&SteeringStats) -> u64);

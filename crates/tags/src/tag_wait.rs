@@ -94,11 +94,11 @@ pub(crate) struct EndingWait<'a> {
 impl<'a> EndingWait<'a> {
     /// Returns the wait, to be resumed later, without a wake.
     pub(crate) fn into_wait(mut self) -> TagWait {
-        self.wait.take().expect("it is taken out once")
+        self.wait.take().expect("the wait is taken once")
     }
 
     fn parts(&mut self) -> (&'a SbitmapQueue, &mut TagWait) {
-        let wait = self.wait.as_mut().expect("it is not taken out yet");
+        let wait = self.wait.as_mut().expect("the wait has not been taken");
         (self.bitmaps.bitmap(wait.tag_map), wait)
     }
 

@@ -44,7 +44,10 @@ fn two_tenants_of_one_name() {
     let again = set.add_tenant("sda").unwrap_err();
     let sda = TenantError::NameTaken { name: "sda".into() };
     assert_eq!(again, sda);
-    assert_eq!(again.to_string(), "the tag set has a tenant named \"sda\"");
+    assert_eq!(
+        again.to_string(),
+        "the tag set already has a tenant named \"sda\""
+    );
     let clone = first.clone();
     drop(first);
     assert_eq!(set.add_tenant("sda").unwrap_err(), sda, "a handle is left");

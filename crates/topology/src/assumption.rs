@@ -120,7 +120,7 @@ impl fmt::Display for Assumption {
             Self::PossibleUnknown { cpus } => {
                 write!(
                     f,
-                    "CPUs {cpus} not listed as possible: taken to be, as they are online"
+                    "CPUs {cpus} online but not listed as possible: taken to be possible"
                 )
             }
             Self::OnlineContradicted { cpus } => write!(
@@ -132,7 +132,7 @@ impl fmt::Display for Assumption {
                 "affinity mask not readable (errno {errno}): all online CPUs taken to be usable"
             ),
             Self::Unsteady { cpus } => {
-                write!(f, "CPUs {cpus} came or went during the reading: left out")
+                write!(f, "CPUs {cpus} came or went while they were read: left out")
             }
             Self::SiblingsUnknown { cpus } => {
                 write!(
@@ -164,8 +164,8 @@ impl fmt::Display for Assumption {
             ),
             Self::ListsDisagree { scope, cpus } => write!(
                 f,
-                "CPUs {cpus} and others disagree about their {scope} group: what both \
-                 sides of a pair say taken"
+                "CPUs {cpus} and others disagree about their {scope} group: only CPUs that list \
+                 each other taken to be in one group"
             ),
             Self::Unreadable {
                 first,
@@ -178,9 +178,9 @@ impl fmt::Display for Assumption {
                     "{files} damaged files, first {first} ({reason}): taken to be absent"
                 )
             }
-            Self::SystemNotRead => {
-                f.write_str("this operating system is only asked for its CPUs: flat machine taken")
-            }
+            Self::SystemNotRead => f.write_str(
+                "only the CPUs are read on this operating system: all taken to be alike",
+            ),
         }
     }
 }

@@ -117,8 +117,8 @@ impl<'a> Mount<'a> {
         self.options.split(',').any(|one| one == option)
     }
 
-    /// Where below the mount point a group is. A path that goes up is that of a group outside the
-    /// part of the hierarchy that the process may see.
+    /// Where below the mount point a group is. A path with `..` names a group outside of the part
+    /// of the hierarchy that the process can see.
     fn shown<'g>(&self, group: &'g str) -> Option<&'g Path> {
         let below = Path::new(group).strip_prefix(&self.root).ok()?;
         let down = |part| matches!(part, Component::Normal(_));
@@ -128,7 +128,7 @@ impl<'a> Mount<'a> {
     /// The directory of a group, below the root of the file tree. A group that the mount does not
     /// show is taken to be the group it shows.
     fn dir(&self, root: &Path, group: &str) -> PathBuf {
-        // Never out of the tree, whatever a damaged file says.
+        // Stays inside the tree, even if a file is damaged.
         let point = Path::new(&self.point).components();
         let point = point.filter(|part| matches!(part, Component::Normal(_)));
         let below = self.shown(group).unwrap_or(Path::new(""));

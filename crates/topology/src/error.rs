@@ -9,7 +9,7 @@ use std::path::PathBuf;
 /// ```
 /// use inflight_topology::DiscoverError;
 ///
-/// assert_eq!(DiscoverError::NoCpus.to_string(), "the system names not one CPU");
+/// assert_eq!(DiscoverError::NoCpus.to_string(), "the system reports no CPU");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -21,7 +21,7 @@ pub enum DiscoverError {
 impl fmt::Display for DiscoverError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoCpus => f.write_str("the system names not one CPU"),
+            Self::NoCpus => f.write_str("the system reports no CPU"),
         }
     }
 }
@@ -68,7 +68,11 @@ impl fmt::Display for SysfsError {
             ),
             Self::NoCpus { root } => write!(f, "{} describes no CPU", root.display()),
             Self::BadFile { file, reason } => {
-                write!(f, "no CPU described, and {}: {reason}", file.display())
+                write!(
+                    f,
+                    "no CPU is described, and {} is damaged: {reason}",
+                    file.display()
+                )
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What a caller asks for, cut to what the machine has.
+//! Limits what a caller asks for to what the machine has.
 
 use crate::{CpuSet, Scope, Topology};
 
@@ -26,8 +26,8 @@ impl Topology {
     /// The part of `requested` that can be used; if nothing of it can, or nothing is requested, all
     /// usable CPUs.
     ///
-    /// A request is so a wish, never a reason to stop working: work must run somewhere even after
-    /// the last CPU of its mask went away.
+    /// So a request is only a wish: work must run somewhere, even after the last CPU of its mask
+    /// has gone.
     ///
     /// ```
     /// use inflight_topology::{CpuSet, Topology};

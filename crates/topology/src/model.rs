@@ -1,5 +1,5 @@
-//! From what is known about each CPU to pods: fills the gaps, records each filling, and splits the
-//! CPUs of every scope.
+//! Makes pods from what is known about each CPU: fills the gaps, records each assumption, and
+//! splits the CPUs for every scope.
 //!
 //! Invariant: whatever the description says, the pods of each scope are a partition of the usable
 //! CPUs. Every rule below therefore gives each CPU exactly one key.
@@ -198,8 +198,9 @@ fn core_leaders(facts: &Facts, assumptions: &mut Vec<Assumption>) -> Leaders {
 
 /// The last-level caches.
 ///
-/// Packages in which all CPUs describe their cache believably are grouped by what they say; of the
-/// others, each package is one cache. CPUs of unknown package count as one package here.
+/// A package in which the caches of all CPUs are described plausibly is split by these
+/// descriptions; any other package counts as one cache. CPUs of unknown package count as one
+/// package here.
 fn cache_leaders(facts: &Facts, assumptions: &mut Vec<Assumption>) -> Leaders {
     let mut packages: BTreeMap<Option<usize>, BTreeMap<usize, &CpuFacts>> = BTreeMap::new();
     for (&cpu, facts) in facts {
@@ -255,13 +256,12 @@ fn cache_leaders(facts: &Facts, assumptions: &mut Vec<Assumption>) -> Leaders {
     leaders
 }
 
-/// What the CPUs of one package say about their last-level caches, if all of them say something
-/// that can be true.
+/// The descriptions of the last-level caches of one package, if all of them are plausible.
 ///
-/// Where some CPUs have a higher level than others, a CPU without it is believed only if its cache
-/// reaches beyond its own core, as in a cluster of small cores, and if no cache of a higher level
-/// reaches it: `reach` has the CPUs that the caches of each level are said to serve. Else the entry
-/// for the shared one is missing, as in some virtual machines.
+/// If some CPUs have a cache of a higher level than others, a CPU without one is plausible only if
+/// its cache serves more than its own core, as in a cluster of small cores, and no cache of a
+/// higher level serves it: `reach` has the CPUs that the caches of each level are said to serve.
+/// Otherwise the entry for the shared cache is missing, as in some virtual machines.
 fn believable_caches<'a>(
     members: &BTreeMap<usize, &'a CpuFacts>,
     reach: &BTreeMap<u32, CpuSet>,
@@ -287,11 +287,11 @@ fn believable_caches<'a>(
         .collect()
 }
 
-/// The threads of a core share every cache. If they are listed in different ones, there is no
-/// telling which list is wrong, and the caches are joined: to split a core would be worse than to
-/// take two caches for one.
+/// The threads of a core share every cache. If they are listed in different ones, it is not known
+/// which list is wrong, and the caches are joined: to split a core would be worse than to treat two
+/// caches as one.
 fn join_caches_of_cores(cores: &Leaders, caches: &mut Leaders, assumptions: &mut Vec<Assumption>) {
-    // From caches to lower ones they are joined with.
+    // Maps a cache to a lower one that it is joined with.
     let mut joined = Leaders::new();
     for (cpu, core) in cores {
         let own = joined_leader(&mut joined, caches[cpu]);
@@ -350,8 +350,8 @@ fn nodes(facts: &Facts, assumptions: &mut Vec<Assumption>) -> BTreeMap<usize, us
         .collect()
 }
 
-/// The speed classes. Unless the speed of every CPU is known, all count as equally fast: half a
-/// comparison would call CPUs slow of which nothing is known.
+/// The speed classes. Unless the speed of every CPU is known, all count as equally fast. Otherwise
+/// CPUs of which nothing is known could count as slow.
 fn speeds(facts: &Facts, assumptions: &mut Vec<Assumption>) -> Speeds {
     let known: BTreeMap<usize, u32> = facts
         .iter()
@@ -372,7 +372,7 @@ fn speeds(facts: &Facts, assumptions: &mut Vec<Assumption>) -> Speeds {
 fn shard_numbers(caches: &Pods, cores: &Leaders) -> BTreeMap<usize, usize> {
     let mut numbers = BTreeMap::new();
     for cache in caches.all() {
-        // Not by leaders: that of a core may be a CPU that cannot be used.
+        // Not by leaders: the leader of a core may be a CPU that cannot be used.
         let mut position: BTreeMap<usize, usize> = BTreeMap::new();
         let mut threads: Vec<CpuSet> = Vec::new();
         for cpu in cache.cpus() {

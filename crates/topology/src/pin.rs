@@ -16,7 +16,7 @@ inflight_sync::thread_local! {
 
 type Layers = Rc<RefCell<Vec<Rc<Layer>>>>;
 
-/// What a guard leaves among those of its thread.
+/// The entry of a guard among those of its thread.
 #[derive(Debug)]
 struct Layer {
     /// Where the thread might run before.
@@ -57,10 +57,10 @@ struct Layer {
 pub struct PinGuard {
     /// The set of the pinning.
     cpus: CpuSet,
-    /// Its own among those of the thread; `None` once there is nothing left to restore. Being no
-    /// thing to send, it also keeps the guard in its thread, whose mask is the one to restore.
+    /// This guard's layer of the thread; `None` once there is nothing left to restore. It is not
+    /// `Send`, so the guard stays in its thread, whose mask is to be restored.
     layer: Option<Rc<Layer>>,
-    /// Held, because a guard may be dropped when the thread's locals are gone already.
+    /// Kept here, because a guard may be dropped after the thread's locals.
     layers: Layers,
 }
 
@@ -269,7 +269,7 @@ pub enum PinCheck {
 /// let topo = Topology::discover()?;
 /// let error = topo.pin_current_thread(&CpuSet::new()).unwrap_err();
 /// assert_eq!(error, PinError::EmptySet);
-/// assert_eq!(error.to_string(), "cannot pin a thread to no CPU at all");
+/// assert_eq!(error.to_string(), "cannot pin a thread to an empty set of CPUs");
 /// # Ok::<(), inflight_topology::DiscoverError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -306,7 +306,7 @@ pub enum PinError {
 impl fmt::Display for PinError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::EmptySet => f.write_str("cannot pin a thread to no CPU at all"),
+            Self::EmptySet => f.write_str("cannot pin a thread to an empty set of CPUs"),
             Self::NotThisMachine { cpus } => {
                 write!(
                     f,
@@ -315,7 +315,7 @@ impl fmt::Display for PinError {
             }
             Self::NoUsableCpu { cpus, errno } => write!(
                 f,
-                "cannot pin to CPUs {cpus}: none is online and open to this process (errno \
+                "cannot pin to CPUs {cpus}: none is online and allowed to this process (errno \
                  {errno})"
             ),
             Self::Unsupported { cpus } => {

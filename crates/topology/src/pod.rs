@@ -103,7 +103,7 @@ impl Pods {
                 });
             }
             pods[id].cpus.insert(cpu);
-            // Ascending order, so that the highest CPU has the last word.
+            // In ascending order, so the highest CPU decides.
             pods[id].node = node(cpu);
             pod_of[cpu] = u32::try_from(id).expect("a CPU id is below 2^16");
         }

@@ -97,7 +97,7 @@ impl Topology {
 /// use inflight_topology::{DiscoverError, RefreshError};
 ///
 /// let error = RefreshError::from(DiscoverError::NoCpus);
-/// assert_eq!(error.to_string(), "the system names not one CPU");
+/// assert_eq!(error.to_string(), "the system reports no CPU");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -1,4 +1,4 @@
-//! A topology written down as the tree it might have been read from.
+//! Writes a topology as the tree that it could have been read from.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,9 +14,9 @@ impl Topology {
     /// and a control group if one limits the CPUs. Assumptions, and nodes without CPUs, are not in
     /// it.
     ///
-    /// That makes a test of a described machine go through the reader, and a fixture of a
-    /// machine nobody has. It is no recording: only what a topology knows is written, and what it
-    /// [assumed](Topology::assumptions) is written as if it were so.
+    /// With it a test can pass a synthetic machine through the reader, or keep one as a fixture. It
+    /// is not a recording: only what the topology knows is written, and what it
+    /// [assumed](Topology::assumptions) is written as if it were known.
     ///
     /// # Errors
     ///

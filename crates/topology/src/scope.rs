@@ -105,7 +105,7 @@ pub struct ParseScopeError;
 
 impl fmt::Display for ParseScopeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("no scope has this name; there are cpu, smt, cache_shard, cache, numa, system")
+        f.write_str("unknown scope; the names are cpu, smt, cache_shard, cache, numa, system")
     }
 }
 

@@ -67,7 +67,7 @@ impl Topology {
     ///
     /// # Errors
     ///
-    /// [`DiscoverError::NoCpus`] if the system names not one CPU.
+    /// [`DiscoverError::NoCpus`] if the system reports no CPU.
     ///
     /// ```
     /// use inflight_topology::Topology;
@@ -293,7 +293,7 @@ impl Topology {
     ///
     /// let topo = Topology::synthetic("numa:2 core:4 isolated:5 offline:6")?;
     /// assert_eq!(topo.node_of(4), Some(1));
-    /// assert_eq!(topo.node_of(5), Some(1)); // whoever polls there needs to know
+    /// assert_eq!(topo.node_of(5), Some(1)); // for a thread that polls there
     /// assert_eq!(topo.node_of(6), None);
     /// # Ok::<(), inflight_topology::SyntheticError>(())
     /// ```

@@ -5,7 +5,7 @@ use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Read};
 use std::path::Path;
 
-/// No file of `/sys` comes near it; a recorded tree may hold anything.
+/// Far more than any file of `/sys` has. A recorded tree may hold anything.
 const MAX_BYTES: u64 = 1 << 20;
 
 /// Room for a recording, as one file, of more CPUs than any machine has.
@@ -49,10 +49,10 @@ pub(crate) fn read_recording(file: &Path) -> io::Result<String> {
 fn read_at_most(file: &Path, most: u64) -> io::Result<String> {
     let file = open(file)?;
     let mut bytes = Vec::with_capacity(USUAL_BYTES);
-    // To the very end: files of `/proc` answer a read with whole lines, so that less than was asked
-    // for does not mean that nothing follows.
+    // Reads to the end: files of `/proc` return whole lines, so a short read does not mean that
+    // nothing follows.
     file.take(most + 1).read_to_end(&mut bytes)?;
-    // The beginning of a list may well be another list.
+    // A part of a list could be mistaken for a whole one.
     if bytes.len() as u64 > most {
         return Err(invalid(format!("larger than {most} bytes")));
     }

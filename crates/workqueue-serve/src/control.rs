@@ -135,7 +135,7 @@ fn set(system: &WorkqueueSystem, name: &str, file: &str, value: &str) -> Result<
     }
     let value = value.trim();
     if file == "max_active" {
-        // 0 means the default to a program. Who writes it here means none.
+        // Refuses 0, which means the default in the API: a user who writes it here may mean "none".
         let number = value.parse().ok().filter(|&number| number > 0);
         let number = number.ok_or_else(|| {
             format!("{file} is a number from 1 to {MAX_ACTIVE_LIMIT}, not {value:?}")
@@ -254,7 +254,7 @@ fn only(system: &WorkqueueSystem, name: &str) -> Result<Workqueue, String> {
     match (queues.pop(), queues.len()) {
         (Some(queue), 0) => Ok(queue),
         (Some(_), others) => Err(format!(
-            "{} queues have the name {name:?}: none can be written by it",
+            "{} queues have the name {name:?}, so none can be changed by it",
             others + 1
         )),
         (None, _) => Err(format!("no queue has the name {name:?}")),

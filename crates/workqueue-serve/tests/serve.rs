@@ -173,8 +173,8 @@ fn min_active_is_written_where_nodes_have_parts() {
     assert_eq!(set(&path, "scan", "min_active", " 16\n"), Ok(()));
     assert_eq!(shown().0, "16");
     for (value, why) in [
-        ("17", "min_active is 1 to max_active, which is 16, not 17"),
-        ("0", "min_active is 1 to max_active, which is 16, not 0"),
+        ("17", "min_active 17 is not in 1 to 16 (max_active)"),
+        ("0", "min_active 0 is not in 1 to 16 (max_active)"),
         (
             "-1",
             "min_active is a number from 1 to max_active, not \"-1\"",
@@ -255,12 +255,12 @@ fn d4_what_cannot_be_written_is_refused_in_one_line() {
             "bound",
             "max_active",
             "3",
-            "2 queues have the name \"bound\": none can be written by it",
+            "2 queues have the name \"bound\", so none can be changed by it",
         ),
         ("slow", "max_active", "many", &format!("{number} \"many\"")),
         ("slow", "max_active", "-1", &format!("{number} \"-1\"")),
         ("slow", "per_cpu", "3", "per_cpu of slow can only be read"),
-        ("slow", "nice", "20", "nice goes from -20 to 19, not to 20"),
+        ("slow", "nice", "20", "nice 20 is not in -20 to 19"),
         (
             "slow",
             "cpumask",

@@ -248,7 +248,7 @@ impl PoolState {
 
     /// The action that calls the poller, if items need it.
     pub(crate) fn need_poller(&mut self) -> WakeAction {
-        let me = self.poller.as_ref().expect("it is polled").me;
+        let me = self.poller.as_ref().expect("the pool has a poller").me;
         if !self.core.has_waiting() || self.core.workers.are_enough() {
             return WakeAction::None;
         }

@@ -49,7 +49,7 @@ pub(crate) struct Context {
     append_end: Cell<u32>,
     /// Whether it moved back to its own CPUs before this batch.
     pub(crate) repatriated: Cell<bool>,
-    /// Whether its items have queued through the lock.
+    /// Whether the last entry that its items queued went through the lock.
     pub(crate) pushed: Cell<bool>,
 }
 

@@ -31,7 +31,8 @@ impl SystemInner {
             queues: queues.map(|q| (q.clone(), q.stats())).collect(),
         };
         let mut out = String::new();
-        dump.write(&mut out).expect("a text takes what is written");
+        dump.write(&mut out)
+            .expect("writing to a string cannot fail");
         out
     }
 }

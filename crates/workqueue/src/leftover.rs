@@ -52,7 +52,7 @@ impl Leftover {
 impl fmt::Display for Leftover {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.items() == 0 {
-            return f.write_str("all items, but not all worker threads had ended");
+            return f.write_str("all items had ended, but not all worker threads");
         }
         write!(f, "{} items had not ended", self.items())?;
         for (at, (name, items)) in self.queues.iter().enumerate() {

@@ -35,32 +35,35 @@ const COUNTERS: [Counter; 16] = counters_of! {
     queued "items queued"
     started "runs that have begun"
     completed "runs that have ended"
-    panicked "runs that have ended by panic"
+    panicked "runs that panicked"
     cancelled "items taken back before their run"
-    refused "items refused with no error to a caller: delayed, repeating, spawned"
-    cm_wakeups "workers brought because an item blocked"
-    found_asleep "items found asleep that had not said so"
-    cpu_intensive "items of bound queues found to compute for long"
+    refused "items refused when their delay was over, or when they were to run again"
+    cm_wakeups "workers woken or created because an item blocked"
+    found_asleep "items found asleep outside of a blocking section"
+    cpu_intensive "items of bound queues found to be CPU-intensive"
     maydays "calls of the rescuer"
-    rescued "items that the rescuer has run"
+    rescued "items run by the rescuer"
     remote_wakeups "workers of another group of CPUs woken for items"
-    stolen "items that a worker of another group of CPUs has taken"
+    stolen "items taken by a worker of another group of CPUs"
     repatriated "workers moved back to their group for items of the queue"
-    placed "items that wake rules have put on another CPU than the one before"
+    placed "items that wake rules put on another CPU than the one before"
 };
 
 /// Values that go up and down.
 const GAUGES: [(&str, &str); 6] = [
-    (ACTIVE, "items that max_active lets run now"),
+    (
+        ACTIVE,
+        "items that run, or wait for a worker while a slot of max_active is free",
+    ),
     (
         INACTIVE,
-        "items that wait because max_active others are active",
+        "items that wait and for which no slot of max_active is free",
     ),
     (
         MAX_ACTIVE,
-        "how many items may be active: on each CPU of a bound queue, altogether of an unbound one",
+        "the limit of active items: for each CPU of a bound queue, in all of an unbound one",
     ),
-    (WORKERS, "workers of a pool, by what they do"),
+    (WORKERS, "workers of a pool, by state"),
     (READY, "items that wait for a worker of a pool"),
     (TARGET, "how many workers of a pool may run at once"),
 ];

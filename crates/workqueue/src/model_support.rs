@@ -25,14 +25,14 @@ impl Workqueue {
         reason = "a model may let others run its items"
     )]
     pub fn manual_pool(&self, cpu: usize) -> ManualPool {
-        let pwq = self.inner().pwq_of(cpu).expect("the queue has not gone");
+        let pwq = self.inner().pwq_of(cpu).expect("the queue exists");
         pwq.pool.set_manual();
         ManualPool(pwq.pool.clone())
     }
 
     /// Makes the pool of that CPU assume that items take `ns`.
     pub fn set_service(&self, cpu: usize, ns: u64) {
-        let pwq = self.inner().pwq_of(cpu).expect("the queue has not gone");
+        let pwq = self.inner().pwq_of(cpu).expect("the queue exists");
         let mut state = pwq.lock();
         while state.core.service_ns() < ns {
             state.core.note_service(2 * ns);

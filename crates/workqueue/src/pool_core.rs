@@ -78,7 +78,7 @@ const _: () = assert!(std::mem::offset_of!(PoolCore<u64>, workers) <= 48);
 #[inline]
 fn at<T: PoolItem>(pwqs: &mut [PwqState<T>], index: PwqIndex) -> &mut PwqState<T> {
     let pwq = &mut pwqs[index as usize];
-    debug_assert!(!pwq.is_vacant(), "it is there");
+    debug_assert!(!pwq.is_vacant(), "the pwq exists");
     pwq
 }
 
@@ -125,8 +125,8 @@ impl<T: PoolItem> PoolCore<T> {
     /// Removes a pwq in which nothing is in flight.
     pub(crate) fn remove_pwq(&mut self, index: PwqIndex) {
         let pwq = std::mem::replace(self.pwq_mut(index), PwqState::vacant());
-        debug_assert_eq!(pwq.in_flight(), 0, "it is idle");
-        debug_assert!(!pwq.listed, "it has no entries");
+        debug_assert_eq!(pwq.in_flight(), 0, "the pwq is idle");
+        debug_assert!(!pwq.listed, "the pwq has no entries");
         if let (true, Limit::Shared(nr_active)) = (pwq.pending, &pwq.limit) {
             // If it is not on the list, the thread that carries its slot finds no pwq and passes
             // the slot on.
@@ -138,7 +138,7 @@ impl<T: PoolItem> PoolCore<T> {
     #[inline]
     pub(crate) fn pwq(&self, index: PwqIndex) -> &PwqState<T> {
         let pwq = &self.pwqs[index as usize];
-        debug_assert!(!pwq.is_vacant(), "it is there");
+        debug_assert!(!pwq.is_vacant(), "the pwq exists");
         pwq
     }
 
@@ -356,7 +356,7 @@ impl<T: PoolItem> PoolCore<T> {
     pub(crate) fn remove(&mut self, index: PwqIndex, position: u32) {
         let pwq = at(&mut self.pwqs, index);
         let entry = pwq.fifo.remove(position, &mut self.spares);
-        let entry = entry.expect("it stands there");
+        let entry = entry.expect("the entry is at that position");
         if pwq.fifo.has_holes() {
             let moved = |entry: &T, position| entry.set_position(position);
             pwq.fifo.compact(moved, &mut self.spares);

@@ -20,7 +20,7 @@ use std::time::Duration;
 ///
 /// Clones are handles on the same work. Dropping the last handle does not cancel: a queued work
 /// still runs. A function that queues its own work gets a handle from
-/// [`current_work`](crate::current_work): if it owned a handle, neither would ever be freed. A
+/// [`current_work`](crate::current_work()): if it owned a handle, neither would ever be freed. A
 /// [repeating](Work::repeating) work needs no handle.
 ///
 /// ```

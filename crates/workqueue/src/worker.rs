@@ -233,8 +233,8 @@ impl<'a> Worker<'a> {
         apart && self.pool.is_looked_after() && !cfg!(any(loom, shuttle))
     }
 
-    /// Sleeps, and adapts the time to linger to how long it slept, as virtual machines do when they
-    /// halt.
+    /// Sleeps, and adapts the time to linger to how long it slept, like the halt polling of virtual
+    /// machines.
     fn sleep(&mut self, until_woken: impl FnOnce()) {
         let clock = &self.pool.shared.clock;
         let began = self.lingers().then(|| clock.now());
@@ -418,7 +418,7 @@ impl Runner for ItemRunner<'_> {
     }
 
     fn put_back(&self, item: ItemPtr, parked: Parked) {
-        let of = crate::pwq::by_id(parked.pwq).expect("its entry is in flight");
+        let of = crate::pwq::by_id(parked.pwq).expect("a parked entry keeps its pwq alive");
         of.pool.unpark_entry(&of, item, parked);
     }
 }

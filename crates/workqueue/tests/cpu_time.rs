@@ -78,7 +78,7 @@ fn queues_that_take_turns_share_the_time() {
 }
 
 #[test]
-fn nobody_measures_unasked() {
+fn cpu_time_is_measured_only_on_request() {
     let sys = one_cpu().build().unwrap();
     let wq = bound(&sys);
     wq.spawn(|| ()).wait().unwrap();
@@ -95,7 +95,7 @@ fn nobody_measures_unasked() {
 
 /// Asked for in the middle of things, it counts from then on, for workers that are there already.
 #[test]
-fn what_was_used_before_is_nobodys() {
+fn cpu_time_used_before_the_measurement_is_not_charged() {
     let sys = one_cpu().build().unwrap();
     let wq = bound(&sys);
     wq.spawn(|| burn(10 * LONG)).wait().unwrap();

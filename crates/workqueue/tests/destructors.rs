@@ -96,7 +96,7 @@ fn each_ends(what: &str, case: impl Fn(&Case) + Send + Sync + 'static) {
 }
 
 #[test]
-fn of_a_function_that_has_run() {
+fn the_destructor_of_a_function_that_has_run() {
     each_ends("after its run", |case| {
         let uses = case.uses();
         case.wq.spawn(move || drop(uses)).wait().unwrap();
@@ -108,7 +108,7 @@ fn of_a_function_that_has_run() {
 }
 
 #[test]
-fn of_a_result() {
+fn the_destructor_of_a_result() {
     each_ends("a result", |case| {
         for detached in [true, false] {
             let uses = case.uses();
@@ -125,7 +125,7 @@ fn of_a_result() {
 }
 
 #[test]
-fn of_what_is_cancelled() {
+fn the_destructor_of_a_cancelled_item() {
     each_ends("cancelled", |case| {
         let open = plug(&case.wq);
         let uses = [(); 2].map(|()| case.uses());
@@ -146,7 +146,7 @@ fn of_what_is_cancelled() {
 }
 
 #[test]
-fn of_what_panics() {
+fn the_destructors_of_an_item_that_panics() {
     each_ends("a panic", |case| {
         // As a payload, and while it is unwound.
         let uses = case.uses();
@@ -169,7 +169,7 @@ fn of_what_panics() {
 }
 
 #[test]
-fn of_what_is_refused() {
+fn the_destructor_of_a_refused_item() {
     each_ends("refused", |case| {
         case.wq.destroy_blocking().unwrap();
         let uses = case.uses();
@@ -185,7 +185,7 @@ fn of_what_is_refused() {
 
 /// A future that waits when its queue, or its system, ends.
 #[test]
-fn of_futures_that_end_with_their_queue() {
+fn the_destructor_of_a_future_that_ends_with_its_queue() {
     each_ends("a future", |case| {
         let uses = case.uses_queue();
         let handle = case.wq.spawn_future(async move {
@@ -216,7 +216,7 @@ fn never() -> impl Future<Output = ()> {
 
 /// An armed work that the end of the system takes from its timer.
 #[test]
-fn of_delayed_works_that_the_end_of_the_system_gives_up() {
+fn the_destructor_of_a_delayed_work_that_ends_with_its_system() {
     let news = AtomicUsize::new(0);
     let test = thread::spawn(|| {
         let sys = builder().clock(Clock::manual()).build().unwrap();

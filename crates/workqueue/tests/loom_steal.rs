@@ -276,8 +276,8 @@ fn look_until(sys: &WorkqueueSystem, ran: &Count) {
 /// Home's only worker waits for the item and does not say so, and the other pod has none: looks at
 /// home bring one, which steals.
 #[test]
-fn who_is_not_there_is_made() {
-    check("who_is_not_there_is_made", ZERO, || {
+fn a_missing_helper_is_created() {
+    check("a_missing_helper_is_created", ZERO, || {
         let (sys, wq) = taught();
         let ran = Count::new();
         let hog = occupy(&wq, &ran);
@@ -292,8 +292,8 @@ fn who_is_not_there_is_made() {
 
 /// The same where the other pod's worker is asleep, or about to be, having looked round.
 #[test]
-fn who_sleeps_is_sent_for() {
-    check("who_sleeps_is_sent_for", ZERO, || {
+fn a_sleeping_helper_is_woken() {
+    check("a_sleeping_helper_is_woken", ZERO, || {
         let (sys, wq) = taught();
         let ran = Count::new();
         drop(wq.spawn_on(THIEF, || ()));

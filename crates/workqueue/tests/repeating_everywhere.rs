@@ -64,7 +64,7 @@ fn each_run_is_an_item_of_a_poll() {
 
 /// In order, and at their place: what was queued during a run comes before the next one.
 #[test]
-fn queues_in_order_keep_it() {
+fn ordered_and_bh_queues_stay_in_order() {
     let sys = one_cpu().build().unwrap();
     for draft in [sys.workqueue("done").bh(), sys.workqueue("one").ordered()] {
         let wq = draft.build().unwrap();
@@ -172,7 +172,7 @@ fn a_panic_within_a_row() {
 /// It runs on, one run at a time, whatever becomes of its queue meanwhile, and goes where its queue
 /// has its workers now.
 #[test]
-fn while_its_queue_is_moved() {
+fn it_runs_on_while_its_queue_is_moved() {
     let sys = builder().build().unwrap();
     let wq = sys
         .workqueue("moved")
@@ -210,7 +210,7 @@ fn while_its_queue_is_moved() {
 }
 
 #[test]
-fn while_its_cpu_goes_and_comes_back() {
+fn it_runs_on_while_its_cpu_goes_and_comes_back() {
     let [whole, less] = ["core:2", "core:2 offline:1"].map(|m| Topology::synthetic(m).unwrap());
     let sys = WorkqueueSystem::builder().topology(&whole).build().unwrap();
     let wq = sys.workqueue("irq").bound().build().unwrap();
@@ -319,7 +319,7 @@ fn disabled_it_stops_and_enabled_it_waits_to_be_queued() {
 /// Threads, and items of its own pool, queue it and stop it. Who has stopped it last has done so,
 /// and each queueing has run or was taken back.
 #[test]
-fn many_stop_it() {
+fn it_is_stopped_by_many_threads() {
     let sys = one_cpu().build().unwrap();
     let wq = sys.workqueue("one").bound().build().unwrap();
     let runs = Level::new();

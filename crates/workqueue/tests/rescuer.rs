@@ -4,14 +4,14 @@
 mod support;
 
 use inflight_sync::fault::Faults;
-use inflight_sync::thread;
 use inflight_sync::time::Clock;
+use inflight_sync::{block_on, thread};
 use inflight_topology::{Scope, Topology};
 use inflight_workqueue::{
     Attrs, BuildError, JoinError, QueueError, Work, Workqueue, WorkqueueSystem, blocking,
 };
 use std::time::Duration;
-use support::{Inside, Level, Log, Rigged, bound, builder, one_cpu, rigged};
+use support::{Inside, Level, Log, Rigged, bound, builder, one_cpu, rigged, until};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -213,6 +213,31 @@ fn it_serves_all_pools_in_turn() {
     unbound.flush_blocking().unwrap();
     assert_eq!(bound.stats().rescued, 160);
     assert_eq!(unbound.stats().rescued, 40);
+}
+
+/// What an item queues while its queue is drained is rescued at once where the pool has called
+/// before, as at any other time, and not only at the timer's next call.
+#[test]
+fn what_is_queued_during_a_drain_is_rescued_at_once() {
+    let (sys, faults, clock) = rigged(builder());
+    let safe = reclaim(&sys, "safe");
+    faults.refuse_spawns(true);
+    let first = [0, 1].map(|cpu| safe.spawn_on(cpu, || ()));
+    clock.advance(10 * MS);
+    first.into_iter().for_each(|item| item.wait().unwrap());
+    let [drains, runs] = [(); 2].map(|()| Level::new());
+    let outer = safe.spawn_on(1, {
+        let (safe, drains, runs) = (safe.clone(), drains.clone(), runs.clone());
+        move || {
+            drains.wait_silently(1);
+            safe.spawn_on(0, move || runs.raise()).detach();
+        }
+    });
+    let drain = safe.drain();
+    drains.raise();
+    outer.wait().unwrap();
+    until(|| runs.get() == 1, || "it waits for the timer".to_owned());
+    block_on(drain).unwrap();
 }
 
 /// I.21: a work is queued again and again while rescuers and workers take turns at the same list:

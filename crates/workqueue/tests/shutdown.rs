@@ -361,7 +361,7 @@ fn two_shutdowns_at_once_both_wait_for_the_threads() {
     assert_eq!((first.items(), first.is_own_worker()), (0, false));
     assert_eq!(
         first.to_string(),
-        "all items, but not all worker threads had ended"
+        "all items had ended, but not all worker threads"
     );
     release.raise();
     shutters.into_iter().for_each(|s| s.join().unwrap());

@@ -240,7 +240,7 @@ fn wakers_kept_beyond_the_end_do_nothing() {
 
 /// The future's own destructor wakes it, cancels it and queues.
 #[test]
-fn a_future_that_is_at_itself_when_it_goes() {
+fn a_future_whose_destructor_wakes_and_cancels_it() {
     for how in 0..4 {
         let sys = system();
         for wq in every_kind(&sys) {

@@ -242,7 +242,7 @@ fn a_pod_full_of_submitters_is_helped() {
 
 /// Whoever queues on others' behalf is on no CPU of theirs.
 #[test]
-fn who_names_a_cpu_is_no_submitter_there() {
+fn a_thread_that_names_a_cpu_is_no_submitter_there() {
     let sys = system();
     let wq = queue(&sys, false);
     look_round(&wq, 1);

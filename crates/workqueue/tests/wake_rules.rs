@@ -139,7 +139,7 @@ fn work_goes_to_an_idle_cpu_of_its_cache_and_to_no_other() {
 }
 
 #[test]
-fn who_sees_it_pulls_it_within_the_cache() {
+fn the_idle_cpu_of_the_waker_pulls_a_work_within_its_cache() {
     assert_eq!(near(pull(), 0, &[]), 0);
     assert_eq!(near(pull(), 2, &[]), 1, "that is another cache");
     assert_eq!(near(pull(), 0, &[0]), 1, "a worker runs there");

@@ -263,7 +263,7 @@ const BLOCKS: &str = "a run ends after --runtime; use --number_ios to end each j
 const ONE_FILE: &str = "a run has one file; start one run for each";
 const ONE_SIZE: &str = "a run has one block size; use --bs";
 
-/// What to use instead of an option of fio that is not here, as `--loops` or `--loops=3`.
+/// What to use instead of an option of fio that is not supported, as `--loops` or `--loops=3`.
 pub(crate) fn advice(option: &str) -> Option<&'static str> {
     let name = option
         .trim_start_matches('-')
@@ -274,7 +274,7 @@ pub(crate) fn advice(option: &str) -> Option<&'static str> {
     found.map(|(_, advice)| *advice)
 }
 
-/// fio's name of an engine that is not here: what to use.
+/// What to use instead of an engine of fio that is not supported.
 pub(crate) fn engine_advice(engine: &str) -> Option<&'static str> {
     match engine {
         "libaio" | "posixaio" | "io_uring_cmd" => {

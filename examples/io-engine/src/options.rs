@@ -445,8 +445,8 @@ impl Options {
 /// An engine by its name.
 fn parse_engine(text: &str) -> Result<EngineChoice> {
     EngineChoice::from_str(text, false).map_err(|_| match fio::engine_advice(text) {
-        Some(advice) => anyhow!("it is not here: {advice}"),
-        None => anyhow!("it is none of io_uring, psync, auto"),
+        Some(advice) => anyhow!("not supported: {advice}"),
+        None => anyhow!("none of io_uring, psync, auto"),
     })
 }
 

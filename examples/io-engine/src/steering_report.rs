@@ -22,7 +22,7 @@ pub(crate) struct SteeringReport {
     wakeups: u64,
     batches: u64,
     max_batch: u64,
-    /// Who chose the CPU of redirected ones.
+    /// What chose the CPU of redirected completions.
     wake: &'static str,
     /// Wakeups for another CPU than the one that submitted.
     placed: u64,

@@ -95,7 +95,7 @@ pub(crate) fn parse_switch(text: &str) -> Result<bool> {
 /// was probably meant.
 pub(crate) fn one_line(error: &clap::Error) -> String {
     if let Some((option, advice)) = not_here(error) {
-        return format!("{option} is not here: {advice}");
+        return format!("{option} is not supported: {advice}");
     }
     let text = error.to_string();
     let line = text.lines().next().unwrap_or_default();
@@ -115,7 +115,7 @@ pub(crate) fn one_line(error: &clap::Error) -> String {
     line
 }
 
-/// An option of fio that is not here, and what to use.
+/// An option of fio that is not supported, and what to use.
 fn not_here(error: &clap::Error) -> Option<(&str, &'static str)> {
     let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else {
         return None;

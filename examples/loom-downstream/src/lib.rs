@@ -39,7 +39,7 @@ impl<const PLANTED: bool> Ring<PLANTED> {
         Self {
             slots: SbitmapQueue::builder(depth)
                 .build()
-                .expect("a reasonable depth"),
+                .expect("the depth is valid"),
             requests: (0..depth).map(|_| Mutex::new(0)).collect(),
             ready: Mutex::new(VecDeque::new()),
             sleeping: AtomicBool::new(false),

@@ -37,8 +37,8 @@ const MAX_BYTES: usize = 64 << 20;
 /// A client that holds memory others wait for is sent away if it is its turn to take or to send
 /// something, and it has stalled for so long.
 const STALLED: Duration = Duration::from_secs(10);
-/// So many bytes are started at once; then what was done is sent, before more is. With more, a
-/// client of short requests waits for the server, and then the server for the client.
+/// How many bytes are started at once; then the answers are sent before more is started. With more,
+/// a client of short requests waits for the server, and then the server for the client.
 const BURST: usize = 128 << 10;
 /// A request counts for so many of them at least, also if it is refused.
 const LEAST: usize = 512;
@@ -303,7 +303,7 @@ impl Connection {
         let session = self
             .session
             .clone()
-            .expect("requests come after the negotiation");
+            .expect("a request before the end of the negotiation");
         let counts = session.memory_for(&request).max(LEAST);
         self.burst = self.burst.saturating_sub(counts);
         self.requests.push(Box::pin(session.handle(request, data)));

@@ -14,7 +14,7 @@ const LINES: usize = 1024;
 /// For so long the end waits for what has been told to be written.
 const END: Duration = Duration::from_secs(1);
 
-/// A line before the log has begun, or after it. Who has closed standard error does not read it.
+/// A line before the log has begun, or after it. Lost if standard error is closed.
 pub(crate) fn say(what: &str) {
     let _ = writeln!(io::stderr(), "nbd-export: {what}");
 }

@@ -48,7 +48,10 @@ impl std::str::FromStr for Spec {
             return Err("expected NAME=FILE, neither of them empty".to_owned());
         }
         if name.len() > MAX_NAME {
-            return Err(format!("a name has at most {MAX_NAME} bytes"));
+            return Err(format!(
+                "the name has {} bytes, more than {MAX_NAME}",
+                name.len()
+            ));
         }
         let mut spec = Self {
             name: name.to_owned(),
@@ -62,7 +65,7 @@ impl std::str::FromStr for Spec {
         for part in parts {
             let option = part.split('=').next().unwrap_or_default();
             if said.contains(&option) {
-                return Err(format!("{option} is said twice"));
+                return Err(format!("{option} is given twice"));
             }
             said.push(option);
             match part.split_once('=') {
@@ -172,7 +175,7 @@ impl Export {
         lock(&file, spec.read_only).with_context(|| path.to_string())?;
         ensure!(
             spec.key.is_some() || spec.read_only || !key::is_encrypted(&file)?,
-            "{path} is encrypted: say key=KEYFILE, or ro to serve it as it lies there"
+            "{path} is encrypted: give key=KEYFILE, or ro to serve the encrypted bytes"
         );
         let whole = file.seek(SeekFrom::End(0)).context("its size")?;
         let block = if spec.key.is_some() { UNIT as u32 } else { 1 };
@@ -180,7 +183,7 @@ impl Export {
         let size = whole.saturating_sub(start);
         ensure!(size > 0, "{path} is empty: truncate -s SIZE {path}");
         if size % u64::from(block) != 0 {
-            bail!("{path} has {size} bytes, which are no whole units of {block} to encrypt");
+            bail!("{path} has {size} bytes, not a multiple of the unit of encryption, {block}");
         }
         let opened = spec.key.as_ref().map(|key| {
             let opened = key::open(&file, spec.read_only, key, spec.format);
@@ -245,7 +248,7 @@ fn lock(file: &File, read_only: bool) -> Result<()> {
             Err(Errno::WOULDBLOCK) if start.elapsed() < LET_GO => {
                 std::thread::sleep(LET_GO / 100);
             }
-            Err(Errno::WOULDBLOCK) => bail!("it is exported already, or locked by another program"),
+            Err(Errno::WOULDBLOCK) => bail!("already exported, or locked by another program"),
             // Some file systems have no locks.
             _ => return Ok(()),
         }

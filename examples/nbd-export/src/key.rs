@@ -114,7 +114,10 @@ impl Secret {
         let mode = found.permissions().mode();
         // What a shell passes as a pipe has its own.
         if found.is_file() && mode & 0o077 != 0 {
-            bail!("others have access to it: chmod 600 {}", path.display());
+            bail!(
+                "other users may access it; use chmod 600 {}",
+                path.display()
+            );
         }
         let mut content = Zeroizing::new(vec![0; LONGEST + 1]);
         let mut len = 0;
@@ -124,7 +127,10 @@ impl Secret {
                 more => len += more,
             }
         }
-        ensure!(len <= LONGEST, "it is longer than any key");
+        ensure!(
+            len <= LONGEST,
+            "longer than any key: more than {LONGEST} bytes"
+        );
         Self::parse(&content[..len], is_passphrase)
     }
 
@@ -134,7 +140,7 @@ impl Secret {
         // 64 random bytes are no text, as good as never.
         let text = std::str::from_utf8(line).ok();
         let Some(text) = text.filter(|text| !text.chars().any(char::is_control)) else {
-            ensure!(!is_passphrase, "no text, as a passphrase is");
+            ensure!(!is_passphrase, "a passphrase must be text");
             let key = <&[u8; KEY]>::try_from(content);
             let key = key.ok().context("neither text nor 64 bytes")?;
             halves_differ(key)?;
@@ -144,7 +150,7 @@ impl Secret {
             halves_differ(&key)?;
             return Ok(Self::Digits(key));
         }
-        ensure!(text.len() >= 8, "a passphrase of fewer than 8 bytes");
+        ensure!(text.len() >= 8, "the passphrase has fewer than 8 bytes");
         Ok(Self::Passphrase(Zeroizing::new(line.to_vec())))
     }
 
@@ -166,7 +172,7 @@ impl Secret {
             && costs.lanes <= MAX_LANES;
         ensure!(
             within,
-            "the file's header asks for more work than is sensible"
+            "the file's header asks for too much work to derive the key"
         );
         let Costs {
             memory_kib,
@@ -186,7 +192,7 @@ impl Secret {
 /// With one key for the data and for the units' numbers XTS hides less than it should.
 fn halves_differ(key: &[u8; KEY]) -> Result<()> {
     let (data, tweak) = key.split_at(KEY / 2);
-    ensure!(data != tweak, "its two halves are equal");
+    ensure!(data != tweak, "the two halves of the key are equal");
     Ok(())
 }
 
@@ -284,12 +290,9 @@ fn open_by(
         .context("reading its header")?;
     if let Some(header) = Header::decode(&bytes) {
         // So that whoever leaves it in a command line loses nothing at the next start.
-        ensure!(!format, "it is encrypted already: leave format out");
+        ensure!(!format, "already encrypted: leave format out");
         let cipher = secret.cipher(&header.salt, header.costs)?;
-        ensure!(
-            cipher.check() == header.check,
-            "it is encrypted by another key"
-        );
+        ensure!(cipher.check() == header.check, "encrypted with another key");
         return Ok((cipher, None));
     }
     if !format && file.metadata()?.file_type().is_block_device() {
@@ -300,12 +303,15 @@ fn open_by(
     }
     ensure!(
         format || is_empty(file).context("looking for data")?,
-        "it is not encrypted by this program: it holds something else; to lose that, say format"
+        "not encrypted by this program, and not empty; format overwrites it"
     );
-    ensure!(!read_only, "it has no key yet: serve it once without ro");
+    ensure!(
+        !read_only,
+        "no key has been set yet: serve it once without ro"
+    );
     let mut salt = [0; SALT];
     let filled = getrandom(&mut salt, GetRandomFlags::empty())?;
-    ensure!(filled == SALT, "no random numbers are to be had");
+    ensure!(filled == SALT, "the system returned too few random bytes");
     let cipher = secret.cipher(&salt, costs)?;
     let check = cipher.check();
     let header = Header { salt, costs, check };

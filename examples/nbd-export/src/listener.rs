@@ -32,11 +32,11 @@ impl Listener {
         let shown = path.display();
         if path.exists() {
             if UnixStream::connect(path).is_ok() {
-                bail!("{shown}: another server listens there");
+                bail!("{shown}: another server listens on it");
             }
             use std::os::unix::fs::FileTypeExt as _;
             let kind = std::fs::symlink_metadata(path)?.file_type();
-            anyhow::ensure!(kind.is_socket(), "{shown} is there, and no socket");
+            anyhow::ensure!(kind.is_socket(), "{shown} exists and is no socket");
             std::fs::remove_file(path).with_context(|| format!("removing {shown}"))?;
         }
         let listener = UnixListener::bind(path).with_context(|| format!("--unix {shown}"))?;
@@ -126,7 +126,7 @@ impl Display for Peer {
         match self {
             Self::Tcp(address) => write!(f, "{address}"),
             Self::Unix { pid, uid } => write!(f, "pid {pid}, uid {uid}"),
-            Self::Unknown => f.write_str("nobody knows where"),
+            Self::Unknown => f.write_str("unknown peer"),
         }
     }
 }

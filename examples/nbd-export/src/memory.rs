@@ -45,7 +45,7 @@ impl Memory {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         let _one = One(&self.waiting);
         let taken = self.units.get_many(units).await;
-        taken.expect("it is never closed, and nobody asks for more than there is")
+        taken.expect("never closed, and no request needs more than all units")
     }
 }
 

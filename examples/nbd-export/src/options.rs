@@ -147,7 +147,7 @@ impl Options {
     pub(crate) fn read() -> Result<Self, ExitCode> {
         Self::try_parse().map_err(|error| {
             if !error.use_stderr() {
-                // Help, or the version. Who has closed standard output does not read it.
+                // Help, or the version. Lost if standard output is closed.
                 let _ = error.print();
                 return ExitCode::SUCCESS;
             }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// Who moves fewer bytes in some time has stalled for that time.
+/// A client that moves fewer bytes in some time has stalled for that time.
 const SLOW: usize = 64 << 10;
 
 /// Since when it is the client's turn, and how much it has moved since.

@@ -70,7 +70,10 @@ impl Power {
     pub(crate) fn step(&self) -> io::Result<()> {
         let mut supply = self.0.lock();
         if supply.cut_at.is_some_and(|at| supply.steps >= at) {
-            return Err(io::Error::new(io::ErrorKind::NotConnected, "no power"));
+            return Err(io::Error::new(
+                io::ErrorKind::NotConnected,
+                "the power is cut",
+            ));
         }
         supply.steps += 1;
         Ok(())
@@ -208,8 +211,8 @@ impl MemoryDevice {
     /// let device = MemoryDevice::new(4096).with_lost_writes_readable();
     /// device.write_at(&[1; 512], 0)?;
     /// device.lose_cache();
-    /// assert!(device.write_fua_at(&[2; 512], 512).is_err()); // told of the loss of the first
-    /// device.flush()?; // not told
+    /// assert!(device.write_fua_at(&[2; 512], 512).is_err()); // reports the first loss
+    /// device.flush()?; // reports nothing
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn lose_cache(&self) {

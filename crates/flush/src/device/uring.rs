@@ -94,7 +94,7 @@ impl UringDevice {
             match ring.submit_and_wait(missing) {
                 Ok(_) => {}
                 Err(error) if again(&error) => {}
-                // The kernel may still read the buffers: they must not go.
+                // The kernel may still use the buffers, so this function must not return.
                 Err(_) => std::process::abort(),
             }
             for entry in ring.completion() {

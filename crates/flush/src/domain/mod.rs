@@ -1,8 +1,7 @@
 //! [`FlushDomain`]: the users that share the flushes of one device.
 //!
-//! One lock, around the machine. The waiters carry out all steps: the first of a generation its
-//! flush, each its own data. So no thread is needed, and a flush that blocks is carried out by one
-//! of its waiters.
+//! There is one lock, around the machine. The waiters carry out all steps: the first one of a
+//! generation the flush, each its own data. So no thread is needed.
 
 mod request;
 mod sequence;

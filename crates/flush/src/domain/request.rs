@@ -131,8 +131,8 @@ impl Core {
         let Waiter { next, leads, .. } = *self.waiter(id);
         match (self.machine.leave(id), next) {
             (Left::Running, Some(Next::Lead(generation))) if leads => {
-                // How it ends nobody hears: a loss that the system tells of may be told to it
-                // alone. Another flush would succeed without what was lost.
+                // Nobody learns how this flush ends, and the system may report a loss to it alone:
+                // the next flush would succeed without the lost data. So it counts as failed.
                 let unheard = Err(DeviceError::UNHEARD);
                 self.flush_done(now, generation, unheard, &mut actions);
             }
@@ -145,7 +145,7 @@ impl Core {
             }
             (Left::NotWaiting, Some(Next::Data)) => {
                 let given_up = if self.machine.may_be_told(id) {
-                    // As with a flush: what the system tells it nobody hears.
+                    // As with a flush: nobody learns what the system reports to it.
                     DeviceError::UNHEARD
                 } else {
                     io::ErrorKind::Interrupted.into()
@@ -176,7 +176,7 @@ impl Request {
     pub(super) fn submit(domain: &FlushDomain, flags: Flags) -> Result<Self, FlagsError> {
         let id = domain.change(|core, now, actions| {
             let id = core.machine.submit(now, flags, actions)?;
-            // What the last request of this number was told is not for this one.
+            // The last request with this number may have left a step.
             *core.waiter(id) = Waiter::default();
             Ok(id)
         })?;
@@ -202,7 +202,7 @@ impl Request {
             waiter.leads = matches!(next, Next::Lead(_));
             return Poll::Ready(next);
         }
-        // Wakers are dropped without the lock: that may run anything.
+        // Dropping a waker may run anything, so not under the lock.
         let old = waiter.notify.replace(Notify::Task(cx.waker().clone()));
         drop(core);
         drop(old);

@@ -99,7 +99,7 @@ impl Sequence {
         L: FnMut() -> F,
         F: Future<Output = io::Result<()>>,
     {
-        // Not in the future: the data has ended now, whenever somebody polls.
+        // Not in the future, which may be polled later: the data has ended now.
         let told = result.as_ref().map(drop).map_err(DeviceError::from);
         self.request.data_done(told);
         async move {
@@ -261,7 +261,7 @@ impl FlushDomain {
         if self.inner.core.lock().machine.calls_are_under_way() {
             return Err(WriteError::WouldBlock);
         }
-        // No flush is behind it.
+        // The write needs no flush after it.
         self.write_fua_blocking(write)
     }
 

@@ -20,7 +20,7 @@ pub(super) struct Ticker {
 }
 
 impl Core {
-    /// The thread, if it sleeps longer than the next flush may be put off.
+    /// The thread, if it sleeps beyond the time when the next delayed flush is due.
     pub(super) fn late_ticker(&mut self) -> Option<Notify> {
         let ticker = self.ticker.as_mut()?;
         let unparker = ticker.unparker.as_ref()?;
@@ -34,9 +34,9 @@ impl Core {
 }
 
 impl Inner {
-    /// The thread's look: when it is to tick. Whoever puts a flush off before it is seen here; who
-    /// does so after it finds the note, and unparks the thread, whose park then ends at once, also
-    /// if it has yet to begin.
+    /// Returns when the thread is to tick, and notes it. A flush that is delayed before this is
+    /// seen here. A thread that delays one afterwards finds the note and unparks this thread, whose
+    /// park then ends at once, even if it begins later.
     fn look(&self, parker: &Parker) -> Option<Instant> {
         let mut core = self.core.lock();
         let until = core.machine.next_deadline();
@@ -62,7 +62,7 @@ fn run(domain: &Weak<Inner>) {
             return;
         };
         let (until, clock) = (inner.look(&parker), inner.clock.clone());
-        // It may be the last handle by now: its drop unparks this thread.
+        // If this is the last handle by now, its drop unparks this thread.
         drop(inner);
         match until {
             None => parker.park(),
@@ -70,7 +70,7 @@ fn run(domain: &Weak<Inner>) {
             Some(_) => {
                 if let Some(inner) = domain.upgrade() {
                     let domain = FlushDomain { inner };
-                    // Wakers are users' code. One that panics has nobody here to be told.
+                    // Wakers are users' code. A panic of one has no caller here to go to.
                     let _ = catch_unwind(AssertUnwindSafe(|| domain.tick()));
                 }
             }

@@ -9,7 +9,8 @@ use std::pin::pin;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-/// Remembers that the future is to be polled again: the future may itself take the thread's token.
+/// Whether the future is to be polled again. The thread's token does not say it: the future may
+/// take the token itself.
 struct Flag {
     set: AtomicBool,
     unparker: Unparker,
@@ -17,8 +18,8 @@ struct Flag {
 
 impl Wake for Flag {
     fn wake(self: Arc<Self>) {
-        // Relaxed is enough: a poll takes the lock under which the waker was chosen, and the token
-        // brings the flag with it.
+        // Relaxed: the token makes the flag visible, and the poll takes the lock under which the
+        // waker was chosen.
         self.set.swap(true, Ordering::Relaxed);
         self.unparker.unpark();
     }

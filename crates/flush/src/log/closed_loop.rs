@@ -1,7 +1,7 @@
 //! Committers that come back after a pause, in virtual time, on the group as it is shipped.
 //!
-//! Against a published model of such a loop: how many commits share a flush, and that none waits
-//! for more than two.
+//! Compared with a published model of such a loop: how many commits share a flush, and that none
+//! waits for more than two.
 
 use super::LogOptions;
 use super::group::{Durability, Group, Key, Next};
@@ -71,9 +71,9 @@ fn closed_loop(options: &LogOptions, committers: usize, think: f64, seed: u64) -
                 flush = None;
                 ends
             }
-            (_, None) => gathers.expect("everybody waits, and nobody leads"),
+            (_, None) => gathers.expect("a member leads while others wait"),
         };
-        // The next leader runs before those who were released with it leave.
+        // The next leader runs before the commits that were released with it leave.
         for key in all.iter().filter_map(|committer| committer.key) {
             let looked = group.look(key, Notify::Task(Waker::noop().clone()));
             if !matches!(looked, Ok(Next::Lead)) || flush.is_some() {
@@ -141,8 +141,9 @@ fn eight_committers_share_by_three_or_more() {
     }
 }
 
-/// A leader that waits for those who were released with it, as it was told to: all share one flush
-/// if they come back soon, nothing changes for one committer, and little is lost where they do not.
+/// With `max_delay` a leader waits for the commits that were released with it. If they come back
+/// soon, all share one flush. Nothing changes for a single committer, and little is lost if they
+/// come back late.
 #[test]
 fn those_who_come_back_soon_share_one_flush() {
     let waits = LogOptions::new().max_delay(Duration::MAX).min_siblings(1);
@@ -169,7 +170,7 @@ fn those_who_come_back_soon_share_one_flush() {
     }
 }
 
-/// By default nobody waits for those who may come: a commit takes two flushes at most.
+/// By default no leader waits for others: a commit takes at most two flushes.
 #[test]
 fn by_default_a_leader_waits_for_nobody() {
     for think in [0.02, 0.1, 0.4, 1.0] {

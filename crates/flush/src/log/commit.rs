@@ -15,7 +15,7 @@ use std::io;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// A commit that waits in the group. Leaves when dropped; if it was to lead, another one does.
+/// A commit that waits in the group. Leaves it when dropped; if it was to lead, another one leads.
 struct Member {
     log: Log,
     key: Key,
@@ -69,8 +69,9 @@ impl Drop for Leading<'_> {
     }
 }
 
-/// A lock under which the device is used. Whoever gets it next finds out how that went: a failure
-/// is noted before it is let go, also if the device panics: then nobody knows what was written.
+/// A lock under which the device is used. A failure is noted before the lock is released, so the
+/// next holder sees it. A panic of the device counts as a failure: it is not known what was
+/// written.
 struct Using<'a, T> {
     log: &'a Inner,
     guard: MutexGuard<'a, T>,
@@ -103,7 +104,8 @@ enum Durably {
     ForGroup,
 }
 
-/// Tells all whose position is reached, or that the log has failed, however the commit ends.
+/// However the commit ends, ends the members whose position is reached, or all if the log has
+/// failed.
 struct Settling<'a>(&'a Inner);
 
 impl Drop for Settling<'_> {
@@ -149,8 +151,8 @@ impl Log {
     ) -> impl Future<Output = Result<(), LogError>> + Send + use<> {
         let log = self.clone();
         async move {
-            // Ordering: Acquire, pairs with the Release in `publish`: who finds its record durable
-            // without a lock sees what the flush has done.
+            // Ordering: Acquire, pairs with the Release in `publish`: a commit that finds its
+            // record durable without a lock sees what the flush has done.
             let word = log.inner.durable.load(Ordering::Acquire);
             if word & POISONED == 0 && lsn.0 <= word {
                 return Ok(());
@@ -273,16 +275,16 @@ impl Log {
 }
 
 impl Inner {
-    /// Writes and flushes for all that wait.
+    /// Writes and flushes for all members.
     fn lead(&self) {
         let _leading = Leading(self);
         self.gather();
-        // A failure is noted in the state, and told to all when the leader steps down.
+        // A failure is noted in the state, and ends all members when the leader steps down.
         let _ = self.write_and_flush();
     }
 
-    /// A member that joined at `joined` begins to lead. If it was woken for that, the device has
-    /// stood still meanwhile: how long tells whether sharing pays.
+    /// A member that joined at `joined` begins to lead. If it was woken for that, the device was
+    /// idle meanwhile; this time decides whether sharing pays.
     fn woken(&self, joined: Instant, key: Key) {
         let now = self.clock.now();
         let mut state = self.state.lock();
@@ -292,7 +294,7 @@ impl Inner {
         }
     }
 
-    /// Waits for others, if it was told to and that pays.
+    /// Waits for other commits, if the options say so and it pays.
     fn gather(&self) {
         let most = self.options.max_delay;
         if most.is_zero() {
@@ -331,7 +333,7 @@ impl Inner {
         {
             let mut state = self.state.lock();
             let cover = state.group.written;
-            // Asked for again: somebody who wants more may have joined while it was written.
+            // Read again: a member that needs more may have joined during the write.
             let wanted = state.group.wanted(cover);
             if state.group.durable >= cover || wanted != Some(Durability::Flushed) {
                 return Ok(());
@@ -355,7 +357,7 @@ impl Inner {
             return Ok(());
         }
         let flushing = Using::lock(self, &self.flushing);
-        // Another one may have flushed meanwhile.
+        // Another commit may have flushed meanwhile.
         if self.reached(lsn, durability)? {
             return Ok(());
         }
@@ -368,11 +370,11 @@ impl Inner {
         failed.map_or_else(|| Ok(state.group.reached(lsn, durability)), Err)
     }
 
-    /// Writes what was appended up to `end`, durably if that is wanted and one write does it.
+    /// Writes what was appended up to `end`, durably if that is wanted and takes only one write.
     fn write_out(&self, durably: Durably, end: u64) -> Result<(), DeviceError> {
         let mut writing = Using::lock(self, &self.writer);
         let written = self.write_batch(&mut writing.guard, durably, end);
-        // Before the lock is let go: nobody writes behind a hole.
+        // Before the lock is released: no one may write behind a hole.
         written.inspect_err(|&error| self.fail(error))
     }
 
@@ -394,7 +396,8 @@ impl Inner {
         }
         let segment = writer.segment();
         let fits = writer.frames_that_fit(&batch);
-        // Others who share the domain may be told of a loss in place of a durable write.
+        // If others share the domain, the system may report a loss to them instead of to a durable
+        // write.
         let fua = durably != Durably::No
             && segment.caps().native_fua
             && self.options.log_domain.is_none()
@@ -414,7 +417,9 @@ impl Inner {
             if at == batch.bytes.len() {
                 break;
             }
-            let flushing = flushing.as_ref().expect("it does not fit, so it flushes");
+            let flushing = flushing
+                .as_ref()
+                .expect("a batch that does not fit is flushed");
             self.next_segment(writer, &batch, at, flushing)?;
         }
         if fua {
@@ -437,7 +442,7 @@ impl Inner {
         let end = batch.first + at as u64;
         state.group.written = end;
         if at > 0 {
-            // If nothing fitted no frame bears the batch's tail yet.
+            // If nothing fitted, no frame has the batch's tail yet.
             state.tails.wrote(end, batch.tail);
         }
         state.segment = writer.segment();
@@ -448,7 +453,7 @@ impl Inner {
         }
     }
 
-    /// Flushes the segment that is full, and goes on in the next one.
+    /// Flushes the segment, which is full, and continues in the next one.
     fn next_segment(
         &self,
         writer: &mut Writer,
@@ -469,19 +474,19 @@ impl Inner {
         Ok(())
     }
 
-    /// Fails the log. Also where a lock is held that is let go before the writer's: whoever gets it
-    /// finds out.
+    /// Marks the log as failed. Called while `flushing` may be held, which is released before the
+    /// writer's lock, so its next holder sees the failure too.
     fn failed(&self, error: &io::Error) -> DeviceError {
         let error = DeviceError::from(error);
         self.fail(error);
         error
     }
 
-    /// The flush before a buffer, when all buffers before it were written: of the data's device, or
-    /// of the log's.
+    /// The flush before a buffer, when all buffers before it are written: of the data's device if
+    /// it is another one, else of the log's.
     fn flush_before(&self, segment: &dyn Device) -> Result<(), DeviceError> {
         let flushed = match &self.options.data_domain {
-            // A flush that failed before may have lost what this one does not find any more.
+            // An earlier flush that failed may have lost data that this one no longer sees.
             Some(data) => {
                 device_error(data.flush_blocking()).and_then(|()| data.poison().map_or(Ok(()), Err))
             }
@@ -492,16 +497,17 @@ impl Inner {
         Ok(())
     }
 
-    /// Makes durable what was written by calls that have returned, and before the flush is issued.
+    /// Makes durable what was written by calls that had returned before the flush is issued.
     ///
-    /// Invariant: one flush at a time, and it is known how it went before the next one begins. A
-    /// system tells of a loss once: of two flushes at a time one may succeed without what was lost.
+    /// Invariant: there is one flush at a time, and its result is known before the next one begins.
+    /// A system reports a loss once: of two flushes at a time one could succeed without the lost
+    /// data.
     fn flush_written(
         &self,
         _flushing: &Using<'_, ()>,
         count: impl FnOnce(&mut State),
     ) -> Result<(), DeviceError> {
-        // What was written before is in this segment, or in one that was flushed when it ended.
+        // What was written before is in this segment, or in one that was flushed when it was full.
         let (failed, cover, segment) = {
             let state = self.state.lock();
             let group = &state.group;
@@ -517,7 +523,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Makes durable what is in the segment that is written, which is full.
+    /// Makes durable what is in the present segment, which is full.
     fn flush_full_segment(&self, _flushing: &Using<'_, ()>) -> Result<(), DeviceError> {
         let (cover, segment) = {
             let state = self.state.lock();
@@ -535,13 +541,13 @@ impl Inner {
         Ok(())
     }
 
-    /// A flush of the log's device, shared with others who use its domain.
+    /// A flush of the log's device, shared with the other users of its domain.
     fn flush_log(&self, segment: &dyn Device) -> Result<(), DeviceError> {
         let started = self.clock.now();
         let lead = || ready(segment.flush());
         let flushed = self.domain.wait(None, self.domain.flush_with(lead));
         device_error(flushed.unwrap_or(Ok(())))?;
-        // Another user's flush may have been told of what was lost here.
+        // The system may have reported a loss of this log to another user's flush.
         if self.domain.failed_flushes() == self.failed_before {
             let took = self.clock.now() - started;
             self.state.lock().counters.flush_time.record(took);
@@ -551,8 +557,8 @@ impl Inner {
         Err(told.unwrap_or_else(|| io::ErrorKind::Other.into()))
     }
 
-    /// A flush, or a durable write, has ended: the log is durable up to `cover`. It is counted
-    /// before that shows: who finds its record durable may leave the group.
+    /// A flush, or a durable write, has ended: the log is durable up to `cover`. Counted before
+    /// that becomes visible, because a member that finds its record durable may leave the group.
     fn flushed(&self, started: Instant, cover: u64, count: impl FnOnce(&mut State)) {
         let now = self.clock.now();
         let mut state = self.state.lock();
@@ -574,14 +580,14 @@ impl Inner {
         }
     }
 
-    /// Shows commits that come without the lock up to where the log is durable; `u64::MAX` if it
-    /// has failed. Under the lock, so it does not run backwards.
+    /// Publishes up to where the log is durable, for commits that do not take the lock; `u64::MAX`
+    /// if it has failed. Called under the lock, so the position never decreases.
     fn publish(&self, durable: u64) {
         // Ordering: Release, pairs with the Acquire in `commit`.
         self.durable.store(durable, Ordering::Release);
     }
 
-    /// The log has failed. Everybody is told by those who find out, once they hold no lock.
+    /// The log has failed. The caller ends the members when it holds no lock.
     fn fail(&self, error: DeviceError) {
         let mut state = self.state.lock();
         state.group.fail(error);

@@ -47,15 +47,17 @@ impl fmt::Display for LogError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Poisoned(error) => write!(f, "the log has failed and must be reopened: {error}"),
-            Self::Full => f.write_str("as much was appended as may wait to be written"),
+            Self::Full => {
+                f.write_str("the records that wait to be written have reached max_buffered")
+            }
             Self::TooLong { len, max } => {
                 write!(f, "a record of {len} bytes is longer than {max} bytes")
             }
             Self::NotAppended { lsn, end } => {
                 write!(f, "position {lsn} is beyond the log's end {end}")
             }
-            Self::TimedOut => f.write_str("the time was up"),
-            Self::WouldBlock => f.write_str("a write or a flush is needed, which takes time"),
+            Self::TimedOut => f.write_str("timed out"),
+            Self::WouldBlock => f.write_str("a write or a flush is needed, which would block"),
         }
     }
 }
@@ -84,8 +86,8 @@ pub enum OpenError {
 impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Io(error) => write!(f, "opening the log: {error}"),
-            Self::Corrupt(lsn) => write!(f, "the log is corrupt behind position {lsn}"),
+            Self::Io(error) => write!(f, "the log cannot be opened: {error}"),
+            Self::Corrupt(lsn) => write!(f, "the log is corrupt after position {lsn}"),
             Self::Options(error) => error.fmt(f),
         }
     }
@@ -140,15 +142,18 @@ impl fmt::Display for OptionsError {
         match self {
             Self::BufferTooSmall(bytes) => write!(f, "buffer_size {bytes} is less than 64"),
             Self::SegmentTooSmall(bytes, least) => {
-                write!(f, "segment_size {bytes} is less than {least}, one buffer")
+                write!(
+                    f,
+                    "segment_size {bytes} is less than {least}, which one buffer needs"
+                )
             }
             Self::LimitBelowBuffer(bytes, buffer) => {
                 write!(
                     f,
-                    "a limit of {bytes} bytes is less than buffer_size {buffer}"
+                    "max_buffered or max_group {bytes} is less than buffer_size {buffer}"
                 )
             }
-            Self::NoMembers => f.write_str("max_members is 0, and who leads is a member"),
+            Self::NoMembers => f.write_str("max_members must be at least 1"),
             Self::LimitTooLarge(bytes) => write!(f, "max_buffered {bytes} is more than 1 GiB"),
         }
     }

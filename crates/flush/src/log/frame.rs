@@ -7,9 +7,9 @@
 //! ```
 //!
 //! An [`Lsn`](super::Lsn) counts the bytes of records, headers of records included and those of
-//! frames not; that of a record is where it ends. Checksums of records cover their position, so an
-//! old record at a wrong place is none. Each frame says up to where the log was durable when it was
-//! written: so damage below that is corruption, and damage above may be a torn write.
+//! frames not; that of a record is where it ends. The checksum of a record covers its position, so
+//! an old record at another place is not valid. Each frame says up to where the log was durable
+//! when it was written: damage before that is corruption, and damage after it may be a torn write.
 
 use std::ops::Range;
 
@@ -68,7 +68,7 @@ fn open(magic: u32, header: &[u8]) -> Option<Fields<'_>> {
 /// The head of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SegmentHeader {
-    /// Drawn when the log was made.
+    /// A random number from when the log was made.
     pub(super) log: u64,
     pub(super) number: u64,
     /// Where the log was when the segment was begun. Everything before is durable.
@@ -109,13 +109,13 @@ impl SegmentHeader {
     }
 }
 
-/// What a segment begins with.
+/// What the first bytes of a segment are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Head {
-    /// No head that is whole.
+    /// No valid head.
     None,
     Ours(SegmentHeader),
-    /// One that a newer library has written.
+    /// A head of another version of the format.
     OtherVersion,
 }
 
@@ -129,7 +129,7 @@ pub(super) struct FrameHeader {
     pub(super) first: u64,
     /// Up to where the log was durable when the frame was written.
     pub(super) durable: u64,
-    /// What is before is not needed any more.
+    /// Records before this are no longer needed.
     pub(super) tail: u64,
     /// The length of its records.
     pub(super) len: u32,
@@ -191,7 +191,7 @@ pub(super) fn encode_record(
     checkpoint: u32,
     payload: &[u8],
 ) {
-    let len = u32::try_from(payload.len()).expect("no record is that large");
+    let len = u32::try_from(payload.len()).expect("max_buffered is at most 1 GiB");
     let sum = checksum(start, kind, checkpoint, payload);
     bytes.extend_from_slice(&len.to_le_bytes());
     bytes.extend_from_slice(&sum.to_le_bytes());
@@ -219,12 +219,12 @@ pub(super) fn decode_record(bytes: &[u8], start: u64) -> Option<Record> {
     })
 }
 
-/// How many bytes the first record of `bytes` takes. They were encoded here.
+/// The length of the first record of `bytes`, which `encode_record` has written.
 pub(super) fn record_len(bytes: &[u8]) -> usize {
     RECORD_HEADER + Fields(bytes).u32() as usize
 }
 
-/// How many of the records at the start of `bytes` fit into `limit`: in bytes, and one at least.
+/// How many bytes of whole records at the start of `bytes` fit into `limit`; at least one record.
 pub(super) fn fitting(bytes: &[u8], limit: usize) -> usize {
     if bytes.len() <= limit {
         return bytes.len();

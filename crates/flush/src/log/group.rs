@@ -1,8 +1,8 @@
 //! The commits that wait for positions of the log, and their leader: pure, under the log's lock.
 //!
-//! At most one member leads. The leader writes out what was appended, flushes if somebody needs
-//! that, and steps down: all whose position is reached are told together, and of the rest exactly
-//! one, the one that has waited longest, leads next. `PROTOCOL.md` has the events.
+//! At most one member leads. The leader writes out what was appended, flushes if a member needs
+//! that, and steps down: all members whose position is reached end together, and of the others the
+//! one that has waited longest leads next. `PROTOCOL.md` has the events.
 
 use crate::error::DeviceError;
 use inflight_sync::time::Instant;
@@ -37,10 +37,10 @@ struct Member {
     durability: Durability,
     serial: u64,
     next: Option<Next>,
-    /// When it was told.
+    /// When `next` was set.
     told: Instant,
     notify: Option<Notify>,
-    /// Among those that a durable write or a flush serves.
+    /// Counted among those that a durable write or a flush serves.
     counted: bool,
 }
 
@@ -75,7 +75,7 @@ impl Group {
         }
     }
 
-    /// Enters. What the member has to do is known at once, or will be told.
+    /// Adds a member. `look` says what it has to do.
     pub(super) fn join(&mut self, now: Instant, lsn: u64, durability: Durability) -> Key {
         let next = if let Some(error) = self.failed {
             Some(Next::Ended(Err(error)))
@@ -115,10 +115,13 @@ impl Group {
     }
 
     fn member(&mut self, key: Key) -> &mut Member {
-        self.members[key.0].as_mut().expect("it has not left")
+        self.members[key.0]
+            .as_mut()
+            .expect("the member has not left")
     }
 
-    /// What the member has to do; else it will be told by `notify`, and gives back its old one.
+    /// What the member has to do. If that is not known yet, `notify` will be called, and the error
+    /// is the one that it replaces.
     pub(super) fn look(&mut self, key: Key, notify: Notify) -> Result<Next, Option<Notify>> {
         let member = self.member(key);
         match member.next {
@@ -127,22 +130,23 @@ impl Group {
         }
     }
 
-    /// When the member was told what to do.
+    /// When it became known what the member has to do.
     pub(super) fn told(&mut self, key: Key) -> Instant {
         self.member(key).told
     }
 
-    /// The strongest durability that somebody asks for up to `end`.
+    /// The strongest durability that a member needs for a position up to `end`.
     ///
-    /// Invariant: asked under the lock under which members join, so whoever joins before is served
-    /// with what it asks for, not with what the first one asked for.
+    /// Invariant: read under the lock under which members join, so every member that has joined
+    /// gets the durability that it needs.
     pub(super) fn wanted(&self, end: u64) -> Option<Durability> {
         let waits = |m: &&Member| !matches!(m.next, Some(Next::Ended(_))) && m.lsn <= end;
         let members = self.members.iter().flatten().filter(waits);
         members.map(|m| m.durability).max()
     }
 
-    /// Up to where the log is written for so many of those who wait, in the order of positions.
+    /// The position up to which the log has to be written for the `most` waiting members with the
+    /// lowest positions; `u64::MAX` if there are no others.
     pub(super) fn end_of(&self, most: usize) -> u64 {
         let waits = |m: &&Member| {
             !matches!(m.next, Some(Next::Ended(_))) && !self.reached(m.lsn, m.durability)
@@ -158,8 +162,8 @@ impl Group {
         *ends.select_nth_unstable(most - 1).1
     }
 
-    /// How many are served when the log is durable up to `end`. Each is counted once: a durable
-    /// write may be followed by a flush.
+    /// How many members are served when the log is durable up to `end`. Each is counted once,
+    /// although a flush may follow a durable write.
     pub(super) fn count_served(&mut self, end: u64) -> u64 {
         let waits = |m: &&mut Member| !matches!(m.next, Some(Next::Ended(_))) && m.lsn <= end;
         let members = self.members.iter_mut().flatten().filter(waits);
@@ -167,15 +171,16 @@ impl Group {
         new.sum()
     }
 
-    /// How many wait for a position behind `end`.
+    /// How many members wait for a position beyond `end`.
     pub(super) fn waiting_beyond(&self, end: u64) -> usize {
         let members = self.members.iter().flatten();
         let waits = |m: &&Member| !matches!(m.next, Some(Next::Ended(_))) && m.lsn > end;
         members.filter(waits).count()
     }
 
-    /// Tells those whose position is reached. Each is told once. Who is to lead finds out when it
-    /// steps down: if it did not lead, nobody would choose the next leader.
+    /// Ends the members whose position is reached, or all if the log has failed; each once. A
+    /// member that is to lead ends only when it steps down: otherwise no member would choose the
+    /// next leader.
     pub(super) fn settle(&mut self, now: Instant) -> Vec<Notify> {
         let (failed, written, durable) = (self.failed, self.written, self.durable);
         let mut told = Vec::new();
@@ -186,7 +191,7 @@ impl Group {
                 Durability::Flushed => member.lsn <= durable,
             };
             let end = match failed {
-                // What is reached stays so.
+                // A position that was reached stays reached.
                 _ if reached => Ok(()),
                 Some(error) => Err(error),
                 None => continue,
@@ -200,7 +205,7 @@ impl Group {
         told
     }
 
-    /// The leader is done: tells those who are served, and the next leader.
+    /// The leader is done: ends the members that were served, and chooses the next leader.
     pub(super) fn step_down(&mut self, now: Instant) -> Vec<Notify> {
         self.leading = false;
         for member in self.members.iter_mut().flatten() {
@@ -209,7 +214,7 @@ impl Group {
             }
         }
         let settled = self.settle(now);
-        // The next leader first: the device stands still until it runs.
+        // The next leader is woken first: the device is idle until it runs.
         let mut told = Vec::from_iter(self.choose(now));
         told.extend(settled);
         told
@@ -236,10 +241,10 @@ impl Group {
         self.failed
     }
 
-    /// Takes a member out. If it was to lead, another one is told to; and what it had to be told by
-    /// is given back, to be dropped without the lock.
+    /// Removes a member. If it was to lead, another one leads. Also returns the member's own
+    /// `Notify`, to be dropped without the lock.
     pub(super) fn leave(&mut self, now: Instant, key: Key) -> (Vec<Notify>, Option<Notify>) {
-        let member = self.members[key.0].take().expect("it has not left");
+        let member = self.members[key.0].take().expect("the member has not left");
         let told = match member.next {
             Some(Next::Lead) => self.step_down(now),
             _ => Vec::new(),
@@ -252,7 +257,7 @@ impl Group {
 mod tests {
     use super::*;
 
-    /// A durable write of a group may be followed by a flush for those who have joined meanwhile.
+    /// A flush for members that have joined meanwhile may follow the durable write of a group.
     #[test]
     fn a_member_is_served_once() {
         let now = Instant::default();
@@ -265,7 +270,8 @@ mod tests {
         assert_eq!((group.count_served(4), group.count_served(4)), (2, 0));
     }
 
-    /// Somebody who needs no leader makes its position durable before it has begun to lead.
+    /// A commit without a leader makes the position of the next leader durable before that has
+    /// begun to lead.
     #[test]
     fn who_is_to_lead_leads_though_its_position_is_reached() {
         let now = Instant::default();

@@ -61,7 +61,7 @@ pub use options::{GroupMode, LogOptions};
 pub use recovery::{RecoveredRecord, Recovery};
 pub use storage::{DirStorage, MemoryStorage, Storage};
 
-/// In the word that is read without the lock: the log has failed.
+/// A bit of the word `durable`: the log has failed.
 const POISONED: u64 = 1 << 63;
 
 /// A position in a log, which rises with each record.
@@ -154,14 +154,15 @@ pub struct Log {
 
 struct Inner {
     state: Mutex<State>,
-    /// Held while something is written; not during flushes. The first to be taken of the locks.
+    /// Held while something is written; not during flushes. The first in the order of locks.
     writer: Mutex<Writer>,
-    /// Held while the device makes something durable. The second; the state's lock is the last.
+    /// Held while the device makes something durable. The second in the order of locks; that of
+    /// `state` is the last.
     flushing: Mutex<()>,
     segments: Segments,
     /// A segment is to be made or removed.
     upkeep_due: AtomicBool,
-    /// Up to where the log is durable, for commits that are late; above all if it has failed.
+    /// Up to where the log is durable, for commits that need no lock; `u64::MAX` if it has failed.
     durable: AtomicU64,
     domain: FlushDomain,
     /// How many flushes of the domain had failed when the log was opened.
@@ -172,11 +173,11 @@ struct Inner {
 
 struct State {
     group: Group,
-    /// Where what was written last is.
+    /// The segment that was written last.
     segment: Arc<dyn Device>,
-    /// The segments that were begun: number, and where in the log each begins.
+    /// The segments that were begun: the number of each, and where in the log it begins.
     segments: VecDeque<(u64, u64)>,
-    /// Records that nobody has begun to write, and where the first one begins.
+    /// Records that are not being written yet, and where the first one begins.
     open: Vec<u8>,
     open_start: u64,
     /// The next buffer is written after a flush.
@@ -186,11 +187,11 @@ struct State {
     /// The next segment is to be made.
     wants_next: bool,
     last_checkpoint: u32,
-    /// Where those that have not ended begin.
+    /// Where each checkpoint that has not ended begins.
     checkpoints: BTreeMap<u32, u64>,
     counters: LogCounters,
     pace: Pace,
-    /// The leader, while it waits until all are back.
+    /// The leader, while it waits for other commits.
     gathering: Option<Unparker>,
 }
 
@@ -205,16 +206,16 @@ impl State {
         self.counters.group(served);
     }
 
-    /// The oldest segment, if all of it is before the tail, and the tail durable. Without a durable
-    /// tail the segment is needed: recovery would begin behind it, in the midst of a checkpoint.
+    /// The oldest segment, if all of it is before the tail and the tail is durable. Until the tail
+    /// is durable the segment is needed: without it a recovery could begin inside a checkpoint.
     fn obsolete_segment(&self) -> Option<u64> {
         let (&(oldest, _), &(_, next)) = (self.segments.front()?, self.segments.get(1)?);
         (next <= self.tails.durable).then_some(oldest)
     }
 
-    /// Takes records to be written, of `limit` bytes and up to the position `end`, about. The tail
-    /// on their frames and whether they are written after a flush are decided in the same step, so
-    /// a tail that moves later comes with a flush of its own.
+    /// Takes records to be written: about `limit` bytes, up to about the position `end`. Their
+    /// tail, and whether they are written after a flush, are decided in the same step, so a tail
+    /// that moves later comes with a flush of its own.
     fn take(&mut self, limit: usize, end: u64) -> Batch {
         let before_end = end.saturating_sub(self.open_start);
         let limit = limit.min(usize::try_from(before_end).unwrap_or(usize::MAX));
@@ -236,7 +237,7 @@ impl State {
     }
 }
 
-/// Which tail is durable: that of the last frame that is.
+/// Which tail is durable: that of the last durable frame.
 #[derive(Debug)]
 struct TailFrames {
     durable: u64,
@@ -370,7 +371,7 @@ impl Log {
         }
     }
 
-    /// `first`: it is the first record of a checkpoint.
+    /// Appends a record if there is room. `first`: it is the first one of a checkpoint.
     fn append_kind(
         &self,
         kind: Kind,

@@ -205,7 +205,7 @@ impl LogOptions {
                     base: found.recovery.end.0,
                     tail: found.recovery.tail.0,
                 };
-                // A log is known by the head of its first segment, so that one is durable at once.
+                // The head of the first segment identifies the log, so it is made durable at once.
                 segment.write_at(&header.encode(), 0)?;
                 segment.flush()?;
                 found.segments.push_back((number, found.recovery.end.0));

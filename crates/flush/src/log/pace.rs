@@ -4,12 +4,12 @@ use super::options::GroupMode;
 use inflight_sync::time::Instant;
 use std::time::Duration;
 
-/// Grouping pays if a flush serves so many commits, or more,
+/// Grouping pays if a flush serves at least this many commits,
 const LEAST_MERGED: f64 = 1.2;
-/// and takes as long as so many wakes, or longer.
+/// and takes at least as long as this many wakes.
 const LEAST_WAKES: u32 = 2;
-/// Wakes are measured while commits group. After so many flushes without one, what was measured is
-/// not believed any more, and they are tried again.
+/// Wakes can be measured only while commits group. After this many flushes without a wake the
+/// measurements are dropped, and grouping is tried again.
 const BELIEVED: u32 = 1 << 14;
 /// Each new value counts for this share of the average.
 const WEIGHT: f64 = 1.0 / 16.0;
@@ -35,7 +35,7 @@ impl Average {
 #[derive(Clone, Copy, Debug, Default)]
 struct Times {
     last: [Duration; 16],
-    /// The same in their order.
+    /// The same, sorted.
     sorted: [Duration; 16],
     count: usize,
 }
@@ -46,7 +46,7 @@ impl Times {
         let mut at = self.count;
         if self.count >= self.last.len() {
             let position = self.sorted.iter().position(|&known| known == oldest);
-            at = position.expect("it is among them");
+            at = position.expect("the oldest time is among the sorted ones");
         }
         let known = self.count.min(self.last.len() - 1);
         while at > 0 && self.sorted[at - 1] > time {
@@ -72,17 +72,17 @@ impl Times {
     }
 }
 
-/// What the commits of a log have been like.
+/// Measurements of the commits of a log.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Pace {
     /// Commits under way.
     under_way: usize,
-    /// As many were under way when the last flush ended: they are expected back.
+    /// How many were under way when the last flush ended: they are expected back.
     expected: usize,
-    /// Those that wait, or have come since. Who is released leaves later, so `under_way` does not
-    /// say it.
+    /// Commits that waited then, or have come since. `under_way` does not say it, because it still
+    /// counts commits that were released and have not left.
     here: usize,
-    /// Commits that have ended since the last flush, and were to be durable.
+    /// Commits that were to be durable and have ended since the last flush.
     ended: usize,
     /// How many end for each flush.
     merged: Average,
@@ -111,7 +111,7 @@ impl Pace {
         self.ended += usize::from(flushed);
     }
 
-    /// A flush has ended that `waiting` commits needed more than.
+    /// A flush has ended, and `waiting` commits wait for another one.
     pub(super) fn flushed(&mut self, now: Instant, took: Duration, waiting: usize) {
         if self.flush.count > 0 {
             self.merged.add(self.ended as f64);
@@ -138,7 +138,7 @@ impl Pace {
             GroupMode::Off => false,
             GroupMode::Leader => true,
             GroupMode::Auto => {
-                // One wake that is late does not say what a wake takes.
+                // A single late wake says nothing about the usual one.
                 let wakes_known = self.wake.count >= self.wake.last.len() / 2;
                 let wake = if wakes_known {
                     self.wake.median()
@@ -151,14 +151,14 @@ impl Pace {
         }
     }
 
-    /// Whether those are here that the last flush has released.
+    /// Whether all commits that the last flush released have come back.
     pub(super) const fn all_are_back(&self) -> bool {
         self.here >= self.expected
     }
 
-    /// How long a leader waits for those that the last flush has released: if it was told to, for
-    /// enough others, who come sooner than a flush takes. If one does not come, fewer are expected
-    /// the next time; a single committer never waits.
+    /// How long a leader waits for the commits that the last flush released. It waits only if the
+    /// options say so, for enough others, and if they come back sooner than a flush takes. If one
+    /// does not come, fewer are expected the next time. A single committer never waits.
     pub(super) fn delay(&self, most: Duration, min_siblings: usize) -> Option<Duration> {
         let others = self.under_way.max(self.expected).saturating_sub(1);
         let flush = self.flush.median();
@@ -176,7 +176,7 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
     const AUTO: GroupMode = GroupMode::Auto;
 
-    /// A flush has released `at_once` commits, each a wake later, and they are over.
+    /// `at_once` commits share a flush, and each ends after its wake.
     fn round(pace: &mut Pace, at_once: usize, flush: Duration, wake: Option<Duration>) {
         for _ in 0..at_once {
             pace.commit_begins(pace.last_flush + MS / 100);
@@ -190,7 +190,7 @@ mod tests {
         }
     }
 
-    /// `count` commits that are always `at_once` at a time.
+    /// A pace after 100 such rounds.
     fn pace(at_once: usize, flush: Duration, wake: Duration) -> Pace {
         let mut pace = Pace::default();
         for _ in 0..100 {
@@ -251,7 +251,7 @@ mod tests {
         assert!(!pace.groups(AUTO));
     }
 
-    /// Without groups no wake is measured: what was is not believed for ever.
+    /// Without groups no wake is measured, so old measurements are dropped after a while.
     #[test]
     fn grouping_is_tried_again() {
         let mut pace = pace(8, MS, MS);

@@ -1,14 +1,14 @@
 //! Reads a log after a stop or a crash: up to the last whole record.
 //!
-//! Records that were being written when the power failed may be there in part, in any order. A
+//! Records that were being written when the power failed may be there in parts, in any order. A
 //! record that cannot be read is *torn* if nothing says that it was ever durable. It is *corrupt*
 //! if something behind it does: a frame that was written when the log was durable beyond the
 //! record, or a later segment, which is made after those before it were flushed. Damage to what was
-//! written last, with nothing behind it, cannot be told from a torn write, and is taken for one.
+//! written last, with nothing behind it, looks like a torn write, and counts as one.
 //!
-//! What can be read may be in the system's cache only, and no flush may write it any more: a flush
-//! that failed has it count as written. So what nothing says was ever durable is written again
-//! before it is flushed. It is all in the last segment.
+//! What can be read may be only in the system's cache, where a failed flush has marked it as
+//! written: then no later flush writes it. So everything that is not known to be durable is written
+//! again, and flushed. It is all in the last segment.
 
 use super::frame::{
     FRAME_HEADER, FrameHeader, Head, Kind, RECORD_HEADER, SEGMENT_HEADER, SegmentHeader,
@@ -47,12 +47,12 @@ pub struct Recovery {
     pub unfinished_checkpoints: usize,
 }
 
-/// All that a log needs to go on.
+/// All that a log needs to continue.
 pub(super) struct Found {
     pub(super) recovery: Recovery,
     pub(super) log: Option<u64>,
     pub(super) segments: VecDeque<(u64, u64)>,
-    /// Where the last segment goes on, if it does.
+    /// Where the log continues in the last segment, if it does.
     pub(super) position: Option<Position>,
     /// A segment of zeros behind the last one.
     pub(super) next: Option<Arc<dyn Device>>,
@@ -64,7 +64,7 @@ struct Segment {
     header: SegmentHeader,
 }
 
-/// How many bytes of a segment that was not begun are looked at together.
+/// How many bytes of a segment that was not begun are read at once.
 const PIECE: usize = 64 << 10;
 
 /// Reads everything. `visit` gets each record that counts.
@@ -90,7 +90,7 @@ pub(super) fn read(
     for number in storage.segments()? {
         let corrupt = Err(OpenError::Corrupt(Lsn(scan.lsn)));
         let segment = match load(storage, number, log)? {
-            // Those before it were begun, and durable, when it was begun.
+            // A segment is begun only when those before it are durable.
             Loaded::Segment(_) if !not_begun.is_empty() => return corrupt,
             Loaded::Segment(segment) => segment,
             Loaded::Headless(device) => {
@@ -109,12 +109,12 @@ pub(super) fn read(
             return Err(OpenError::Corrupt(Lsn(scan.lsn)));
         }
         scan.recovery.tail = scan.recovery.tail.max(Lsn(segment.header.tail));
-        // Durable before this one was begun, so not to be written again.
+        // The one before was durable when this one was begun, so it need not be written again.
         drop(last.take());
         let bytes = read_all(&*segment.device)?;
         let stop = scan.segment(&bytes, segment.header.log)?;
         segments.push_back((number, segment.header.base));
-        // What an earlier segment ends with was torn when the log was opened the last time.
+        // A torn end of an earlier segment was found when the log was opened before.
         scan.recovery.torn = !stop.clean;
         position = stop.clean.then(|| Position {
             segment: segment.device.clone(),
@@ -149,9 +149,9 @@ pub(super) fn read(
 
 enum Loaded {
     Segment(Segment),
-    /// It has no head: it was not begun, as far as is durable.
+    /// It has no head: it was not begun, or its head was not durable.
     Headless(Arc<dyn Device>),
-    /// Its head is whole, and none that this log has written here.
+    /// Its head is whole, but this log has not written it here.
     Foreign,
 }
 
@@ -182,9 +182,9 @@ fn read_all(device: &dyn Device) -> Result<Vec<u8>, OpenError> {
 /// Where the records of a segment end.
 struct Stop {
     offset: usize,
-    /// What is before it was durable, as a frame says.
+    /// A frame proves that what is before this was durable.
     unproven: usize,
-    /// What is before it was read: also the whole records of a frame that is not whole.
+    /// Everything before this was read, including the whole records of a torn frame.
     read: usize,
     /// Nothing but zeros follows.
     clean: bool,
@@ -202,8 +202,8 @@ struct Scan<'a> {
 }
 
 impl Scan<'_> {
-    /// Whether a segment without a head is zeros. Its head was not durable, so nothing in it may
-    /// say that it was.
+    /// Whether a segment without a head is all zeros. Its head was not durable, so a frame in it
+    /// that proves otherwise is corruption.
     fn headless(&self, device: &dyn Device, log: Option<u64>) -> Result<bool, OpenError> {
         let (len, mut is_zeros) = (device.len()?, true);
         let mut at = 0;
@@ -224,8 +224,8 @@ impl Scan<'_> {
 
     fn segment(&mut self, bytes: &[u8], log: u64) -> Result<Stop, OpenError> {
         let mut offset = SEGMENT_HEADER;
-        // Where frames begin in the segment, and where they end in the log. The head is durable
-        // with the first one.
+        // Where each frame begins in the segment, and where it ends in the log. The head counts
+        // with the first one, because it becomes durable with it.
         let mut frames = Vec::new();
         let (mut begin, mut read) = (0, SEGMENT_HEADER);
         while let Some(frame) = FrameHeader::decode(&bytes[offset..], offset as u64, log) {
@@ -261,7 +261,7 @@ impl Scan<'_> {
         })
     }
 
-    /// Reads the whole records of a frame; how many bytes they have.
+    /// Reads the whole records of a frame. Returns how many bytes they have.
     fn frame(&mut self, bytes: &[u8]) -> usize {
         let mut at = 0;
         while let Some(record) = decode_record(&bytes[at..], self.lsn) {
@@ -293,7 +293,7 @@ impl Scan<'_> {
         (self.visit)(record);
     }
 
-    /// Looks behind damage for a frame that says that the damaged part was durable.
+    /// Searches behind damage for a frame that proves that the damaged part was durable.
     fn look_for_evidence(&self, rest: &[u8], offset: usize, log: u64) -> Result<(), OpenError> {
         for at in 0..rest.len().saturating_sub(FRAME_HEADER) {
             let frame = FrameHeader::decode(&rest[at..], (offset + at) as u64, log);

@@ -1,20 +1,20 @@
-//! The segments that come next and those that are not needed any more. Both are dealt with outside
-//! of the log's other locks: a commit that has ended makes the next segment before it is needed,
-//! and removes old ones.
+//! Makes the next segment and removes old ones, outside of the log's other locks. A commit that has
+//! ended does it, before the next segment is needed.
 
 use super::storage::Storage;
 use crate::device::Device;
 use inflight_sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::io;
 
-/// The next segment, and who removes old ones.
+/// The next segment, and the right to remove old ones.
 pub(super) struct Segments {
     storage: Arc<dyn Storage>,
     size: u64,
     /// The last of all locks.
     next: Mutex<Next>,
     made: Condvar,
-    /// Held by the one who makes and removes. Nothing but `try_lock`, so nobody waits for it.
+    /// Held by the thread that makes and removes. Used only with `try_lock`, so no thread waits for
+    /// it.
     upkeep: Mutex<()>,
 }
 
@@ -28,12 +28,12 @@ enum Stage {
     None,
     Making,
     Made(Arc<dyn Device>),
-    /// It could not be made. Tried once more when it is needed.
+    /// It could not be made. It is tried again when it is needed.
     Refused,
 }
 
 impl Segments {
-    /// `made`: the next one was made before the log was stopped.
+    /// `made`: the next segment, if it was made before the log was stopped.
     pub(super) fn new(
         storage: Arc<dyn Storage>,
         size: u64,
@@ -50,8 +50,8 @@ impl Segments {
         }
     }
 
-    /// The next segment and its number. It is zeros, has room for `least` bytes, and was made
-    /// ahead, unless the last one was filled sooner than that.
+    /// The next segment, which is zeros and has room for `least` bytes, and its number. It is made
+    /// now only if it has not been made ahead.
     pub(super) fn take(&self, least: u64) -> io::Result<(u64, Arc<dyn Device>)> {
         let mut next = self.next.lock();
         while matches!(next.stage, Stage::Making) {
@@ -75,7 +75,7 @@ impl Segments {
         Ok((number, segment))
     }
 
-    /// The right to remove and to make, unless another one has it.
+    /// The right to remove and to make, unless another thread has it.
     pub(super) fn try_upkeep(&self) -> Option<MutexGuard<'_, ()>> {
         self.upkeep.try_lock()
     }
@@ -103,7 +103,7 @@ impl Segments {
     }
 }
 
-/// Who makes the next segment says how it went, however that ends.
+/// Notes the result of making the next segment, also after a panic.
 struct Making<'a> {
     segments: &'a Segments,
     made: Option<Arc<dyn Device>>,

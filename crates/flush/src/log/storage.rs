@@ -28,8 +28,8 @@ pub trait Storage: fmt::Debug + Send + Sync + 'static {
     /// this returns, also that of a segment whose maker was killed.
     ///
     /// # Errors
+    ///
     /// The system's error.
-    /// What the system says.
     fn segments(&self) -> io::Result<Vec<u64>>;
 
     /// Makes a segment of `len` zeros. Its bytes and its name are durable when this returns.
@@ -60,7 +60,7 @@ pub trait Storage: fmt::Debug + Send + Sync + 'static {
 #[derive(Debug)]
 pub struct DirStorage {
     path: PathBuf,
-    /// Flushed after a file was made, for its name; none where the system has no such flush.
+    /// Flushed to make the names of new files durable. `None` where the system has no such flush.
     folder: Option<File>,
     _lock: File,
 }
@@ -102,7 +102,8 @@ impl DirStorage {
     }
 }
 
-/// Makes a folder, and those that it is in, each with a durable name before there is one in it.
+/// Makes a folder and its missing parents. The name of each is durable before anything is made in
+/// it.
 fn make_folder(path: &Path) -> io::Result<()> {
     let parent = path.parent().map(|parent| match parent.as_os_str() {
         name if name.is_empty() => Path::new("."),
@@ -120,10 +121,10 @@ fn make_folder(path: &Path) -> io::Result<()> {
     if !cfg!(unix) {
         return Ok(());
     }
-    // Also of one that is there: who has made it may have been killed before this.
+    // Also if the folder exists: the process that made it may have been killed before this.
     let flushed = File::open(parent).and_then(|parent| parent.sync_all());
     match flushed {
-        // It is somebody else's, who may let nobody read it.
+        // The parent of an existing folder may be another user's and not readable.
         Err(error) if is_there && error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
         flushed => flushed,
     }
@@ -131,8 +132,8 @@ fn make_folder(path: &Path) -> io::Result<()> {
 
 impl Storage for DirStorage {
     fn segments(&self) -> io::Result<Vec<u64>> {
-        // A process that was killed may have made the last one and not come to this. The folder is
-        // locked, so nobody makes one meanwhile.
+        // A process that was killed may have made the last segment without flushing the folder. The
+        // folder is locked, so no other process makes one meanwhile.
         self.sync_folder()?;
         let mut numbers = Vec::new();
         for entry in std::fs::read_dir(&self.path)? {
@@ -154,8 +155,8 @@ impl Storage for DirStorage {
             .create(true)
             .truncate(false)
             .open(&path)?;
-        // The folder is locked, so a file that holds no segment is what an attempt has left that
-        // failed, and belongs to nobody.
+        // The folder is locked, so a file without a segment was left by a failed attempt, and can
+        // be replaced.
         let mut head = Vec::new();
         (&file).take(SEGMENT_HEADER as u64).read_to_end(&mut head)?;
         if !matches!(SegmentHeader::decode(&head), Head::None) {
@@ -163,7 +164,8 @@ impl Storage for DirStorage {
         }
         file.set_len(0)?;
         file.rewind()?;
-        // Zeros and no hole: commits then change data only, and no table of the file system.
+        // Zeros instead of a hole: then commits change only data, and no metadata of the file
+        // system.
         let zeros = vec![0; 1 << 20];
         let mut left = len;
         let mut fill = || {
@@ -176,8 +178,8 @@ impl Storage for DirStorage {
             self.sync_folder()
         };
         if let Err(error) = fill() {
-            // Half a segment, or one whose name may not last, would be in the way of the next
-            // attempt.
+            // A half-made segment, or one whose name is not durable, would be in the way of the
+            // next attempt.
             let _ = std::fs::remove_file(&path);
             return Err(error);
         }
@@ -192,7 +194,7 @@ impl Storage for DirStorage {
 
     fn remove(&self, number: u64) -> io::Result<()> {
         match std::fs::remove_file(self.file(number)) {
-            // It went before, and the folder could not be flushed.
+            // It was removed before, but then the folder could not be flushed.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             removed => removed?,
         }
@@ -413,7 +415,7 @@ mod tests {
         assert!(DirStorage::new(file.join("d")).is_err());
     }
 
-    /// What a segment left that could not be made, nor removed.
+    /// The remains of a segment that could be neither made nor removed.
     #[test]
     fn a_file_that_holds_no_segment_is_not_in_the_way_of_one() {
         let folder = tempfile::tempdir().unwrap();

@@ -12,8 +12,8 @@ enum Upkeep {
 impl State {
     /// There is something to do.
     pub(super) fn note_upkeep(&self, inner: &Inner) {
-        // Relaxed is enough: it is written under the lock, so the last one is right; who reads an
-        // old word leaves it to the next.
+        // Relaxed: written under the lock, so the last value is right. A thread that reads an old
+        // value leaves the work to the next commit.
         inner.upkeep_due.store(true, Ordering::Relaxed);
     }
 
@@ -30,8 +30,8 @@ impl State {
 }
 
 impl Inner {
-    /// Makes the next segment and removes old ones, unless another one is at it. What that one does
-    /// not see any more the next commit does.
+    /// Makes the next segment and removes old ones, unless another thread does. What that thread no
+    /// longer sees, the next commit does.
     pub(super) fn upkeep(&self) {
         if !self.upkeep_due.load(Ordering::Relaxed) {
             return;
@@ -44,7 +44,8 @@ impl Inner {
             match next {
                 None => return,
                 Some(Upkeep::MakeNext) => self.segments.make_next(),
-                // The oldest first: what is left has no hole. One that stays is tried again.
+                // The oldest first, so the remaining segments have no hole. One that cannot be
+                // removed is tried again.
                 Some(Upkeep::Remove(oldest)) if self.segments.remove(oldest).is_err() => return,
                 Some(Upkeep::Remove(_)) => drop(self.state.lock().segments.pop_front()),
             }

@@ -5,8 +5,8 @@ use crate::device::Device;
 use inflight_sync::Arc;
 use std::io;
 
-/// Records that are written together, and what is stamped on their frames. Decided in one step
-/// under the log's lock.
+/// Records that are written together, and the fields of their frames. Chosen in one step under the
+/// log's lock.
 #[derive(Debug)]
 pub(super) struct Batch {
     pub(super) bytes: Vec<u8>,
@@ -14,7 +14,7 @@ pub(super) struct Batch {
     pub(super) first: u64,
     pub(super) durable: u64,
     pub(super) tail: u64,
-    /// What was written in place before is to be durable first.
+    /// The data that was written in place before has to be durable first.
     pub(super) flush_before: bool,
 }
 
@@ -32,21 +32,21 @@ pub(super) struct Writer {
     /// Where the next frame goes.
     offset: u64,
     len: u64,
-    /// What goes before `offset` and is not written yet: the head of the segment.
+    /// Bytes before `offset` that are not written yet: the head of the segment.
     scratch: Vec<u8>,
     frames: u64,
-    /// For the next segment.
+    /// Whether `wants_next` has returned `true` for this segment.
     has_asked: bool,
 }
 
-/// Where a writer goes on.
+/// Where a writer continues.
 pub(super) struct Position {
     pub(super) segment: Arc<dyn Device>,
     pub(super) offset: u64,
 }
 
 impl Writer {
-    /// Goes on after what was recovered.
+    /// Continues after what was recovered.
     pub(super) fn new(log: u64, buffer_size: usize, position: Position) -> io::Result<Self> {
         Ok(Self {
             len: position.segment.len()?,
@@ -70,7 +70,8 @@ impl Writer {
         self.frames
     }
 
-    /// Whether it is time to make the next segment: once for each, when half of it is full.
+    /// Whether it is time to make the next segment: `true` once for each segment, when half of it
+    /// is full.
     pub(super) const fn wants_next(&mut self) -> bool {
         let wants = !self.has_asked && self.offset > self.len / 2;
         self.has_asked |= wants;
@@ -88,13 +89,13 @@ impl Writer {
         (end <= self.len).then_some(frames)
     }
 
-    /// How long a segment is at least that has room for what comes at `at` of the batch.
+    /// The least length of a segment with room for the frame that begins at `at` of the batch.
     pub(super) fn least(&self, batch: &Batch, at: usize) -> u64 {
         let len = fitting(&batch.bytes[at..], self.buffer_size);
         (SEGMENT_HEADER + FRAME_HEADER + len) as u64
     }
 
-    /// Writes the batch from `at` on, as far as it fits into the segment, and tells up to where.
+    /// Writes the batch from `at` on, as far as it fits into the segment, and returns up to where.
     /// `fua` only if all of it is [one frame that fits](Writer::frames_that_fit).
     pub(super) fn write(&mut self, batch: &Batch, mut at: usize, fua: bool) -> io::Result<usize> {
         let start = self.offset - self.scratch.len() as u64;
@@ -126,9 +127,9 @@ impl Writer {
         Ok(at)
     }
 
-    /// Goes on in another segment, when the last one is durable: so all segments but the last are,
-    /// and one that has begun says that those before it are whole. Its head is written with its
-    /// first frame, and durable with that.
+    /// Continues in another segment. The last one is durable by then, so all segments but the last
+    /// are durable. The head of the new one is written with its first frame, and becomes durable
+    /// with it.
     pub(super) fn begin_segment(
         &mut self,
         (number, segment): (u64, Arc<dyn Device>),

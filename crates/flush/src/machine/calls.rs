@@ -1,15 +1,15 @@
-//! Calls that a system may tell of a loss: flushes and durable writes.
+//! Calls to which a system may report a loss: flushes and durable writes.
 //!
-//! A system tells of a loss once, to whichever call asks first. So a call that has succeeded knows
-//! nothing until those that were under way when it ended have ended, too: one of them may have been
-//! told. Its success is held until then. One that begins later asks after it, so it was told of
-//! other losses only.
+//! A system reports a loss once, to the call that asks first. So the success of a call is not
+//! certain until the calls that were under way when it ended have ended too: the loss may have been
+//! reported to one of them. The success is held until then. A call that begins later asks later, so
+//! only other losses can be reported to it.
 
 use super::list::Id;
 use super::mutation::{Mutant, Mutation};
 use std::collections::VecDeque;
 
-/// Whose success it is.
+/// The call that has succeeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Owner {
     /// The flush of this generation.
@@ -38,7 +38,7 @@ pub(super) struct Calls {
 }
 
 impl Calls {
-    /// A call begins; its number.
+    /// A call begins. Returns its number.
     pub(super) fn begin(&mut self) -> u64 {
         self.last += 1;
         self.under_way.push(self.last);
@@ -76,12 +76,12 @@ impl Calls {
         !self.under_way.is_empty()
     }
 
-    /// Nobody wants to know any more.
+    /// The request of that durable write has left.
     pub(super) fn forget(&mut self, id: Id) {
         self.held.retain(|held| held.owner != Owner::Write(id));
     }
 
-    /// What matters of the numbers is their order.
+    /// Only the order of the numbers matters.
     #[cfg(test)]
     pub(super) fn renumber(&mut self, others: &mut [&mut u64]) {
         let mut all = self.under_way.clone();

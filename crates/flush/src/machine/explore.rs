@@ -1,10 +1,11 @@
 //! Every order of events that two to four requests allow, on the machine as it is shipped.
 //!
 //! A state is the machine and the world around it: what each request has done, what the device has
-//! written, and which of it is durable. From each state every possible event is tried. What must
-//! hold is looked at in each step, and at the end nobody is left waiting.
+//! written, and which of it is durable. From each state every possible event is tried. Each step
+//! checks the invariants, and at the end no request is left waiting.
 //!
-//! A device may lose what is in its cache. It tells the call that asks first, and no other one.
+//! A device may lose what is in its cache. It reports that to the call that asks first, and to no
+//! other.
 //!
 //! Found by it, when a step is left out on purpose: see [`mutations_are_noticed`].
 
@@ -50,7 +51,7 @@ const ALL_FAULTS: Faults = Faults {
     timer: true,
     loss: false,
 };
-/// Without the timer, which would hide that somebody is stuck.
+/// Without the timer, which would hide a request that is stuck.
 const NO_TIMER: Faults = Faults {
     timer: false,
     ..ALL_FAULTS
@@ -100,8 +101,8 @@ fn two_requests_with_every_fault() {
     }
 }
 
-/// Without the timer, too, nobody waits for ever: a flush is deferred by data only, whose end
-/// issues it.
+/// No request waits for ever, even without the timer: only data delays a flush, and its end issues
+/// the flush.
 #[test]
 fn three_requests_with_every_fault() {
     let devices = [Caps::volatile(), Caps::volatile_with_fua()];
@@ -117,7 +118,7 @@ fn four_requests() {
     assert!(states > 355_033, "{states}");
 }
 
-/// What the device tells one call, others that it concerns are not told otherwise.
+/// If the device reports a loss to one call, no other call that the loss concerns succeeds.
 #[test]
 fn three_requests_whose_data_may_be_lost() {
     let devices = [Caps::volatile(), Caps::volatile_with_fua()];

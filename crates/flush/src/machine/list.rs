@@ -1,7 +1,7 @@
 //! Requests, and the two lists of those that wait for a flush.
 //!
-//! A request has one link. It belongs to the machine from the submission to the completion, and
-//! whoever puts a request into a list finds the link free.
+//! A request has one link. The link belongs to the machine from the submission to the completion,
+//! and is free whenever the request is put into a list.
 
 use super::request::Steps;
 use inflight_sync::time::Instant;
@@ -36,7 +36,7 @@ pub(super) enum Place {
     },
     /// Its durable write has succeeded, and is not reported yet.
     Held,
-    /// It was told how it ended, or has left.
+    /// Its end was reported, or it has left.
     Ended,
 }
 
@@ -112,8 +112,8 @@ impl Requests {
             linked: false,
         };
         if self.free == NIL {
-            let index = u32::try_from(self.entries.len()).expect("fewer than 2^32 requests");
-            assert!(index != NIL, "fewer than 2^32 requests");
+            let index = u32::try_from(self.entries.len()).expect("at most 2^32 - 1 requests");
+            assert!(index != NIL, "at most 2^32 - 1 requests");
             self.entries.push(fresh);
             return Id(index);
         }
@@ -160,7 +160,7 @@ impl Requests {
         }
         let tail = list.tail;
         let entry = self.get_mut(id);
-        // Invariant: a request is in one list at most, and nobody else uses its link.
+        // Invariant: a request is in at most one list, and only that list uses its link.
         debug_assert!(!entry.linked, "the link is in use");
         entry.linked = true;
         entry.joined = now;

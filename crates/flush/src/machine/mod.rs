@@ -52,7 +52,7 @@ pub use request::{Caps, Deferral, Flags, FlagsError, Step, Steps, steps};
 pub enum Action<E> {
     /// Start the request's data, before other data that waits to be started.
     Dispatch(Id),
-    /// The request has ended: tell its owner, which [releases](Machine::release) it.
+    /// The request has ended: report it to its owner, which [releases](Machine::release) it.
     Complete(Id, Result<(), E>),
     /// Flush the device, and report the end by [`flush_done`](Machine::flush_done).
     IssueFlush {
@@ -66,7 +66,7 @@ pub enum Action<E> {
 
 /// The state of a request that left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "the flush of a running generation may be nobody's business now"]
+#[must_use = "a running flush without waiters has to be withdrawn"]
 pub enum Left {
     /// The request waited for a flush that is not issued yet.
     BeforeIssue,
@@ -85,7 +85,7 @@ pub struct Machine<E> {
     deferral: Deferral,
     /// It sees every write of the device, so it knows when there is nothing to flush.
     exclusive: bool,
-    /// A loss is told to one call.
+    /// The system reports a loss only to one call.
     tells_once: bool,
     /// The generation that new waiters join.
     open: u64,
@@ -95,8 +95,8 @@ pub struct Machine<E> {
     /// Sequences whose data is under way.
     data_in_flight: u32,
     requests: Requests,
-    /// Writes completed so far, and how many of them came before the start of the running flush
-    /// and of the last one that succeeded.
+    /// Writes completed so far; how many of them came before the running flush was issued; and how
+    /// many before the last successful one was.
     writes: u64,
     writes_at_issue: u64,
     writes_flushed: Option<u64>,
@@ -347,7 +347,10 @@ impl<E: Copy> Machine<E> {
     ///
     /// If a request waits for it.
     pub fn withdraw(&mut self, now: Instant, generation: u64, actions: &mut Vec<Action<E>>) {
-        assert!(self.list(generation).is_empty(), "somebody waits for it");
+        assert!(
+            self.list(generation).is_empty(),
+            "a request waits for the flush of generation {generation}"
+        );
         if self.running != Some(generation) {
             return;
         }
@@ -403,8 +406,8 @@ impl<E: Copy> Machine<E> {
         u64::from(self.requests.get(id).left.has(Step::Post))
     }
 
-    /// A call at the device has failed: what it was to make durable is lost, or what others have
-    /// written.
+    /// A call of the device has failed: what it was to make durable may be lost, and so may be what
+    /// others have written.
     fn call_failed(&mut self, error: E) {
         self.counters.errors += 1;
         self.last_error = Some(error);
@@ -435,7 +438,7 @@ impl<E: Copy> Machine<E> {
         }
     }
 
-    /// Tells all whom a flush serves.
+    /// Ends a flush, and brings the requests that it serves to their next step.
     fn end_flush(
         &mut self,
         now: Instant,
@@ -507,7 +510,8 @@ impl<E: Copy> Machine<E> {
         actions.push(Action::Dispatch(id));
     }
 
-    /// All steps have succeeded. Data that was to be durable may be what another call was told of.
+    /// All steps have succeeded. If the data was to be durable, its loss may have been reported to
+    /// another call.
     fn succeed(&mut self, id: Id, actions: &mut Vec<Action<E>>) {
         let entry = self.requests.get(id);
         let result =

@@ -1,10 +1,10 @@
-//! Ways to break the machine, for the exploration, which must notice each. Outside of tests there
-//! is none, and nothing is left of the questions.
+//! Ways to break the machine. The exploration must notice each. Outside of tests there is none, and
+//! the checks for them compile to nothing.
 
 /// One step left out, or done wrongly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Mutation {
-    /// Who comes while a flush is in flight joins it.
+    /// A request that comes while a flush is in flight joins it.
     JoinRunning,
     /// No flush is considered when data has ended.
     NoIssueAfterData,

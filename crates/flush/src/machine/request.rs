@@ -6,7 +6,7 @@ use std::time::Duration;
 ///
 /// ```
 /// use inflight_flush::Caps;
-/// let disk = Caps::volatile(); // a cache that loses power, and no write that passes it
+/// let disk = Caps::volatile(); // a cache that a power failure empties, and no durable writes
 /// assert!(disk.volatile_cache && !disk.native_fua);
 /// assert_eq!(Caps::durable(), Caps { volatile_cache: false, native_fua: false });
 /// ```
@@ -154,7 +154,7 @@ pub enum FlagsError {
 impl std::fmt::Display for FlagsError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::FuaWithoutData => f.write_str("fua is asked for by a request without data"),
+            Self::FuaWithoutData => f.write_str("a request without data cannot have fua"),
         }
     }
 }

@@ -22,7 +22,7 @@ impl Batched {
     pub(crate) fn resize(&self, depth: usize) -> Result<(), ResizeError> {
         ResizeError::check(depth, self.map.max_depth())?;
         let change = |sizing: &mut Sizing| {
-            self.map.resize(depth).expect("the map may be so deep");
+            self.map.resize(depth).expect("the depth was checked");
             sizing.depth = depth;
         };
         // Even if a waker panics, callers that wait to collect must be woken: they may want too

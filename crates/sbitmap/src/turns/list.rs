@@ -267,7 +267,7 @@ impl List {
         debug_assert!(self.is_waiting(key));
         let slot = self.slot(key.index);
         let (prev, next) = (slot.prev, slot.next);
-        let node = slot.node.as_ref().expect("it was waiting");
+        let node = slot.node.as_ref().expect("the waiter is in the list");
         let (tenant, size) = (node.tenant, node.size);
         self.several -= usize::from(node.several);
         let ends = self.tenants.ends(tenant, size);
@@ -287,7 +287,7 @@ impl List {
         }
         self.len -= 1;
         self.tenants.left(tenant, size, key);
-        self.node(key).expect("it was waiting")
+        self.node(key).expect("the waiter is in the list")
     }
 
     /// The waiter in this slot is served next, and then the one behind it: prefetches what both
@@ -356,7 +356,7 @@ impl List {
         let keys: Vec<NodeKey> = self.newest_first().collect();
         let mut all = Vec::with_capacity(keys.len());
         for key in keys.into_iter().rev() {
-            let node = self.node(key).expect("it is in the list");
+            let node = self.node(key).expect("the waiter is in the list");
             all.extend(match &node.notify {
                 // Not for a task's waker: cloning it may run anything.
                 Some(Notify::Thread(unparker)) => Some(Notify::Thread(unparker.clone())),

@@ -176,7 +176,7 @@ impl<'a, S: Store> Wait<'a, S> {
         }
         self.waiter.place = None;
         let closed = queue.closed;
-        let node = queue.list.remove(key).expect("its owner fetches it once");
+        let node = queue.list.remove(key).expect("a waiter is removed once");
         if let WaiterState::Granted { serial } = node.state {
             let one = node.want == 1 && node.size == RequestSize::Small;
             if turns.rules.quantum > 1 && node.kind == Kind::Thread && one {
@@ -279,7 +279,7 @@ impl<'a, S: Store> Wait<'a, S> {
                 .into_iter()
                 .for_each(|watchdog| chosen.push(watchdog));
         }
-        let node = queue.list.remove(key).expect("its owner leaves once");
+        let node = queue.list.remove(key).expect("a waiter is removed once");
         if queue.return_token(node.token) || waits {
             turns.serve(&mut queue, None, &mut chosen);
         }
@@ -368,7 +368,7 @@ impl<'a, S: Store> Wait<'a, S> {
                 look_at = None;
             }
             let watched = passed && watch_at.is_some_and(|at| now >= at);
-            let key = self.waiter.place.expect("it is in the list");
+            let key = self.waiter.place.expect("the waiter is in the list");
             let is_watchdog = match self.arrive_if_served(key) {
                 Ok(outcome) => return outcome,
                 Err(mut queue) => queue.is_watchdog(key),

@@ -78,7 +78,7 @@ impl<S: Store> Turns<S> {
             if me != Some(key) && queue.needs_token(key.index, self.rules.tokens) {
                 break;
             }
-            let node = queue.list.node(key).expect("it waits");
+            let node = queue.list.node(key).expect("the waiter is in the list");
             let tenant = node.tenant;
             if !node.has_part() && self.rules.shares.may_take(tenant) {
                 let Some(id) = self.store.take() else { break };
@@ -113,7 +113,7 @@ impl<S: Store> Turns<S> {
         queue.serial = queue.serial.wrapping_add(1);
         self.unlocked.set_grants(queue.serial);
         let (serial, wake_epoch) = (queue.serial, queue.wake_epoch);
-        let node = queue.list.node(key).expect("it waits");
+        let node = queue.list.node(key).expect("the waiter is in the list");
         let (tenant, size) = (node.tenant, node.size);
         // Unlimited tokens need no counting.
         let limited = self.rules.tokens != u32::MAX;
@@ -129,7 +129,7 @@ impl<S: Store> Turns<S> {
         } else {
             node.full = true;
             queue.list.tenants.served_in_part(tenant, size, key);
-            queue.list.node(key).expect("it stays")
+            queue.list.node(key).expect("the waiter is in the list")
         };
         if me != Some(key) {
             if let Some(notify) = node.notify.take() {

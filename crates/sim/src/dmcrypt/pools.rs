@@ -16,7 +16,8 @@ use inflight_workqueue::unstable::{
 const SOON: u64 = 50_000;
 const SLOW: u64 = 1_000_000;
 
-/// So many events of a pool pass after a search for help that has found nobody, as shipped.
+/// How many events of a pool pass after a search for help that found no worker, as in the shipped
+/// pool.
 const LOOK_LATER: u32 = 8;
 
 /// That pod is to be looked at.

@@ -61,7 +61,7 @@ pub struct Scenario {
 }
 
 impl Scenario {
-    /// So many issuers under this scope, on the published machine.
+    /// A run of `issuers` issuers under this scope, on the published machine.
     #[must_use]
     pub fn new(issuers: usize, scope: Scope) -> Self {
         Self {

@@ -57,7 +57,7 @@ pub struct Outcome {
     pub call_p95_ns: Ns,
 }
 
-/// Who comes to a lock, and what for.
+/// The purpose of a lock section, and the thread that needs it.
 #[derive(Clone, Copy, Debug)]
 enum Section {
     /// A submitter queues its item.
@@ -85,7 +85,7 @@ struct Pod {
     pool: Pool,
     /// It has one CPU: its worker begins when the submitter sleeps.
     is_narrow: bool,
-    /// Who has the lock, and who waits for it.
+    /// The section that has the lock, and those that wait for it.
     line: VecDeque<Section>,
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 /// A task that was woken.
 #[derive(Clone, Copy, Debug)]
 pub struct Wake {
-    /// Who.
+    /// The woken task.
     pub task: TaskId,
     /// Where it runs.
     pub cpu: usize,

@@ -41,7 +41,7 @@ enum Job {
     Flush(u64),
 }
 
-/// Whose request it is.
+/// The purpose of a request.
 #[derive(Clone, Debug)]
 enum Owner {
     /// The eager flush of a push of these clients' commits.

@@ -7,7 +7,7 @@ use std::fmt;
 /// The most tags beyond its depth a set can have.
 const MAX_EXTRA: usize = 10_240;
 
-/// Who may have a tag when: an [`Admission`] with the settings it is compared with.
+/// How tags are given to jobs: an [`Admission`], with the settings for a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Policy {
     /// What kernels do: who asks, tries at once, and each piece waits on its own.

@@ -49,9 +49,9 @@ pub struct Model {
     pub kib: f64,
     /// What an item does before it needs the lock.
     pub work: f64,
-    /// For so long an item holds the lock.
+    /// How long an item holds the lock.
     pub hold: f64,
-    /// So many who wait for the lock spin. Others sleep.
+    /// How many waiters of the lock spin. Others sleep.
     pub spinners: usize,
     /// From the wake of a sleeper to its first step.
     pub wake: f64,

@@ -18,7 +18,7 @@ pub(super) enum Event<E> {
     OfLoad(E),
 }
 
-/// Who wakes.
+/// The source of a wake.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waker {
     pub(super) source: WakeSource,

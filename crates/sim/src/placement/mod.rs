@@ -2,9 +2,9 @@
 //! published tables of stacked wakes of bound workers, and of wakes pulled to the interrupted CPU.
 //!
 //! Clients make small synchronous IOs in a closed loop. Each IO is handed from thread to thread: a
-//! journal worker, a worker bound to the client's CPU, a device, that worker again. Who is woken
-//! where is decided by the shipped [`Wake::place`](inflight_topology::wake::Wake::place); who of a
-//! pool takes which item by the shipped pool. CPUs, their idle states, the device and the clients
+//! journal worker, a worker bound to the client's CPU, a device, that worker again. The shipped
+//! [`Wake::place`](inflight_topology::wake::Wake::place) decides where a thread is woken, and the
+//! shipped pool which worker takes which item. CPUs, their idle states, the device and the clients
 //! are models.
 //!
 //! ```

@@ -15,7 +15,7 @@ pub enum Load {
     Direct,
 }
 
-/// Who notes where a thread ran before, for the rule of the recent CPU.
+/// Which thread remembers where the woken one ran before, for the rule of the recent CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recent {
     /// Each wake writes the waker's own CPU into the *waker*: the published kernels. A thread that
@@ -120,7 +120,7 @@ pub struct Machine {
     pub service: Service,
     /// What it does for all at once, and the way to the interrupt.
     pub latency: f64,
-    /// Who is interrupted.
+    /// Which CPU is interrupted.
     pub interrupts: Interrupts,
     /// To switch to a thread that was woken.
     pub wake: f64,

@@ -4,7 +4,7 @@ use crate::pool::Pool;
 use inflight_topology::wake::ShardLoad;
 use inflight_workqueue::unstable::{Limit, WakeAction};
 
-/// Whom an item that has come calls for.
+/// The worker that a new item needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Call {
     Nobody,

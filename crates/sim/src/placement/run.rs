@@ -4,7 +4,7 @@ use super::clients::Clients;
 use super::measure::Outcome;
 use super::model::{Machine, Side};
 
-/// So many clients under these rules.
+/// A run of `clients` clients under these rules.
 ///
 /// # Panics
 ///

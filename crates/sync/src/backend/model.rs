@@ -17,8 +17,8 @@ pub mod atomic {
         fence,
     };
 
-    /// loom has no compiler fence. A full fence is stronger and may hide a race, so code that leans
-    /// on a compiler fence argues it in `docs/orderings.md`.
+    /// loom has no compiler fence. A full fence is stronger and may hide a race, so
+    /// `docs/orderings.md` justifies each use of a compiler fence.
     #[cfg(loom)]
     pub fn compiler_fence(order: Ordering) {
         fence(order);
@@ -73,13 +73,17 @@ pub struct MutexGuard<'a, T>(Option<checker::sync::MutexGuard<'a, T>>);
 impl<T> Deref for MutexGuard<'_, T> {
     type Target = T;
     fn deref(&self) -> &T {
-        self.0.as_ref().expect("held outside Condvar::wait")
+        self.0
+            .as_ref()
+            .expect("the lock is held except in Condvar::wait")
     }
 }
 
 impl<T> DerefMut for MutexGuard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
-        self.0.as_mut().expect("held outside Condvar::wait")
+        self.0
+            .as_mut()
+            .expect("the lock is held except in Condvar::wait")
     }
 }
 
@@ -96,7 +100,10 @@ impl Condvar {
 
     /// Unlocks, waits for a notification, locks again.
     pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
-        let held = guard.0.take().expect("held outside Condvar::wait");
+        let held = guard
+            .0
+            .take()
+            .expect("the lock is held except in Condvar::wait");
         guard.0 = Some(self.0.wait(held).unwrap_or_else(|e| e.into_inner()));
     }
 

@@ -62,7 +62,7 @@ impl<T> Mutex<T> {
 
 /// Holds the lock; unlocks when dropped.
 #[derive(Debug)]
-#[must_use = "the lock is let go at once"]
+#[must_use = "the lock is released at once"]
 pub struct MutexGuard<'a, T>(parking_lot::MutexGuard<'a, T>);
 
 impl<T> Deref for MutexGuard<'_, T> {

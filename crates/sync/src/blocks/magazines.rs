@@ -6,15 +6,15 @@ use std::alloc::Layout;
 use std::mem;
 use std::ptr::NonNull;
 
-/// There are so many sizes of blocks: of one line, of two..
+/// The number of sizes of blocks: one to four lines.
 pub(super) const CLASSES: usize = 4;
 
-/// So many blocks a magazine holds.
+/// The number of blocks in a full magazine.
 pub(super) const ROUNDS: usize = 62;
 
 pub(super) const LINE: usize = 64;
 
-/// The size of a block with this layout, if there are such.
+/// The size class of blocks for this layout, if there is one.
 #[inline]
 pub(super) const fn class_of(layout: Layout) -> Option<usize> {
     let class = layout.size().wrapping_sub(1) / LINE;
@@ -24,7 +24,7 @@ pub(super) const fn class_of(layout: Layout) -> Option<usize> {
     Some(class)
 }
 
-/// So many blocks ahead one is asked for.
+/// How many blocks ahead of the next one a block is prefetched.
 const AHEAD: usize = 8;
 
 /// Free blocks.
@@ -57,7 +57,8 @@ impl Magazine {
         Some(block)
     }
 
-    /// It comes from another thread, and so do its blocks: asks for the lines that are used first.
+    /// Prefetches the lines that are used first: another thread wrote the magazine and its blocks
+    /// last.
     fn prefetch(&self) {
         self.blocks
             .chunks(LINE / size_of::<NonNull<u8>>())
@@ -70,7 +71,7 @@ impl Magazine {
         }
     }
 
-    /// Gives the block back if there is no room.
+    /// Adds a block. Returns it if there is no room.
     #[inline]
     fn push(&mut self, block: NonNull<u8>) -> Result<(), NonNull<u8>> {
         *self.blocks.get_mut(self.len).ok_or(block)? = block;
@@ -79,10 +80,10 @@ impl Magazine {
     }
 }
 
-/// What a thread has of one size. It belongs to one depot.
+/// A thread's magazines of one size. They belong to one depot.
 pub(super) struct ThreadCache {
     loaded: Option<Box<Magazine>>,
-    /// Full or empty, so that a thread that allocates and frees by turns does not come to the depot
+    /// Full or empty. With it a thread that allocates and frees by turns does not need the depot
     /// each time.
     spare: Option<Box<Magazine>>,
 }
@@ -101,7 +102,7 @@ impl ThreadCache {
 /// Where the magazines of one size are exchanged.
 pub(super) struct Depot {
     class: usize,
-    /// So many magazines of each kind are kept.
+    /// The largest number of full magazines, and of empty ones, that are kept.
     most: usize,
     stock: Mutex<Stock>,
 }
@@ -163,15 +164,15 @@ impl Depot {
                 full
             }
             Err(mut empty) => {
-                // The first is used at once, the others fit.
+                // The first block is used at once, the others fit into the magazine.
                 let mut blocks = slab::cut(self.class);
                 let first = blocks.next().expect("a slab has blocks");
-                blocks.for_each(|block| empty.push(block).expect("it was empty"));
+                blocks.for_each(|block| empty.push(block).expect("the magazine was empty"));
                 cache.loaded = Some(empty);
                 return first;
             }
         });
-        loaded.pop().expect("it is full")
+        loaded.pop().expect("the magazine is full")
     }
 
     /// # Safety
@@ -197,11 +198,11 @@ impl Depot {
             loaded => loaded,
         }
         .unwrap_or_else(Magazine::empty);
-        empty.push(block).expect("it has room");
+        empty.push(block).expect("the magazine has room");
         cache.loaded = Some(empty);
     }
 
-    /// Takes a magazine with blocks; an empty one, if there is one, for it.
+    /// Gives a magazine with blocks to the depot. Returns an empty one, if there is one.
     fn exchange(&self, mut magazine: Box<Magazine>) -> Option<Box<Magazine>> {
         if magazine.len == ROUNDS {
             let stock = &mut *self.stock.lock();
@@ -217,14 +218,14 @@ impl Depot {
         Some(magazine)
     }
 
-    /// Its thread ends.
+    /// Gives up the magazines of a thread that ends.
     pub(super) fn clear(&self, cache: &mut ThreadCache) {
         for magazine in [cache.loaded.take(), cache.spare.take()] {
             drop(magazine.and_then(|magazine| self.exchange(magazine)));
         }
     }
 
-    /// So many full magazines there are.
+    /// The number of full magazines.
     #[cfg(test)]
     pub(super) fn full(&self) -> usize {
         self.stock.lock().full.len()

@@ -2,8 +2,8 @@
 //!
 //! Many allocators return such memory to its origin, block by block. Here it moves in *magazines*,
 //! the idea of Bonwick and Adams ("Magazines and Vmem", 2001): each thread has magazines of free
-//! blocks, and a thread exchanges a magazine at a depot only when it is empty or full. So a lock is
-//! taken once for 62 blocks, and no memory is allocated while the freed blocks suffice.
+//! blocks, and exchanges one at a depot only when it is empty or full. So a lock is taken once for
+//! 62 blocks, and no memory is allocated while the freed blocks suffice.
 //!
 //! Blocks are aligned to cache lines and have one to four lines: a small value is on one line and
 //! moves between CPUs as one. They are cut from slabs of not quite 4 KiB. Of each size a thread

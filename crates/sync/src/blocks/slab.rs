@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// A slab lies at a multiple of this.
 const ALIGN: usize = 4096;
 
-/// A little is left to the allocator: one that keeps a size before each allocation, as glibc's
-/// does, would take two pages for a whole one.
+/// Less than 4 KiB: an allocator that stores a size before each allocation, as glibc's does, would
+/// need two pages for 4 KiB.
 const SIZE: usize = ALIGN - 16;
 
 const LAYOUT: Layout = match Layout::from_size_align(SIZE, ALIGN) {
@@ -26,7 +26,7 @@ struct Head {
     released: AtomicUsize,
 }
 
-/// So many blocks of a class are in a slab.
+/// The number of blocks of a class in a slab.
 pub(super) const fn blocks_in_slab(class: usize) -> usize {
     (SIZE - LINE) / ((class + 1) * LINE)
 }
@@ -43,7 +43,7 @@ pub(super) fn cut(class: usize) -> impl Iterator<Item = NonNull<u8>> {
     (0..blocks_in_slab(class)).map(move |n| unsafe { slab.add(LINE + n * (class + 1) * LINE) })
 }
 
-/// Gives a block back for good. Who gives the last one of a slab frees the slab.
+/// Gives a block back for good. The call for the last block of a slab frees the slab.
 ///
 /// # Safety
 ///
@@ -56,8 +56,7 @@ pub(super) unsafe fn release(class: usize, block: NonNull<u8>) {
     let head = unsafe { block.sub(offset) };
     // SAFETY: `cut` has written it.
     let released = unsafe { &head.cast::<Head>().as_ref().released };
-    // Ordering: AcqRel; who gives the last block back comes after all that was done with the
-    // others.
+    // Ordering: AcqRel; the uses of all blocks come before the slab is freed.
     if released.fetch_add(1, Ordering::AcqRel) + 1 == blocks_in_slab(class) {
         // SAFETY: it is from the allocator with this layout, and all blocks have been given back.
         unsafe { std::alloc::dealloc(head.as_ptr(), LAYOUT) };

@@ -35,8 +35,8 @@ thread_local! {
     static CACHES: RefCell<ThreadCaches> = const { RefCell::new(ThreadCaches::NEW) };
 }
 
-/// `None` while the thread's locals are destroyed, and for an allocator that has values of its own
-/// here.
+/// `None` while the thread's locals are destroyed, and in a nested call: the global allocator may
+/// itself use these blocks.
 #[inline]
 fn with<R>(f: impl FnOnce(&mut ThreadCaches) -> R) -> Option<R> {
     let here = CACHES.try_with(|caches| Some(f(&mut *caches.try_borrow_mut().ok()?)));

@@ -1,9 +1,9 @@
-//! How threads are kept apart at a stack.
+//! How the users of a stack exclude each other.
 
 #[cfg(not(loom))]
 use crate::rseq::Rseq;
 
-/// How users of a stack are kept apart.
+/// How the users of a stack exclude each other.
 ///
 /// ```
 /// use inflight_sync::percpu::Backend;

@@ -115,7 +115,7 @@ impl PerCpuCounter {
             == ADDED
     }
 
-    /// A read-modify-write, beside which a call is little.
+    /// Not inlined: a call costs little beside a read-modify-write.
     ///
     /// # Safety
     ///
@@ -147,7 +147,7 @@ impl PerCpuCounter {
     /// # Panics
     ///
     /// The panics of [`Rseq::barrier`].
-    // Why: it acts, and a caller that wants only that may ignore the sum.
+    // Callers that only close the count ignore the sum.
     #[allow(clippy::must_use_candidate)]
     pub fn close(&self) -> u64 {
         for part in &self.parts {

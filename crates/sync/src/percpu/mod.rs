@@ -76,7 +76,7 @@ use stack::{Exclusion, Stack};
 /// A thread that a debugger single-steps never ends one.
 const RESTARTS: usize = 64;
 
-// What a use of a stack ends with, if not with an id or a length.
+// The results of a use of a stack that are neither an id nor a length.
 
 /// It was done.
 const DONE: i32 = 1;
@@ -110,7 +110,7 @@ pub struct Stacks {
     rseq: Option<Rseq>,
     exclusion: Exclusion,
     stacks: Box<[Stack]>,
-    /// Sections that the kernel interrupted. Cold: it happens when a thread loses its CPU.
+    /// Sections that the kernel interrupted. Rarely written: only when a thread loses its CPU.
     aborts: CachePadded<AtomicU64>,
 }
 
@@ -174,7 +174,8 @@ impl Stacks {
         self.here_exclusively()
     }
 
-    /// Any number serves where a lock excludes: an old one, and that of a thread.
+    /// Users with a lock may use the stack of any CPU, so an old number or a thread's number
+    /// serves.
     #[inline(always)]
     fn here_exclusively(&self) -> Option<usize> {
         let (cpu, len) = (cpu::recent(), self.stacks.len());
@@ -208,7 +209,7 @@ impl Stacks {
     #[inline(always)]
     fn pop_within(&self, bound: u64) -> Result<u32, Option<u32>> {
         let result = self.pop_first();
-        // What is no id is a large number without its sign.
+        // As an unsigned number, a result that is no id is large.
         if (result as u64) < bound {
             Ok(result as u32)
         } else {
@@ -314,7 +315,8 @@ impl Stacks {
         result
     }
 
-    /// The stack of this CPU, if nobody else uses it, for the caller alone until he leaves it.
+    /// The stack of this CPU, if no other thread uses it. It is the caller's until the caller
+    /// leaves it.
     #[inline(always)]
     fn entered(&self) -> Option<&Stack> {
         let stack = self.stacks.get(self.here_exclusively()?)?;
@@ -350,7 +352,8 @@ impl Stacks {
         result >= 0 || self.locked_here(|stack| stack.push(Exclusion::TryLock, id)) == Some(true)
     }
 
-    /// `by_lock`, for one who was refused: where there is no other way it was just tried.
+    /// `by_lock`, for a caller that was refused. Not if the stacks have only locks: that was just
+    /// tried.
     fn locked_here<T>(&self, user: impl FnOnce(&Stack) -> T) -> Option<T> {
         if self.backend() == Backend::TryLock {
             return None;
@@ -358,7 +361,8 @@ impl Stacks {
         self.by_lock(user)
     }
 
-    /// Uses this CPU's stack under its lock, if it is open to that and nobody has the lock.
+    /// Uses this CPU's stack under its lock, if it is open to users with a lock and the lock is
+    /// free.
     #[inline(always)]
     fn by_lock<T>(&self, user: impl FnOnce(&Stack) -> T) -> Option<T> {
         let stack = &self.stacks[self.here()?];
@@ -418,7 +422,7 @@ impl Stacks {
     }
 
     fn count_abort(&self) {
-        // Relaxed: a count for people and tests.
+        // Relaxed: a statistic.
         self.aborts.fetch_add(1, Ordering::Relaxed);
     }
 

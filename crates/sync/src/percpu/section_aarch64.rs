@@ -9,8 +9,8 @@ use super::{ABORTED, REFUSED};
 use crate::rseq::Rseq;
 use core::arch::asm;
 
-/// A section: the register that its description's address goes through, its steps, and how it says
-/// that it was aborted.
+/// A section: the register for the address of its description, its steps, and the code that reports
+/// an abort.
 macro_rules! section {
     (
         $address:literal,

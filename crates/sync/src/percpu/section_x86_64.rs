@@ -2,8 +2,8 @@
 //!
 //! Each section is the range from label 22 to label 25. Its description (label 33: version and
 //! flags, start, length, where to go on after an abort) is announced by storing its address in the
-//! thread's area. When the kernel takes the thread off its CPU or delivers a signal inside the
-//! range, it goes on at label 44, which must follow a signature; there the section reports the
+//! thread's area. If the kernel takes the thread off its CPU or delivers a signal inside the range,
+//! the thread continues at label 44, which must follow a signature; there the section reports the
 //! abort. A section that finds its stack closed, empty or full leaves for label 45, which says so.
 //! The last instruction before label 25 is the only store that matters: before it nothing has
 //! happened, after it everything has. An id written above the top is no id yet.
@@ -19,8 +19,8 @@ use super::{ABORTED, REFUSED};
 use crate::rseq::Rseq;
 use core::arch::asm;
 
-/// A section: the register that its description's address goes through, its steps, and how it says
-/// that it was aborted, or left for label 45.
+/// A section: the register for the address of its description, its steps, and the code that reports
+/// an abort, or at label 45 a refusal.
 macro_rules! section {
     (
         $address:literal,

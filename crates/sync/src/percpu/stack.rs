@@ -1,4 +1,4 @@
-//! One CPU's stack: a few lines of memory, and the ways to use it that Rust can express.
+//! One CPU's stack: a few cache lines, and its use without restartable sections.
 
 use super::Backend;
 #[cfg(loom)]
@@ -6,32 +6,33 @@ use crate::atomic::fence;
 use crate::atomic::{AtomicU32, Ordering};
 use crate::{Mutex, thread};
 
-/// The largest limit of a stack: with what else belongs to it its ids have 256 bytes.
+/// The largest limit of a stack: its ids and its other fields take 256 bytes.
 pub const CAPACITY: usize = if cfg!(loom) { 4 } else { 58 };
 
-/// Of a limit: it is for users with a lock.
+/// A bit of a limit: the stack is open to users with a lock.
 const LOCKED: u32 = 1 << 31;
 
 /// The offsets are known to the sections in assembly.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub(super) struct Stack {
-    /// How many ids. Invariant: at most `CAPACITY`, because only a push below the limit adds one.
+    /// The number of ids. Invariant: at most `CAPACITY`, because only a push below the limit adds
+    /// one.
     len: AtomicU32,
-    /// How many there may be; 0 = closed. With [`LOCKED`], to which sections are a negative number:
-    /// open to users with the lock, and closed to all others.
+    /// The largest number of ids; 0: closed. With [`LOCKED`] it is open only to users with the
+    /// lock: for sections it is a negative number then.
     limit: AtomicU32,
-    /// 1 = in use by one with the lock.
+    /// 1: a user has the lock.
     lock: AtomicU32,
     pub(super) hint: AtomicU32,
-    /// What its owner counts.
+    /// For the owner of the stacks to count with.
     pub(super) count: AtomicU32,
-    /// Of those who move several ids, or open or close it.
+    /// For threads that move several ids, or open or close the stack.
     pub(super) refill: Mutex<()>,
-    /// As wide as a register: some processors hand a pop what was pushed last without a look at
-    /// memory, but not in 16 bits.
+    /// 32 bits wide: some processors forward a pushed value to the next pop without a memory
+    /// access, but not one of 16 bits.
     ids: [AtomicU32; CAPACITY],
-    /// 1 = in a section, of those that the model has in their place.
+    /// 1: a user is inside. Models have this flag in place of sections.
     #[cfg(loom)]
     flag: AtomicU32,
 }
@@ -44,7 +45,7 @@ const _: () = {
     assert!(std::mem::offset_of!(Stack, ids) == 24);
 };
 
-/// How a user and others keep apart where no restartable sequence does it.
+/// How users without restartable sequences exclude each other.
 ///
 /// An open stack is open to users of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +72,7 @@ impl Exclusion {
         }
     }
 
-    /// What users of this kind are allowed by a limit; nothing if it is not above 0.
+    /// How many ids a limit allows users of this kind; none if this is not above 0.
     #[inline(always)]
     const fn allowed(self, limit: u32) -> i32 {
         let limit = match self {
@@ -98,7 +99,7 @@ impl Stack {
         }
     }
 
-    /// Begins to use this stack alone. `false`: somebody else does.
+    /// Begins to use this stack exclusively. `false`: another thread uses it.
     #[inline(always)]
     pub(super) fn enter(&self, exclusion: Exclusion) -> bool {
         match exclusion {
@@ -133,7 +134,7 @@ impl Stack {
         self.lock_once(Ordering::Acquire)
     }
 
-    /// A swap: it costs a tenth less than to compare and exchange, and whoever finds 1 has changed
+    /// A swap costs a tenth less than a compare and exchange, and a thread that finds 1 has changed
     /// nothing.
     #[cfg(not(loom))]
     #[inline(always)]
@@ -153,8 +154,8 @@ impl Stack {
     /// For the exclusive user.
     #[inline(always)]
     pub(super) fn pop(&self, exclusion: Exclusion) -> Option<u32> {
-        // Ordering: Acquire pairs with the Release in `open`: who sees the stack open again sees
-        // it empty, as the one who closed it left it. Therefore the limit comes first.
+        // Ordering: Acquire pairs with the Release in `open`: a thread that sees the stack open
+        // again sees it empty, as the closer left it. Therefore the limit is read first.
         if exclusion.allowed(self.limit.load(Ordering::Acquire)) <= 0 {
             return None;
         }
@@ -199,7 +200,7 @@ impl Stack {
 
     /// Whether users with the lock would be let in: a guess.
     pub(super) fn is_locked(&self) -> bool {
-        // Relaxed: who has the lock looks again.
+        // Relaxed: checked again under the lock.
         self.limit.load(Ordering::Relaxed) & LOCKED != 0
     }
 
@@ -248,7 +249,7 @@ impl Stack {
     }
 }
 
-/// Waits for a user, who is inside for a few instructions unless it has lost its CPU.
+/// Waits for a user, which takes a few instructions unless it has lost its CPU.
 #[derive(Default)]
 struct Backoff(u32);
 

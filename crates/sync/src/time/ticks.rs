@@ -131,7 +131,7 @@ mod tick {
     }
 
     pub(super) fn last() -> u64 {
-        unreachable!("there is no cheap reading")
+        unreachable!("`of` returns `None` here")
     }
 
     pub(super) const fn of(_: &Clock) -> Option<(u64, u64)> {

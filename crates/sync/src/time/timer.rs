@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! task:   T1 lock, its waker in the map   T2 unlock; the first of all: unpark the thread
-//! thread: R1 lock, take who is due        R2 unlock, wake them; none: park until the next is due
+//! thread: R1 lock, take those due         R2 unlock, wake them; none: park until the next is due
 //! drop:   D1 lock, ended, take all        D2 unlock, unpark the thread, wake them
 //! ```
 //!
@@ -51,12 +51,12 @@ struct TimerState {
     waiting: BTreeMap<Key, Waker>,
     next_id: u64,
     started: bool,
-    /// The thread says so when it runs.
+    /// Set by the thread when it runs.
     thread: Option<Unparker>,
     ended: bool,
 }
 
-/// When, and who.
+/// The time, and the number of the task.
 type Key = (Instant, u64);
 
 impl Timer {
@@ -108,7 +108,7 @@ impl Drop for Timer {
     }
 }
 
-/// A waker that panics is its task's affair, and has been printed: the others are woken.
+/// A panic of a waker is ignored, so that the others are woken: the panic hook has reported it.
 fn wake(tasks: BTreeMap<Key, Waker>) {
     for waker in tasks.into_values() {
         let _panic = catch_unwind(AssertUnwindSafe(|| waker.wake()));
@@ -131,8 +131,8 @@ impl TimerShared {
         wake(waiting);
     }
 
-    /// What the thread does. Whoever comes before its look is in the map; who comes after it and
-    /// is the first to be woken unparks it.
+    /// The thread's function. A task that came before the look is in the map. One that comes after
+    /// it and is due first unparks the thread.
     fn run(&self) {
         let parker = Parker::current();
         loop {

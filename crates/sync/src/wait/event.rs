@@ -177,7 +177,7 @@ impl Event {
         drop(left);
     }
 
-    /// W1 and W2: makes sure the waiter is in the list and is told by `notify`.
+    /// W1 and W2: puts the waiter into the list, to be woken by `notify`.
     fn enter(&self, place: &mut Option<WaiterKey>, notify: Notify) {
         let mut list = self.list.lock();
         let replaced = match *place {

@@ -138,13 +138,13 @@ impl WaitList {
             return Err(notify);
         }
         let old = self.slots[key.index as usize].notify.replace(notify);
-        Ok(old.expect("a waiter in the list has a way to be told"))
+        Ok(old.expect("a waiter in the list has a `Notify`"))
     }
 
     /// Removes a waiter from any position. `None` if it had been chosen or removed before.
     ///
     /// Drop the result without the lock, as with [`replace`](WaitList::replace).
-    #[must_use = "drop it after the lock is let go"]
+    #[must_use = "drop it after the lock is released"]
     pub fn remove(&mut self, key: WaiterKey) -> Option<Notify> {
         if self.contains(key) {
             self.unlink(key.index)

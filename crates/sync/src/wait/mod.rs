@@ -47,7 +47,7 @@ impl Notify {
     /// # use inflight_sync::wait::Notify;
     /// # use std::task::Waker;
     /// let next = Notify::Task(Waker::noop().clone());
-    /// next.prefetch(); // and meanwhile tell somebody else
+    /// next.prefetch(); // meanwhile wake another waiter
     /// next.notify();
     /// ```
     #[inline]
@@ -99,7 +99,7 @@ impl Wakers {
     /// Wakes each of the waiters.
     pub fn wake(&mut self, waiters: impl IntoIterator<Item = Notify>) {
         for waiter in waiters {
-            // Unwind safety: the waiter is consumed, nothing half-done is left to look at.
+            // Unwind safety: the waiter is consumed, so nothing half-done remains.
             if let Err(panic) = catch_unwind(AssertUnwindSafe(|| waiter.notify())) {
                 self.first_panic.get_or_insert(panic);
             }

@@ -285,7 +285,7 @@ impl<T: Send + 'static> Split<T> {
         let (waits, wait) = match std::mem::replace(&mut self.at, SplitAt::Nowhere) {
             SplitAt::Waits(wait) => (true, wait),
             SplitAt::Paused(wait) => (false, wait),
-            other => unreachable!("{other:?} is no place in a wait queue"),
+            other => unreachable!("{other:?} does not wait in a queue"),
         };
         let (tag_map, bitmaps) = (wait.tag_map(), self.tenant.bitmaps());
         let (mut wait, mut bits) = (wait.ending(bitmaps), Vec::new());

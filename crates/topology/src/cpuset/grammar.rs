@@ -18,7 +18,7 @@ const MASK_WORD_BITS: usize = u32::BITS as usize;
 ///
 /// let error = "0-3,8-".parse::<CpuSet>().unwrap_err();
 /// assert_eq!(error, ParseCpuSetError::NotANumber { item: 2 });
-/// assert_eq!(error.to_string(), "item 2 of the CPU list is no number and no range of numbers");
+/// assert_eq!(error.to_string(), "item 2 of the CPU list is neither a number nor a range");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -56,7 +56,7 @@ impl fmt::Display for ParseCpuSetError {
             Self::NotANumber { item } => {
                 write!(
                     f,
-                    "item {item} of the CPU list is no number and no range of numbers"
+                    "item {item} of the CPU list is neither a number nor a range"
                 )
             }
             Self::Reversed { item } => {

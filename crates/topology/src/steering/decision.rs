@@ -215,7 +215,8 @@ impl Completion {
     pub fn decide(&self, topology: &Topology) -> Decision {
         let decision = self.steer(topology);
         if decision.is_inline() && self.depth >= Self::MAX_DEPTH {
-            // Whose done list is next best, if the observer is nobody's CPU.
+            // The submitter's done list is the next best if the topology does not know the
+            // observer.
             let open = |&cpu: &usize| {
                 let closed = cpu == self.submitter && self.list == DoneList::Closed;
                 topology.knows(cpu) && !closed

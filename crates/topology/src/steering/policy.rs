@@ -88,7 +88,7 @@ pub struct ParseSteeringError;
 
 impl fmt::Display for ParseSteeringError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("no steering has this name; there are inline, same_cache, same_cpu, force")
+        f.write_str("unknown steering; the names are inline, same_cache, same_cpu, force")
     }
 }
 

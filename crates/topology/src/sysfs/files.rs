@@ -1,4 +1,4 @@
-//! One file after the other: what each says, and which of them say nothing.
+//! Reads single files, and notes which of them are damaged.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -30,7 +30,7 @@ pub(crate) struct Bad {
     pub(crate) reason: String,
 }
 
-/// Reads files, and remembers those that exist but say nothing.
+/// Reads files, and remembers those that exist but cannot be used.
 pub(crate) struct Files<'a> {
     tree: &'a dyn Tree,
     first_bad: Option<Bad>,
@@ -46,12 +46,12 @@ impl<'a> Files<'a> {
         }
     }
 
-    /// The first file that says nothing, and why.
+    /// The first file that cannot be used, and why.
     pub(crate) fn first_bad(&self) -> Option<Bad> {
         self.first_bad.clone()
     }
 
-    /// How many files say nothing.
+    /// How many files cannot be used.
     pub(crate) fn bad(&self) -> usize {
         self.bad
     }
@@ -78,7 +78,7 @@ impl<'a> Files<'a> {
         value.map_err(|reason| self.note_bad(path, &reason)).ok()
     }
 
-    /// The text of a file of which others make sense.
+    /// The text of a file, which the caller parses.
     pub(crate) fn text(&mut self, path: PathBuf) -> Option<String> {
         self.value(path, |text| Ok(text.to_owned()))
     }
@@ -88,8 +88,8 @@ impl<'a> Files<'a> {
         self.set_where(dir, names, |_| Ok(()))
     }
 
-    /// The first of several files in `dir` that holds a set with `cpu` in it. A group without the
-    /// CPU it is the group of is damaged.
+    /// The first of several files in `dir` that holds a set with `cpu` in it. A list without `cpu`
+    /// itself is damaged.
     fn group_of(&mut self, cpu: usize, dir: &Path, names: &[(&str, Form)]) -> Option<CpuSet> {
         self.set_where(dir, names, |set| {
             let listed = set.contains(cpu);
@@ -143,14 +143,14 @@ impl<'a> Files<'a> {
     pub(super) fn online(&mut self, cpu_dir: &Path) -> Online {
         let listed = self.set_where(cpu_dir, &[("online", Form::List)], |set| {
             let any = !set.is_empty();
-            any.then_some(()).ok_or("not one CPU is online")
+            any.then_some(()).ok_or("no CPU is online")
         });
         if let Some(cpus) = listed {
             return Online::Listed(cpus);
         }
         let mut dirs = self.numbered(cpu_dir, "cpu");
         dirs.retain(|&(cpu, _)| cpu < CpuSet::ID_LIMIT);
-        // Without a switch of its own, a CPU cannot be taken down.
+        // A CPU without its own file `online` cannot be taken offline.
         dirs.retain(|(_, dir)| {
             let switch = self.tree.read(&dir.join("online"));
             switch.map_or(true, |text| text.trim() != "0")
@@ -209,7 +209,7 @@ impl<'a> Files<'a> {
         let siblings = self.group_of(cpu, &topology, &names);
         let package = self
             .value(topology.join("physical_package_id"), number::<i64>)
-            // Minus one is how firmware without package numbers is shown.
+            // It is -1 if the firmware has no package numbers.
             .and_then(|id| usize::try_from(id).ok());
         CpuFacts {
             siblings,

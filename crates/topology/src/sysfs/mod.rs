@@ -1,7 +1,7 @@
-//! The reader: what `/sys`, or a recorded copy of it, says about each CPU.
+//! The reader: what `/sys`, or a recorded copy of it, has about each CPU.
 //!
 //! It reports only what it finds; [`model`](crate::model) fills the gaps. A file that is absent is
-//! a gap. A file that cannot be read or makes no sense is a gap too, and is counted.
+//! a gap. A file that cannot be read or is malformed is a gap too, and is counted.
 
 mod files;
 #[cfg(test)]
@@ -56,13 +56,13 @@ impl Scan {
     }
 }
 
-/// How often a machine that does not keep still is looked at.
+/// How often a machine that changes meanwhile is read.
 const LOOKS: usize = 4;
 
-/// Looks again if CPUs came or went meanwhile, or seem to have: the files of a CPU vanish with it,
-/// one that came back looks as if it lacked some, and the lists of its neighbours name it at one
-/// moment and not at the next. A tree that says the same twice is what it is. CPUs that come or go
-/// in the last look too are left out.
+/// Reads again if CPUs came or went meanwhile, or seem to have: the files of a CPU vanish with it,
+/// a CPU that came back may lack some, and the lists of its neighbours may name it or not. If two
+/// scans are equal, the result is taken as it is. CPUs that come or go in the last scan too are
+/// left out.
 fn steady(mut scan: impl FnMut() -> Scan) -> (Description, Option<Bad>) {
     let mut look = scan();
     for _ in 1..LOOKS {
@@ -146,7 +146,8 @@ fn scan(tree: &dyn Tree, sys: &Path, allowed: Option<&CpuSet>) -> Scan {
         let dir = cpu_dir.join(format!("cpu{cpu}"));
         cpus.insert(cpu, files.facts(&dir, cpu, nodes.get(&cpu).copied()));
     }
-    // Of a CPU that cannot be used, half a description would only spread doubt to its neighbours.
+    // A CPU that cannot be used is dropped if its description is incomplete: that would make the
+    // groups of its neighbours doubtful.
     let known_of_any = known_of_any(&cpus, &usable);
     cpus.retain(|&cpu, facts| usable.contains(cpu) || says_all_of(facts, known_of_any));
     files.hybrid(&sys.join("devices"), &mut cpus);

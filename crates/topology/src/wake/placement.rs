@@ -212,8 +212,8 @@ impl<I: Fn(usize) -> bool> Search<'_, I> {
         Some(Placement { cpu, reason })
     }
 
-    /// Near which CPU a place is looked for: the previous one, or the waker's if both are busy and
-    /// less is to do there.
+    /// The CPU near which to search: the previous one, or the waker's if both are busy and the
+    /// waker's has less to do.
     fn target(&self, rules: WakeRules) -> usize {
         let Wake {
             waker, previous, ..
@@ -274,8 +274,8 @@ impl<I: Fn(usize) -> bool> Search<'_, I> {
         half(true).chain(half(false))
     }
 
-    /// The previous CPU is not to be had: as near to it as possible, or to the waker if nobody
-    /// knows where it was.
+    /// The previous CPU cannot be used: chooses the nearest CPU to it, or to the waker's if the
+    /// topology does not know the previous one.
     fn without_previous(&self) -> Placement {
         let anchors = [self.wake.previous, self.wake.waker];
         let known = |cpu: &usize| self.topology.pod_of(Scope::Cpu, *cpu).is_some();

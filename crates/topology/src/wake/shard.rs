@@ -54,7 +54,7 @@ impl ShardLoad {
     /// assert!(ShardLoad::new(0, 1).sleeps_next());
     /// assert!(!ShardLoad::new(1, 1).sleeps_next());
     /// assert!(!ShardLoad::new(0, 2).sleeps_next());
-    /// assert!(!ShardLoad::new(0, 0).sleeps_next()); // nothing runs, so this is no worker's word
+    /// assert!(!ShardLoad::new(0, 0).sleeps_next()); // nothing runs, so no worker reports this
     /// ```
     #[must_use]
     pub const fn sleeps_next(self) -> bool {

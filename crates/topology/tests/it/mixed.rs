@@ -121,9 +121,12 @@ fn a_tree_whose_only_file_is_damaged_is_an_error_that_names_it() {
     assert_eq!(file, &tree.path("cpu/online"));
     assert_eq!(
         reason,
-        "item 2 of the CPU list is no number and no range of numbers"
+        "item 2 of the CPU list is neither a number nor a range"
     );
-    assert!(error.to_string().contains("cpu/online: item 2"), "{error}");
+    assert!(
+        error.to_string().contains("cpu/online is damaged: item 2"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -153,7 +156,7 @@ fn a_damaged_file_is_named_with_what_is_wrong() {
         (
             "node/node0/cpulist",
             "0x3",
-            "item 1 of the CPU list is no number",
+            "item 1 of the CPU list is neither a number nor a range",
         ),
     ] {
         let tree = tree(&["1024"; 4]);

@@ -21,7 +21,7 @@ pub enum JoinError {
     })]
     Panicked(PanicPayload),
     /// The function was cancelled before it began, or the future before it completed.
-    #[error("it was cancelled: a function before it began, or a future before it ended")]
+    #[error("cancelled: a function before it began, or a future before it completed")]
     Cancelled,
     /// The workqueue did not take the function.
     #[error("the function was not queued: {0}")]

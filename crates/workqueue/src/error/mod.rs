@@ -42,10 +42,10 @@ pub enum QueueError {
     #[error("memory node {0} has no usable CPU")]
     NoSuchNode(usize),
     /// The pool has no worker, and the system refused a thread for the first one.
-    #[error("no thread for the pool's first worker: {0}")]
+    #[error("the system refused a thread for the pool's first worker: {0}")]
     NoWorker(io::ErrorKind),
     /// The system refused the timer's thread, which delayed items need.
-    #[error("no thread to wait for delayed items: {0}")]
+    #[error("the system refused the timer's thread: {0}")]
     NoTimer(io::ErrorKind),
     /// The process has reached the largest number of pairs of workqueue and pool, about a million.
     #[error("there are too many workqueues")]
@@ -56,14 +56,14 @@ pub enum QueueError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MaxActiveError {
-    /// The limit is above [`MAX_ACTIVE_LIMIT`](crate::MAX_ACTIVE_LIMIT).
-    #[error("max_active is 1 to {limit}, not {asked}", limit = MAX_ACTIVE_LIMIT)]
+    /// The limit is above [`MAX_ACTIVE_LIMIT`].
+    #[error("max_active {asked} is not in 1 to {limit}", limit = MAX_ACTIVE_LIMIT)]
     OutOfRange {
         /// The limit that was asked for.
         asked: usize,
     },
     /// An ordered workqueue has at most one active item.
-    #[error("max_active of an ordered workqueue is 1")]
+    #[error("the max_active of an ordered workqueue is always 1")]
     Ordered,
     /// A BH workqueue has no limit.
     #[error("a BH workqueue has no max_active")]
@@ -75,7 +75,7 @@ pub enum MaxActiveError {
 #[non_exhaustive]
 pub enum MinActiveError {
     /// The value is outside 1 to the queue's limit.
-    #[error("min_active is 1 to max_active, which is {max_active}, not {asked}")]
+    #[error("min_active {asked} is not in 1 to {max_active} (max_active)")]
     OutOfRange {
         /// The value that was asked for.
         asked: usize,
@@ -100,13 +100,13 @@ pub enum MinActiveError {
 #[non_exhaustive]
 pub enum BuildError {
     /// The name is empty.
-    #[error("a workqueue has a name")]
+    #[error("the name of the workqueue is empty")]
     EmptyName,
     /// The name has a control character, for instance a line break.
-    #[error("a workqueue's name has no control characters")]
+    #[error("the name of the workqueue has a control character")]
     ControlCharacter,
     /// The name has more than 31 bytes.
-    #[error("a workqueue's name has at most {NAME_LIMIT} bytes, not {bytes}")]
+    #[error("the name of the workqueue has {bytes} bytes, more than {NAME_LIMIT}")]
     NameTooLong {
         /// The length of the name.
         bytes: usize,
@@ -119,10 +119,10 @@ pub enum BuildError {
     Attrs(AttrsError),
     /// [`highpri`](crate::WorkqueueBuilder::highpri) is the only option of a BH workqueue: this one
     /// is not allowed.
-    #[error("a BH workqueue cannot be {0}")]
+    #[error("a BH workqueue cannot have the option {0}")]
     NotBh(&'static str),
     /// The system refused the threads for the queue's rescuer.
-    #[error("no thread for the workqueue's rescuer: {0}")]
+    #[error("the system refused a thread for the workqueue's rescuer: {0}")]
     NoRescuer(io::ErrorKind),
     /// The system is shutting down or has been shut down.
     #[error("{}", QueueError::ShutDown)]
@@ -146,13 +146,13 @@ pub enum BuildError {
 #[non_exhaustive]
 pub enum PollerError {
     /// The CPU has a poller already.
-    #[error("CPU {0} has a poller")]
+    #[error("CPU {0} already has a poller")]
     Taken(usize),
     /// No CPU has this number.
     #[error("{}", QueueError::NoSuchCpu(*.0))]
     NoSuchCpu(usize),
     /// The system refused the timer's thread, which detects a late poller.
-    #[error("no thread to wait for a late poller: {0}")]
+    #[error("the system refused the timer's thread: {0}")]
     NoTimer(io::ErrorKind),
     /// The system is shutting down or has been shut down.
     #[error("{}", QueueError::ShutDown)]
@@ -164,7 +164,7 @@ pub enum PollerError {
 #[non_exhaustive]
 pub enum SystemError {
     /// No topology was given, and this machine's could not be read.
-    #[error("no topology was given and this machine's is unreadable: {0}")]
+    #[error("no topology was given, and this machine's cannot be read: {0}")]
     Topology(#[source] DiscoverError),
 }
 
@@ -176,7 +176,7 @@ pub enum AttrsError {
     #[error("only unbound and ordered workqueues have attributes")]
     NotUnbound,
     /// The nice value is outside -20 to 19.
-    #[error("nice goes from -20 to 19, not to {asked}")]
+    #[error("nice {asked} is not in -20 to 19")]
     Nice {
         /// The nice value that was asked for.
         asked: i32,
@@ -185,7 +185,7 @@ pub enum AttrsError {
     #[error("none of these CPUs can be used")]
     NoCpu,
     /// A new pool needs a worker, and the system refused the thread.
-    #[error("no thread for a new pool's first worker: {0}")]
+    #[error("the system refused a thread for a new pool's first worker: {0}")]
     NoWorker(io::ErrorKind),
     /// The system has been shut down, and the change would need a new pool.
     #[error("{}", QueueError::ShutDown)]

@@ -30,7 +30,7 @@ pub enum WaitError {
     )]
     WouldDeadlock,
     /// The time limit has passed.
-    #[error("the time for the wait is over")]
+    #[error("the wait timed out")]
     TimedOut,
 }
 
@@ -39,7 +39,7 @@ pub enum WaitError {
 #[non_exhaustive]
 pub enum DisableError {
     /// The work has been disabled 65,535 times without being enabled. Nothing has changed.
-    #[error("the work is disabled 65535 times over")]
+    #[error("the work is already disabled 65535 times")]
     DepthOverflow,
     /// The caller is the work itself, which cannot wait for its own end, or an item of a BH queue.
     /// Nothing has changed.
@@ -93,7 +93,7 @@ pub enum FlushError {
     #[error("{}", WaitError::TimedOut)]
     TimedOut,
     /// The work waits for its delay, and its workqueue does not take it now. Its delay continues.
-    #[error("the work was not queued now: {0}")]
+    #[error("the work was not queued: {0}")]
     Rejected(#[source] QueueError),
 }
 

@@ -1,7 +1,7 @@
 //! Items: what a workqueue runs.
 //!
 //! Every item begins with a [`Header`]. A function with its captures, or a result, follows. Entries
-//! of queues refer to items by raw pointers. The item's [word](word) keeps it alive: PENDING,
+//! of queues refer to items by raw pointers. The item's [word] keeps it alive: PENDING,
 //! RUNNING or HANDLES. The thread that clears the last of them frees the item. `refs` counts
 //! handles and entries that a cancel has left behind; HANDLES is set while `refs` is not 0.
 //!
@@ -40,7 +40,7 @@ pub(crate) struct Header {
     refs: AtomicU32,
     /// The position of its entry in the FIFO of its pwq. A hint, checked under the pool's lock.
     position: AtomicU32,
-    /// For a closure: the waiter for its end. For a reusable item: an [`Extra`].
+    /// For a closure: the waiter for its end. For a reusable item: an `extra::Extra`.
     extra: AtomicPtr<()>,
 }
 

@@ -65,8 +65,8 @@ impl<R: Run> Reusable<R> {
         },
         function_name: R::function,
         is_work: R::IS_WORK,
-        take: |_, _| unreachable!("it is no task"),
-        discard: |_, _| unreachable!("it is no task"),
+        take: |_, _| unreachable!("only tasks have a result"),
+        discard: |_, _| unreachable!("only tasks have a result"),
     };
 
     unsafe fn free(item: ItemPtr) {
@@ -162,8 +162,8 @@ impl ReusableRef {
         let header = unsafe { item.header() };
         // *keep*.
         if header.add_ref() == 0 {
-            // The last handle's drop clears HANDLES, perhaps soon: it is one step away.
-            // Relaxed, here and below: RUNNING keeps the item alive, and nothing is published.
+            // HANDLES may still be set: the thread that dropped the last handle is about to clear
+            // it. Relaxed, here and below: RUNNING keeps the item alive, and nothing is published.
             while header.word.load(Ordering::Relaxed) & HANDLES != 0 {
                 thread::yield_now();
             }

@@ -447,7 +447,7 @@ unsafe impl<T: Send> Send for Promise<T> {}
 
 /// The function of such a task.
 fn promised<T>() -> T {
-    unreachable!("it is in no queue")
+    unreachable!("a promise is never queued")
 }
 
 impl<T: Send + 'static> Promise<T> {

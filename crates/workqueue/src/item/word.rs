@@ -6,12 +6,12 @@
 //! | 1 | RUNNING | always | claim sets; end clears |
 //! | 2 | PARKED: its entry is only here, with its slot and its colour | always | park sets; end and cancel clear |
 //! | 3 | AWAITED: a thread waits for its end, or did | always | waiter sets; end and cancel clear |
-//! | 4 | DISABLED | always | under the lock of `Extra` |
+//! | 4 | DISABLED. For a closure: its result has been taken | always | under the lock of `Extra`; the handle |
 //! | 5 | CANCELLING: it refuses queueing until a cancel has ended. For a closure: its waiter is being notified | always | under the lock of `Extra`; the runner |
 //! | 6 | HANDLES: there is a handle | always | the last handle clears |
 //! | 7 | TIMER: it waits for its delay | while PENDING | queue sets; the timer and cancel clear |
 //! | 8..12 | colour of the parked entry | while PARKED | park; end and cancel clear |
-//! | 12..32 | pwq of the live entry | while PENDING, without TIMER | queue; claim and cancel clear |
+//! | 12..32 | pwq of the live entry | while PENDING, without TIMER | queue, redirect; claim and cancel clear |
 //! | 32..64 | sequence number of the last queueing | always | queue adds one |
 
 // For their meaning see the table.

@@ -21,9 +21,9 @@ pub enum WakeAction {
 }
 
 impl<T: PoolItem> PoolCore<T> {
-    /// The worker to wake or create for what is listed. None if the workers that have not arrived
-    /// or linger are enough for all entries. Also none if a worker runs and there is little to do,
-    /// unless `now`.
+    /// The worker to wake or create for what is listed. None if as many workers run as may, or if
+    /// those that have not arrived or linger are enough for all entries. Also none if a worker runs
+    /// and there is little to do, unless `now`.
     #[inline]
     pub fn need_worker(&mut self, now: bool) -> WakeAction {
         if self.needs_worker(now) {

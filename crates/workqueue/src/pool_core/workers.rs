@@ -71,8 +71,8 @@ pub struct Workers {
     pub(crate) creates: bool,
     /// The last one to become idle is woken first, unless `left_cpu` is set.
     pub(super) idle: Vec<WorkerId>,
-    /// The CPU that a blocked worker is about to leave, until the next worker is woken or it
-    /// continues.
+    /// The CPU that a blocked worker is about to leave, until an idle worker is woken or a blocked
+    /// one continues.
     left_cpu: Option<usize>,
     all: Vec<Worker>,
     /// All except free ones, leaving ones and guests.
@@ -175,7 +175,7 @@ impl Workers {
             self.all.push(Worker::default());
             self.all.len() - 1
         });
-        // Its batch continues the count of the worker that had this number before.
+        // Entries are counted on from the worker that had this number before.
         let Worker { settled, held, .. } = std::mem::take(&mut self.all[worker]);
         self.all[worker] = Worker {
             flags,
@@ -226,7 +226,10 @@ impl Workers {
     /// The worker has had nothing to do since `since`, in ns.
     pub fn enter_idle(&mut self, worker: WorkerId, since: u64) {
         self.change(worker, |w| {
-            debug_assert!(w.held.is_empty(), "its batch has ended");
+            debug_assert!(
+                w.held.is_empty(),
+                "only a worker whose batch has ended becomes idle"
+            );
             w.phase = WorkerPhase::Idle;
             w.flags &= GUEST;
             w.idle_since = since;

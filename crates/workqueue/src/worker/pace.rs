@@ -3,8 +3,8 @@
 //!
 //! A worker that takes few entries at a time exchanges the lock's cache lines with the submitters.
 //! If it pauses, more entries come together. It learns the length by trying: as long as a change
-//! brings more entries, the next change goes in the same direction, otherwise in the other. If a
-//! pause brings nothing, it soon becomes zero, until entries come all the same.
+//! brings more entries, the next change goes in the same direction, otherwise in the other. If
+//! pauses bring nothing, they soon end, until entries come without one.
 
 use inflight_sync::{hint, time};
 
@@ -123,7 +123,7 @@ mod tests {
         }
     }
 
-    /// A load of a fixed number of clients that wait for each other's ends.
+    /// A load of a fixed number of clients, each of which waits for the end of its item.
     #[test]
     fn pauses_become_short_where_the_same_comes_whatever_their_length() {
         for each in [1, 8, 15] {

@@ -12,10 +12,10 @@ use inflight_sync::atomic::Ordering;
 use std::time::Duration;
 
 impl PoolState {
-    /// Whether a worker has entries that it has not begun.
+    /// Whether a worker has entries that it has not begun and that have not been recalled.
     fn has_rest(&self, worker: WorkerId) -> bool {
         let batch = self.known_thread(worker).map(|thread| &thread.shared.batch);
-        batch.is_some_and(|batch| batch.next() != batch.end())
+        batch.is_some_and(|batch| batch.next() != batch.end()) && !self.is_recalled(worker)
     }
 
     /// Whether something waits for running workers: on the worklist, or in a batch.
@@ -34,7 +34,9 @@ impl PoolState {
             return false;
         }
         let next = self.thread(worker).shared.batch.next();
-        let thread = self.threads[worker].as_mut().expect("it has a batch");
+        let thread = self.threads[worker]
+            .as_mut()
+            .expect("a worker with a batch has registered");
         thread.seen.replace(next) == Some(next) && !self.is_recalled(worker)
     }
 
@@ -193,7 +195,7 @@ impl WorkerPool {
         news
     }
 
-    /// Nothing has waited for long: ends the watch. `false` if something waits now.
+    /// Nothing has waited for a while: ends the watch. `false` if something waits now.
     fn end_watch(&self) -> bool {
         let mut state = self.lock();
         // From now on nothing is appended to a batch either.
@@ -212,7 +214,36 @@ impl WorkerPool {
 #[cfg(all(test, target_os = "linux", not(any(loom, shuttle, miri))))]
 mod tests {
     use super::*;
-    use crate::test_support::{Rigged, Signal, until};
+    use crate::test_support::{Rigged, Signal, end, hold, until};
+
+    /// A worker sleeps in an item, and others have run the rest of its batch: nothing waits for it
+    /// any more, so the watch can end, however long it sleeps.
+    #[test]
+    fn a_recalled_rest_that_has_run_waits_for_nobody() {
+        let sys = Rigged::new("core:1", |builder| builder.sampling(true));
+        let wq = sys.0.workqueue("recalled").bound().build().unwrap();
+        let pool = &wq.inner().pwq_of(0).unwrap().pool;
+        {
+            let mut state = pool.lock();
+            state.watched = true;
+            state.core.set_batching(true);
+        }
+        let (first, open) = hold(&wq, 0);
+        let (begun, awake) = (Signal::default(), Signal::default());
+        let sleeps = wq.spawn(until(&begun, &awake, 1));
+        let rest = wq.spawn(|| ());
+        end((first, open));
+        begun.wait(1);
+        assert!(pool.lock().waits(), "the rest is in the batch");
+        let mut seen = pool.candidates().expect("the rest waits");
+        let seen = seen.pop().unwrap();
+        assert!(pool.found(vec![(seen.worker, seen.turn, Verdict::Asleep)]));
+        rest.wait().unwrap();
+        let waits = pool.lock().waits();
+        awake.raise();
+        sleeps.wait().unwrap();
+        assert!(!waits, "nothing waits for it");
+    }
 
     /// What a tick saw of a worker does not apply to the next item that it runs.
     #[test]

@@ -15,7 +15,9 @@ impl PoolState {
         let pwqs = &self.pwqs;
         let mut fill = batch.fill();
         self.core.take(worker, |index, places| {
-            let pwq = pwqs[index as usize].as_ref().expect("it has an entry");
+            let pwq = pwqs[index as usize]
+                .as_ref()
+                .expect("a pwq with entries exists");
             fill.extend(NonNull::from(&**pwq), places);
         });
         // For appends without the lock.
@@ -60,7 +62,7 @@ impl PoolState {
     fn put_back(&mut self, batch: &Batch, from: u32, to: u32) {
         for i in (0..to.wrapping_sub(from)).rev() {
             let Taken { mut entry, pwq } = batch.get(from.wrapping_add(i));
-            // SAFETY: as in `settle`.
+            // SAFETY: as in `account`.
             let pwq = unsafe { pwq.as_ref() };
             // SAFETY: the entry keeps its item alive.
             let word = unsafe { entry.item.header() }.load();
@@ -86,7 +88,7 @@ impl PoolState {
     /// now if it was appended.
     fn count_running(&mut self, worker: WorkerId, batch: &Batch, i: u32) -> PwqIndex {
         let Taken { mut entry, pwq } = batch.get(i);
-        // SAFETY: as in `settle`.
+        // SAFETY: as in `account`.
         let index = unsafe { pwq.as_ref() }.index;
         let counted_later = &mut self.core.workers.get_mut(worker).counted_later;
         if *counted_later & bit(i) == 0 && !entry.counted {
@@ -122,8 +124,8 @@ impl PoolState {
         entries.into_iter().flatten()
     }
 
-    /// *recall*: takes the entries that these workers have not begun, and settles those that have
-    /// ended. One heavy fence serves all.
+    /// *recall*: takes back the entries that these workers have not begun, and settles those that
+    /// have ended. One heavy fence serves all.
     pub(crate) fn recall(&mut self, workers: &[WorkerId]) {
         let mut fence = None;
         for worker in workers {
@@ -147,7 +149,7 @@ impl PoolState {
         let batch = &shared.batch;
         let before = self.core.workers.get(worker).recalled;
         let from = match before {
-            // Not noticed yet: the owner starts nothing until it has.
+            // Not noticed yet: until then the owner starts nothing.
             Some((_, to)) => to,
             None => batch.next(),
         };
@@ -170,7 +172,7 @@ impl PoolState {
     /// Takes back what workers have not begun, from all batches with an entry that `of` accepts.
     pub(crate) fn recall_all(&mut self, of: impl Fn(&Pwq) -> bool) {
         let is_one = |(_, taken): (u32, Taken)| {
-            // SAFETY: as in `settle`.
+            // SAFETY: as in `account`.
             of(unsafe { taken.pwq.as_ref() })
         };
         self.recall_those(|state, worker| state.entries(worker).any(is_one));
@@ -225,7 +227,7 @@ impl PoolState {
     #[cold]
     fn end_recalled_batch(&mut self, worker: WorkerId, batch: &Batch) {
         let me = self.core.workers.get_mut(worker);
-        let (from, to) = me.recalled.take().expect("asked by the caller");
+        let (from, to) = me.recalled.take().expect("checked by the caller");
         // What it has appended since then runs later.
         self.put_back(batch, to, batch.end());
         self.settle(worker, batch, from);
@@ -322,7 +324,7 @@ impl WorkerPool {
     pub(crate) fn answer_recall(&self, worker: WorkerId, batch: &Batch, i: u32) -> bool {
         let mut state = self.lock();
         let recalled = state.core.workers.get(worker).recalled;
-        let (from, _) = recalled.expect("recalled under the lock");
+        let (from, _) = recalled.expect("the batch was recalled");
         let is_own = from != i;
         if is_own {
             let index = state.put_back_rest(worker, batch, i);
@@ -334,8 +336,9 @@ impl WorkerPool {
         is_own
     }
 
-    /// *block*: the owner of the batch is about to sleep in entry `i`. A guest's entries belong to
-    /// another pool than the one in which the guest counts.
+    /// For the owner, which runs entry `i`: gives back the entries behind it, because it is about
+    /// to sleep (*block*) or has appended behind a recall. For a guest this is the pool of the
+    /// entries, not the one in which the guest counts.
     pub(crate) fn return_batch(
         &self,
         worker: WorkerId,

@@ -92,7 +92,7 @@ impl PoolState {
         if self.threads.len() <= worker {
             self.threads.resize_with(worker + 1, || None);
         }
-        // Its batch continues the count of the worker that had this number before.
+        // Entries are counted on from the worker that had this number before.
         shared.batch.resume(self.core.workers.get(worker).settled);
         self.threads[worker] = Some(WorkerThread {
             shared,
@@ -114,7 +114,7 @@ impl PoolState {
     ) -> WorkerId {
         let me = self.core.workers.attach();
         self.register(me, shared);
-        self.threads[me].as_mut().expect("it is there").own = own;
+        self.threads[me].as_mut().expect("just registered").own = own;
         me
     }
 }

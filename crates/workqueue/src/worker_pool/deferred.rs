@@ -78,7 +78,7 @@ impl WorkerPool {
             state.core.set_batching(true);
         }
         let pwqs = &state.pwqs;
-        let pwq = |index: PwqIndex| pwqs[index as usize].clone().expect("it is there");
+        let pwq = |index: PwqIndex| pwqs[index as usize].clone().expect("the pwq exists");
         let to_do = |deferred| match deferred {
             Deferred::Slot(nr_active, id) => Deferred::Slot(nr_active, id),
             Deferred::Flushed(index, over) => Deferred::Flushed(pwq(index), over),

@@ -63,7 +63,7 @@ impl WorkerPool {
             return (woken, None);
         }
         while state.core.workers.are_too_many_idle() {
-            let (worker, since) = state.core.workers.coldest().expect("there are too many");
+            let (worker, since) = state.core.workers.coldest().expect("too many are idle");
             let at = Instant::from_nanos(since) + timeout;
             if at > now {
                 let planned = std::mem::replace(&mut state.culling, true);

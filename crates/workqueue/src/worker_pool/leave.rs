@@ -44,7 +44,8 @@ impl WorkerPool {
         Self::dismiss_idle(state);
     }
 
-    /// Whether a worker without work has to leave. Entries that wait for slots will need it.
+    /// Whether a worker without work has to leave. Not while entries wait for slots: they will need
+    /// it.
     pub(crate) fn is_over(state: &PoolState) -> bool {
         state.stopped || (Self::is_unused(state) && state.is_empty())
     }

@@ -18,7 +18,8 @@ const NEXT_MAYDAY: Duration = Duration::from_millis(100);
 const COOLDOWN: Duration = Duration::from_secs(1);
 
 impl PoolState {
-    /// Whether entries are listed and no worker is there or being woken to take them.
+    /// Whether entries are listed, fewer workers run or are on their way than may, and none is
+    /// idle.
     pub(crate) fn needs_help(&self) -> bool {
         self.core.has_waiting()
             && !self.core.workers.are_enough()

@@ -126,7 +126,7 @@ pub(crate) struct WorkerThread {
     woken_at: Option<Instant>,
     /// Its position in the batch at the last tick.
     seen: Option<u32>,
-    /// The entry that it was seen to run, and when it was first seen.
+    /// The entry that it was seen to run, and when it was first seen to do so.
     runs_since: Option<(u32, Instant)>,
     /// For a guest: the pool in which it counts.
     own: Option<(Arc<WorkerPool>, WorkerId)>,
@@ -159,6 +159,7 @@ struct Sibling {
 pub(crate) struct Mayday {
     /// No thread is asked for before this.
     cooldown: Instant,
+    /// How long it waits after this refusal; twice as long after the next.
     lasts: Duration,
     /// Whether rescuers have been called.
     called: bool,
@@ -278,7 +279,7 @@ impl WorkerPool {
     }
 
     pub(crate) fn arc(&self) -> Arc<Self> {
-        self.this.upgrade().expect("who calls has one")
+        self.this.upgrade().expect("the caller has a reference")
     }
 
     /// Lets the timer call `duty` at that time, if the system has not ended.
@@ -325,7 +326,7 @@ impl WorkerPool {
 
 impl PoolState {
     pub(crate) fn pwq(&self, index: PwqIndex) -> &Arc<Pwq> {
-        self.pwqs[index as usize].as_ref().expect("it is there")
+        self.pwqs[index as usize].as_ref().expect("the pwq exists")
     }
 
     fn pwqs(&self) -> impl Iterator<Item = PwqIndex> {
@@ -352,7 +353,9 @@ impl PoolState {
     }
 
     pub(crate) fn thread(&self, worker: WorkerId) -> &WorkerThread {
-        self.threads[worker].as_ref().expect("it is there")
+        self.threads[worker]
+            .as_ref()
+            .expect("the worker has registered")
     }
 
     /// `None` while it is being created.
@@ -360,8 +363,9 @@ impl PoolState {
         self.threads.get(worker)?.as_ref()
     }
 
-    /// Whether the pool is watched, has no poller and no worker lingers: then at most a worker is
-    /// missing, in the pool or in a sibling.
+    /// Whether the timer ticks for the pool, and neither a poller nor a lingering worker has to be
+    /// notified of an entry. Then an event can need only a worker, of the pool or of a sibling, or
+    /// deferred actions.
     #[inline]
     fn is_looked_at(&self) -> bool {
         debug_assert!(

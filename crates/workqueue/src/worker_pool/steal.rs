@@ -32,7 +32,9 @@ impl WorkerPool {
     /// whatever waits here.
     pub(super) fn set_away(&self, worker: WorkerId, away: Option<Arc<WorkerShared>>) {
         let mut state = self.lock();
-        let thread = state.threads[worker].as_mut().expect("it is there");
+        let thread = state.threads[worker]
+            .as_mut()
+            .expect("the worker has registered");
         // The queue that is charged goes with the worker, there and back.
         let (from, to) = match &away {
             Some(guest) => (&thread.shared, guest),

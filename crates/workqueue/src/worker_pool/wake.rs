@@ -44,7 +44,9 @@ impl WorkerPool {
             WakeAction::Wake(worker) if state.is_poller(worker) => after.poll = true,
             WakeAction::Wake(worker) => {
                 let matters = state.siblings.is_some();
-                let thread = state.threads[worker].as_mut().expect("it is idle");
+                let thread = state.threads[worker]
+                    .as_mut()
+                    .expect("an idle worker has registered");
                 thread.woken_at = matters.then(|| self.shared.clock.now());
                 after.wake = Some(thread.shared.clone());
             }
@@ -63,7 +65,7 @@ impl WorkerPool {
         seeks && siblings.policy.seeks_place(siblings.me, &state.load(self))
     }
 
-    /// Tells the others this pool's load. Returns whether to ask one of them for help.
+    /// Publishes this pool's load. Returns whether to ask a sibling for help.
     pub(super) fn wants_help(&self, state: &mut PoolState) -> bool {
         let load = state.load(self);
         self.hint.tell(&load);
@@ -96,7 +98,7 @@ impl WorkerPool {
     pub(super) fn seek_help(&self, now: bool) {
         let (siblings, mine, first) = {
             let mut state = self.lock();
-            // Reset below if this finds a worker.
+            // Set to 0 below if this finds a worker.
             state.look_later = LOOK_LATER;
             let Some(siblings) = state.siblings.clone() else {
                 return;

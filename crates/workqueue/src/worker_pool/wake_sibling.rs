@@ -1,5 +1,5 @@
 //! Which worker to wake for a new item that other pods could take: the other half of
-//! [`StealPolicy`](crate::steal_policy::StealPolicy).
+//! [`StealPolicy`].
 
 use crate::steal_policy::{Load, Reason, StealPolicy};
 

@@ -29,7 +29,7 @@ pub(crate) struct AttrsChange<'a> {
 }
 
 impl WorkqueueInner {
-    /// Makes what the change needs: the pwqs, and a worker for each pool that has items at once.
+    /// Makes what the change needs: the pwqs and, if the queue is in use, a worker in each pool.
     /// Returns `None` for a queue that has left its pools.
     pub(crate) fn prepare<'a>(
         self: &'a Arc<Self>,

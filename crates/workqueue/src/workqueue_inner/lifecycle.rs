@@ -79,7 +79,7 @@ impl WorkqueueInner {
         Ok(())
     }
 
-    /// A pwq has become busy. Its pool's lock is held.
+    /// A pwq has become busy, and its pool's lock is held; or `change` counts its caller.
     pub(super) fn pwq_is_busy(&self) {
         // Relaxed: the thread that brings the count to 0 sees this through the pool's lock.
         self.busy.fetch_add(1, Ordering::Relaxed);

@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use crate::record::{Row, Run};
 
-/// So many runs of a row are the least for a median.
+/// The least number of runs of a row for a median.
 pub(super) const ENOUGH: usize = 5;
 
 /// What tells a row from others of its run.

@@ -360,7 +360,7 @@ pub(super) fn float(value: &Value) -> f64 {
     value.as_f64().unwrap_or(f64::NAN)
 }
 
-/// So many digits behind the point; nothing for what was not published.
+/// The number with `digits` decimals; empty if it was not published.
 fn fixed(value: &Value, digits: usize) -> String {
     let number = |v: f64| format!("{v:.digits$}");
     value.as_f64().map_or_else(String::new, number)

@@ -11,7 +11,7 @@ use super::Finding;
 use super::file::{Area, File};
 use crate::scan::{Kind, Source};
 
-/// So many files a circle may have.
+/// The largest number of files in a circle.
 const GOAL: usize = 3;
 /// Crates that are not there yet, and how large their largest circle is. May only become less.
 const LARGEST: [(&str, usize); 4] = [("flush", 5), ("sim", 7), ("topology", 8), ("xtask", 4)];

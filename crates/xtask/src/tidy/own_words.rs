@@ -70,7 +70,7 @@ const IN_BITMAP_NAMES: [(&str, &str); 11] = [
     ("watcher", "watchdog"),
 ];
 
-/// Whose names are looked at so.
+/// The crates whose names are checked for [`IN_BITMAP_NAMES`].
 const BITMAP_CRATES: [&str; 4] = ["sbitmap", "steering", "sync", "tags"];
 
 /// What is written nowhere in the crates of [`WAITING_CRATES`] either, in the singular.

@@ -45,8 +45,8 @@ impl Ring {
     pub(crate) fn new(depth: usize, polls: bool) -> io::Result<Self> {
         let entries = (depth + 1).next_power_of_two().min(MAX_ENTRIES) as u32;
         // Completions that run in our own thread when we ask for them spare an interrupt each;
-        // kernels before 6.1 do not know the flags. Who polls does not ask. The ring shows when
-        // there is something to ask for: a submission that waits for nothing asks then, too.
+        // kernels before 6.1 do not know the flags. A job that polls does not ask. The ring shows
+        // when there is something to ask for: a submission that waits for nothing asks then, too.
         let mut modern = IoUring::builder();
         modern.setup_single_issuer().setup_r_disabled();
         if !polls {

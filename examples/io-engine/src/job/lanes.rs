@@ -120,8 +120,8 @@ impl<F: Future> Lanes<F> {
         }
     }
 
-    /// Polls who was woken; gives `ended` what lanes ended with. Who is called meanwhile has rung
-    /// the bell, and is polled the next time: between the two the engine has its turn.
+    /// Polls the lanes that were woken; passes their results to `ended`. A lane that is called
+    /// meanwhile is polled the next time, because the engine has its turn in between.
     pub(super) fn poll_woken(&mut self, woken: &Woken, mut ended: impl FnMut(F::Output)) {
         self.called.empty_into(&mut self.next);
         while let Some(lane) = woken.pop().or_else(|| self.next.pop()) {

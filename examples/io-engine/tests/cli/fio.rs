@@ -48,7 +48,7 @@ fn what_a_job_file_has_wrong_is_told_with_its_name() {
         ("odd.fio", "odd.fio: unexpected argument '--colour'"),
         (
             "loops.fio",
-            "loops.fio: --loops is not here: a run ends after --runtime",
+            "loops.fio: --loops is not supported: a run ends after --runtime",
         ),
         ("none.fio", "none.fio: No such file"),
     ] {
@@ -95,9 +95,9 @@ fn what_is_not_here_is_answered_with_what_to_use() {
         ("--output-format=terse", "none of normal, json"),
         (
             "--loops=3",
-            "--loops is not here: a run ends after --runtime; use --number_ios",
+            "--loops is not supported: a run ends after --runtime; use --number_ios",
         ),
-        ("--exitall", "--exitall is not here: there is one job"),
+        ("--exitall", "--exitall is not supported: there is one job"),
         ("--verify-fatal 1", "ends with status 1"),
         ("--direct --buffered=1", "opposites"),
         ("--direct=0 --buffered=0", "opposites"),

@@ -47,7 +47,7 @@ impl Free {
     }
 }
 
-/// A thread's fixed buffers. Who finds none, because clients hold them all, uses the heap.
+/// A thread's fixed buffers. If clients hold them all, the heap is used.
 #[derive(Debug)]
 pub(super) struct Fixed {
     free: Arc<Free>,
@@ -56,7 +56,7 @@ pub(super) struct Fixed {
 }
 
 impl Fixed {
-    /// So many bytes: a quarter in pages, the rest in pieces of `longest`.
+    /// Buffers of `bytes` in all: a quarter in pages, the rest in pieces of `longest`.
     pub(super) fn new(bytes: usize, longest: usize) -> Self {
         // Why leaked: the kernel may know it until the process ends.
         let memory: &'static mut [u8] = Box::leak(vec![0; bytes + PAGE].into_boxed_slice());

@@ -37,7 +37,7 @@ impl std::str::FromStr for Faults {
             };
             let (name, value) = part.split_once('=').ok_or_else(refused)?;
             if said.contains(&name) {
-                return Err(format!("{name} is said twice"));
+                return Err(format!("{name} is given twice"));
             }
             said.push(name);
             let every = match name {

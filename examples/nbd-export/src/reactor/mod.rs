@@ -126,7 +126,7 @@ pub(crate) struct Reactor {
     completer: Completer,
     arrivals: Arc<Arrivals>,
     put_off: PutOff,
-    /// Who is woken every second or so.
+    /// Tasks that are woken about every second.
     on_tick: RefCell<Vec<Waker>>,
     ticks: Cell<u64>,
 }
@@ -150,8 +150,8 @@ pub(crate) struct Setup {
     /// Reads and writes through buffers that the ring was told of.
     pub(crate) with_registered: Arc<AtomicU64>,
     pub(crate) completer: Completer,
-    /// Exports lie on several disks. So many operations may block, and are not to keep those of
-    /// other disks from the kernel.
+    /// If exports are on several disks: how many operations may block at once, so that they do not
+    /// keep those of other disks from the kernel.
     pub(crate) may_block: Option<u32>,
 }
 

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
 
-/// So many at most for each thread: each takes two descriptors, and four threads take half of the
-/// pages that a user's pipes may have.
+/// The most for each thread: each takes two descriptors, and four threads take half of the pages
+/// that a user's pipes may have.
 const MOST: usize = 16;
 
 /// Has pages of a file until they are sent.

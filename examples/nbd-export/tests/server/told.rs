@@ -295,7 +295,7 @@ fn what_is_said_twice_is_refused() {
         ("--export a=b --faults export=a,export=b", "export"),
     ] {
         let said = refused(&format!("{arguments} --unix x"));
-        let expected = format!("{twice} is said twice");
+        let expected = format!("{twice} is given twice");
         assert!(said.contains(&expected), "{arguments}: {said}");
     }
     let said = refused("--export a=b,key=c,passphrase=d --unix x");

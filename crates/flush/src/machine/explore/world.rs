@@ -13,7 +13,7 @@ enum Stage {
     Data,
     /// Its durable write is in the device's cache.
     Cached,
-    /// The call has been told how its durable write went, and has not returned.
+    /// The device has answered the durable write, and the call has not returned.
     Told(Result<(), ()>),
     Ended(Result<(), ()>),
     /// It has left the list, or given its data up.
@@ -36,7 +36,8 @@ struct World {
     before: Vec<Set>,
     flushing: Option<Flushing>,
     flushes_of: Vec<u8>,
-    /// What the device has dropped; whether it has yet to tell; and what of it the machine knows.
+    /// What the device has dropped; whether it still has to report that; and what of it the machine
+    /// knows.
     lost: Set,
     untold: bool,
     reported: Set,
@@ -63,10 +64,10 @@ enum Event {
     Lose,
     /// The durable write is in the cache.
     Cache(usize),
-    /// The device tells a call how it went.
+    /// The device answers a call.
     Tell(usize),
     TellFlush,
-    /// Who writes durably does not wait for the end.
+    /// The owner of a durable write does not wait for its end.
     GiveUp(usize),
 }
 
@@ -76,7 +77,7 @@ pub(super) struct Faults {
     pub(super) errors: bool,
     pub(super) leaving: bool,
     pub(super) timer: bool,
-    /// The device drops its cache once; then errors are what it tells.
+    /// The device drops its cache once. The only errors are then its reports of that.
     pub(super) loss: bool,
 }
 
@@ -306,7 +307,7 @@ impl Setting {
         Ok(())
     }
 
-    /// Every state that can be reached. How many, or what was wrong.
+    /// Explores every state that can be reached. Returns how many there are, or what was wrong.
     pub(super) fn explore(&self) -> Result<usize, String> {
         let start = self.start();
         let mut seen = HashSet::from([start.clone()]);
@@ -335,7 +336,7 @@ impl World {
         found.expect("the request of an action")
     }
 
-    /// A call asks the device how it went; what it is to make durable.
+    /// The device answers a call that is to make `covers` durable.
     fn tell(&mut self, covers: Set) -> Result<(), ()> {
         self.durable |= covers & !self.lost;
         if std::mem::take(&mut self.untold) {
@@ -367,7 +368,7 @@ impl World {
         ended & self.written
     }
 
-    /// Worlds that only statistics, or times that nobody looks at, tell apart are one.
+    /// Makes worlds equal that differ only in statistics, or in times that are not read any more.
     fn forget_statistics(&mut self) {
         let machine = &mut self.machine;
         // What matters of the number of failures is whether it has risen.
@@ -402,7 +403,7 @@ impl World {
         }
     }
 
-    /// Flushes that were asked for and neither issued nor given up, one for each who asks.
+    /// Flushes that were asked for and neither issued nor given up, one for each request.
     fn owed(&self) -> u64 {
         let owed = |id: &Id| {
             let entry = self.machine.requests.get(*id);
