@@ -400,13 +400,19 @@ fn a_flush_that_was_put_off_starts_by_its_deadline_without_a_call() {
     }
 }
 
-/// Each waker panics in the thread, which goes on.
+/// Each waker panics in the thread, which goes on. What it throws panics, too, when it is dropped.
 #[test]
 fn a_panicking_waker_does_not_end_the_thread_that_ticks() {
+    struct Thrown;
+    impl Drop for Thrown {
+        fn drop(&mut self) {
+            panic!("what a waker has thrown");
+        }
+    }
     struct Panicking;
     impl Wake for Panicking {
         fn wake(self: Arc<Self>) {
-            panic!("a waker");
+            std::panic::panic_any(Thrown);
         }
     }
     let (clock, limit) = (Clock::manual(), Duration::from_millis(10));

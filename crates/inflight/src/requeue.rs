@@ -1,5 +1,6 @@
 //! Requests that the device refused for now, sent again by a workqueue.
 
+use inflight_steering::first_of;
 use inflight_sync::thread::{self, ThreadId};
 use inflight_sync::time::{Clock, Instant};
 use inflight_sync::{Arc, Mutex, Weak};
@@ -317,14 +318,9 @@ where
 {
     let mut due = Vec::from_iter(due);
     due.sort_unstable_by_key(|((_, number), _)| *number);
-    let mut panicked = None;
-    for (_, tag) in due {
-        // The others are sent all the same.
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| send(tag))) {
-            panicked.get_or_insert(panic);
-        }
-    }
-    panicked
+    // The others are sent all the same.
+    let sent = |(_, tag)| catch_unwind(AssertUnwindSafe(|| send(tag)));
+    first_of(due.into_iter().map(sent)).err()
 }
 
 impl<T: Send + 'static> Drop for Inner<T> {

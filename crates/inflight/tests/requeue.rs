@@ -108,6 +108,37 @@ fn a_freeze_waits_for_what_waits_here() {
     assert!(setup.set.try_freeze().is_ok());
 }
 
+/// Two sends panic, and what they throw panics when it is dropped. The third request is sent, and
+/// the next call sends what comes later.
+#[test]
+fn what_a_send_throws_takes_no_others_along() {
+    struct Bomb;
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            panic!("as the test wants it");
+        }
+    }
+
+    let setup = setup();
+    let sent = setup.sent.clone();
+    let requeue = Requeue::with_clock(&setup.queue, &setup.clock, move |tag| {
+        if *tag < 3 {
+            std::panic::panic_any(Bomb);
+        }
+        sent.send(tag)
+    });
+    for number in 1..=3 {
+        requeue.requeue(setup.tag(number), MS);
+    }
+    setup.queue.destroy_blocking().unwrap();
+    let kicked = catch_unwind(AssertUnwindSafe(|| requeue.kick()));
+    // Not dropped here: it would panic.
+    std::mem::forget(kicked.expect_err("the first panic comes out"));
+    assert_eq!(*setup.sent.recv(), 3);
+    requeue.requeue(setup.tag(4), MS);
+    assert_eq!((*setup.sent.recv(), requeue.waiting()), (4, 0));
+}
+
 #[test]
 fn one_whose_sending_panics_does_not_take_others_along() {
     let setup = setup();

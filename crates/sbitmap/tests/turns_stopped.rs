@@ -188,3 +188,61 @@ fn a_thread_that_panics_hands_the_token_on() {
         assert_eq!(queue.weight(), 0, "{engine:?}: what it had is back");
     }
 }
+
+/// A limit that is not there at first. Who looks for idle tenants lifts it.
+#[derive(Clone, Debug, Default)]
+struct LaterLimit(Arc<AtomicBool>);
+
+impl ShareLimiter for LaterLimit {
+    fn may_take(&self, _: TenantIndex) -> bool {
+        !self.0.load(Ordering::Relaxed)
+    }
+
+    fn took(&self, _: TenantIndex, _: usize) {}
+
+    fn gives(&self, _: usize) {}
+
+    fn look_every(&self, tenant: TenantIndex) -> Option<Duration> {
+        (!self.may_take(tenant)).then_some(Duration::from_secs(1))
+    }
+
+    fn look_for_idle(&self, _: Instant) -> bool {
+        self.0.swap(false, Ordering::Relaxed)
+    }
+}
+
+/// A limit begins while a thread sleeps, and then no other thread does anything: the sleeper finds
+/// out that it is to look for idle tenants.
+#[test]
+fn a_thread_that_slept_before_the_limit_began_looks_for_idle_tenants() {
+    for fairness in [Fairness::fair(), Fairness::fifo()] {
+        for engine in [Engine::Shared, Engine::Local] {
+            let (clock, limit) = (Clock::manual(), LaterLimit::default());
+            let queue = builder(1, (fairness, engine)).clock(clock.clone());
+            let rules = Rules {
+                shares: Some(Box::new(limit.clone())),
+                ..Rules::default()
+            };
+            let queue = Arc::new(queue.build_with_rules(rules).unwrap());
+            let bit = queue.try_get().unwrap();
+            let waits = thread::spawn({
+                let queue = queue.clone();
+                move || {
+                    let mut waiter = queue.waiter(Request::one(0));
+                    queue.block_one(&mut waiter, None).unwrap()
+                }
+            });
+            wait_for_waiters(&queue, 1);
+            while clock.sleepers() == 0 {
+                thread::yield_now();
+            }
+            limit.0.store(true, Ordering::Relaxed);
+            queue.put(bit).unwrap();
+            while !waits.is_finished() {
+                clock.advance(Duration::from_millis(100));
+                thread::yield_now();
+            }
+            assert_eq!(waits.join().unwrap(), bit, "{fairness:?} {engine:?}");
+        }
+    }
+}

@@ -6,10 +6,12 @@ mod tasks;
 
 use inflight_sbitmap::{Fairness, SbitmapQueue};
 use inflight_sync::{Arc, Mutex};
+use std::cell::RefCell;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
-use std::task::{Context, Wake, Waker};
+use std::ptr;
+use std::task::{Context, RawWaker, RawWakerVTable, Wake, Waker};
 use tasks::{Count, Task};
 
 /// 64 bits, all taken: eight waiters are woken at once.
@@ -192,4 +194,45 @@ fn a_panic_at_the_end_of_a_collector_loses_no_bit() {
         let mut next = pin!(queue.get_many(2));
         assert!(poll(next.as_mut(), Waker::noop()), "{fairness:?}");
     }
+}
+
+/// A collector finds that another one is in, and that one leaves before the first has left its
+/// waker. So the first is let in and drops the waker again, which panics. Its call does not return,
+/// and the next collector is let in.
+#[test]
+fn a_panic_at_the_beginning_of_a_collector_keeps_nobody_out() {
+    thread_local! {
+        static INSIDE: RefCell<Option<Pin<Box<dyn Future<Output = Vec<usize>>>>>> =
+            const { RefCell::new(None) };
+    }
+    static FIRST: RawWakerVTable = RawWakerVTable::new(clone, nothing, nothing, nothing);
+    static CLONE: RawWakerVTable = RawWakerVTable::new(clone, nothing, nothing, panics);
+
+    fn clone(_: *const ()) -> RawWaker {
+        drop(INSIDE.take());
+        RawWaker::new(ptr::null(), &CLONE)
+    }
+    fn nothing(_: *const ()) {}
+    fn panics(_: *const ()) {
+        panic!("the drop of this waker panics on purpose");
+    }
+
+    let batched = SbitmapQueue::builder(2).fairness(Fairness::batched());
+    let queue = Arc::new(batched.build().unwrap());
+    let bit = queue.try_get().unwrap();
+    let mut inside = Box::pin({
+        let queue = queue.clone();
+        async move { queue.get_many(2).await.unwrap() }
+    });
+    assert!(!poll(inside.as_mut(), Waker::noop()));
+    INSIDE.set(Some(inside));
+    // SAFETY: the functions use no data, and no other thread gets the waker.
+    let waker = unsafe { Waker::from_raw(RawWaker::new(ptr::null(), &FIRST)) };
+    let mut many = Box::pin(queue.get_many(2));
+    let polled = catch_unwind(AssertUnwindSafe(|| poll(many.as_mut(), &waker)));
+    assert!(polled.is_err(), "its waker was dropped");
+    drop(many);
+    queue.put(bit).unwrap();
+    let mut next = pin!(queue.get_many(2));
+    assert!(poll(next.as_mut(), Waker::noop()));
 }

@@ -45,6 +45,7 @@ mod backend;
 mod chunked_table;
 mod error_text;
 mod executor;
+mod panics;
 mod parker;
 mod prefetch;
 mod retained_versions;

@@ -310,9 +310,10 @@ impl WorkerPool {
         }
     }
 
-    /// The poller has been called, or knows that it has to poll.
+    /// The poller has been called, or knows that it has to poll. A relieved one polls no more, so it
+    /// must not count as being woken.
     fn poller_is_called(&self, state: &mut PoolState) {
-        let Some(poller) = &mut state.poller else {
+        let Some(poller) = state.poller.as_mut().filter(|p| !p.relieved) else {
             return;
         };
         poller.calls += 1;
@@ -408,5 +409,24 @@ impl WorkerPool {
     fn waits_for_poller(&self) -> bool {
         let state = self.lock();
         state.poller.as_ref().is_some_and(|p| p.called.is_some())
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use crate::test_support::Rigged;
+
+    /// A thread that has queued an item is about to call the poller. Before it does, the poller has
+    /// run the item, and the system's end has relieved the poller.
+    #[test]
+    fn who_calls_a_relieved_poller_keeps_no_thread_away() {
+        let sys = Rigged::new("core:1", |builder| builder);
+        let wq = sys.0.workqueue("done").bh().build().unwrap();
+        let _poller = sys.0.bh_poller(0, || ()).unwrap();
+        let pool = &wq.inner().pwq_of(0).unwrap().pool;
+        pool.relieve_poller();
+        pool.call_poller();
+        assert_eq!(pool.lock().core.workers.nr_running(), 0);
+        wq.spawn_on(0, || ()).wait().unwrap();
     }
 }

@@ -1,5 +1,7 @@
 //! Traces: the steps of items, reported to the user or recorded.
 
+#[cfg(feature = "tracing")]
+use crate::panics::contained;
 use inflight_sync::atomic::{AtomicBool, Ordering};
 use inflight_sync::time::Instant;
 use inflight_sync::{Arc, Mutex};
@@ -177,10 +179,11 @@ impl Tracing {
     }
 }
 
-/// Emits the event of the `tracing` crate.
+/// Emits the event of the `tracing` crate. The subscriber is the user's code, so its panics are
+/// contained.
 pub(crate) fn emit(event: &TraceEvent<'_>) {
     #[cfg(feature = "tracing")]
-    {
+    contained(|| {
         let TraceEvent {
             queue,
             item,
@@ -188,7 +191,7 @@ pub(crate) fn emit(event: &TraceEvent<'_>) {
             cpu,
         } = event;
         tracing::trace!(target: "inflight_workqueue", queue, item, cpu, "{step}");
-    }
+    });
     #[cfg(not(feature = "tracing"))]
     let _ = event;
 }

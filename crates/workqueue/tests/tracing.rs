@@ -6,14 +6,27 @@ mod support;
 use inflight_sync::{Arc, Mutex};
 use inflight_workqueue::Work;
 use std::fmt::Debug;
+use std::sync::OnceLock;
 use support::{bound, system};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-/// Keeps the events' texts.
+/// Keeps the events' texts. Panics at those of items with this name.
 #[derive(Clone, Default)]
 struct Recorder(Arc<Mutex<Vec<String>>>);
+
+const PANICS: &str = "panics_in_the_subscriber";
+
+/// The one of this process.
+fn recorder() -> &'static Recorder {
+    static RECORDER: OnceLock<Recorder> = OnceLock::new();
+    RECORDER.get_or_init(|| {
+        let recorder = Recorder::default();
+        tracing::subscriber::set_global_default(recorder.clone()).unwrap();
+        recorder
+    })
+}
 
 struct Text(String);
 
@@ -35,6 +48,7 @@ impl Subscriber for Recorder {
     fn event(&self, event: &Event<'_>) {
         let mut text = Text(String::new());
         event.record(&mut text);
+        assert!(!text.0.contains(PANICS), "as the test wants it");
         self.0.lock().push(text.0);
     }
     fn enter(&self, _: &Id) {}
@@ -43,8 +57,7 @@ impl Subscriber for Recorder {
 
 #[test]
 fn each_step_is_an_event() {
-    let recorder = Recorder::default();
-    tracing::subscriber::set_global_default(recorder.clone()).unwrap();
+    let recorder = recorder();
     let sys = system();
     let wq = bound(&sys);
     assert!(wq.queue(&Work::named("rescan", || ())).unwrap().is_queued());
@@ -55,4 +68,23 @@ fn each_step_is_an_event() {
         let is_there = events.iter().any(|event| event.starts_with(&wanted));
         assert!(is_there, "{wanted} in {events:?}");
     }
+}
+
+/// The subscriber is the user's, and so are its panics: items run all the same.
+#[test]
+fn a_subscriber_that_panics_stops_no_item() {
+    recorder();
+    let sys = system();
+    let wq = bound(&sys);
+    assert_eq!(wq.spawn_named(PANICS, || 7).wait().unwrap(), 7);
+    let work = Work::named(PANICS, || ());
+    assert!(wq.queue(&work).unwrap().is_queued());
+    assert!(work.flush_blocking().unwrap());
+    let (inner, own) = (wq.clone(), work.clone());
+    let cancelled = wq.spawn(move || {
+        let queued = inner.queue(&own).unwrap().is_queued();
+        queued && own.cancel()
+    });
+    assert!(cancelled.wait().unwrap());
+    assert!(!work.is_pending());
 }

@@ -8,6 +8,7 @@ use inflight_sync::time::Instant;
 use inflight_sync::wait::Notify;
 use inflight_sync::{Arc, Parker, Unparker, Weak, thread};
 use std::io;
+use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// The thread, as the domain knows it.
@@ -70,8 +71,9 @@ fn run(domain: &Weak<Inner>) {
             Some(_) => {
                 if let Some(inner) = domain.upgrade() {
                     let domain = FlushDomain { inner };
-                    // Wakers are users' code. A panic of one has no caller here to go to.
-                    let _ = catch_unwind(AssertUnwindSafe(|| domain.tick()));
+                    // Wakers are users' code. A panic of one has no caller here to go to. What it has
+                    // thrown leaks: its drop may panic too.
+                    let _ = catch_unwind(AssertUnwindSafe(|| domain.tick())).map_err(mem::forget);
                 }
             }
         }

@@ -52,21 +52,27 @@ struct Collecting<'a> {
 impl<'a> Collecting<'a> {
     async fn begin(queue: &'a Batched, n: usize) -> Result<Self, GetManyError> {
         let collector = &queue.collector;
-        let mut entered = Ok(false);
+        // Made when it enters: it leaves also if the drop of its own waker panics then.
+        let mut entered = Ok(None);
         let wait = || {
-            entered = queue.can_have(n).map(|()| collector.enter());
-            entered == Ok(false)
+            let enter = || collector.enter().then(|| Self::inside(queue, n));
+            entered = queue.can_have(n).map(|()| enter());
+            matches!(entered, Ok(None))
         };
         collector.left.listen_while(wait).await;
-        entered?;
-        let this = Self {
-            queue,
-            bits: Vec::with_capacity(n),
-            inside: true,
-        };
+        let this = entered?.expect("the wait has ended, so it has entered");
         // A collector puts no bit before it has all: no batch may wait for those bits.
         this.wake_singly(true);
         Ok(this)
+    }
+
+    /// For a caller that has just entered.
+    fn inside(queue: &'a Batched, n: usize) -> Self {
+        Self {
+            queue,
+            bits: Vec::with_capacity(n),
+            inside: true,
+        }
     }
 
     /// Keeps a bit. It has no owner until all are there.

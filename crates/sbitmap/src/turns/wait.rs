@@ -338,9 +338,11 @@ impl<'a, S: Store> Wait<'a, S> {
             return outcome;
         }
         let clock = &self.turns.clock;
-        let tokens = self.turns.rules.tokens != u32::MAX;
+        // What may be missed while one sleeps: a token that is lost, a limit that begins.
+        let rules = &self.turns.rules;
+        let watches = rules.tokens != u32::MAX || rules.shares.is_some();
         let mut interval = WATCH;
-        let mut watch_at = tokens.then(|| clock.now() + interval);
+        let mut watch_at = watches.then(|| clock.now() + interval);
         let mut look_at = None;
         loop {
             // G7.
@@ -373,7 +375,7 @@ impl<'a, S: Store> Wait<'a, S> {
                 Ok(outcome) => return outcome,
                 Err(mut queue) => queue.is_watchdog(key),
             };
-            if !(is_watchdog && tokens) {
+            if !(is_watchdog && watches) {
                 watch_at = None;
                 continue;
             }

@@ -16,6 +16,7 @@
 
 use super::{Clock, Instant};
 use crate::fault::Faults;
+use crate::panics::dispose;
 use crate::{Arc, Mutex, Parker, Unparker, thread};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -111,7 +112,9 @@ impl Drop for Timer {
 /// A panic of a waker is ignored, so that the others are woken: the panic hook has reported it.
 fn wake(tasks: BTreeMap<Key, Waker>) {
     for waker in tasks.into_values() {
-        let _panic = catch_unwind(AssertUnwindSafe(|| waker.wake()));
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
+            dispose(panic);
+        }
     }
 }
 
@@ -205,13 +208,14 @@ impl Future for Sleep {
             let thread = state.thread.clone().filter(|_| old.is_none() && is_first);
             (old, !mem::replace(&mut state.started, true), thread)
         };
-        drop(old);
         if start {
             timer.start();
         }
         if let Some(thread) = thread {
             thread.unpark();
         }
+        // Last: the drop of a waker may panic.
+        drop(old);
         Poll::Pending
     }
 }
@@ -327,6 +331,70 @@ mod tests {
         timer.clock().advance(SECOND);
         wait_for(&good);
         wait_for(&bad);
+    }
+
+    /// Panics when it is dropped, as a payload or as the last handle of a waker.
+    struct Bomb;
+
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            panic!("as the test wants it");
+        }
+    }
+
+    /// Its panic throws what panics again.
+    struct Throws;
+
+    impl Wake for Throws {
+        fn wake(self: Arc<Self>) {
+            std::panic::panic_any(Bomb);
+        }
+    }
+
+    #[test]
+    fn what_a_waker_throws_may_panic_too() {
+        let timer = Timer::new(Clock::manual());
+        let until = timer.clock().now() + SECOND;
+        let good = Arc::<WakeCount>::default();
+        let [mut first, mut second, mut later] =
+            [until, until, until + SECOND].map(|until| timer.sleep_until(until));
+        let throws = Waker::from(Arc::new(Throws));
+        let mut cx = Context::from_waker(&throws);
+        assert!(Pin::new(&mut first).poll(&mut cx).is_pending());
+        assert!(Pin::new(&mut second).poll(&mut cx).is_pending());
+        assert!(poll(&mut later, &good).is_pending());
+        assert_eq!(threads(&timer, 3), 1);
+        timer.clock().advance(SECOND);
+        timer.clock().advance(SECOND);
+        while good.times.load(Ordering::Relaxed) == 0 && threads(&timer, 3) == 1 {
+            thread::yield_now();
+        }
+        assert_eq!(good.times.load(Ordering::Relaxed), 1);
+    }
+
+    /// The thread was refused, so the waker stayed. When the task asks again with another waker the
+    /// old one goes, and that panics: the thread is there all the same.
+    #[test]
+    fn a_waker_whose_drop_panics_keeps_nobody_from_waking() {
+        struct DropsBomb(#[allow(dead_code, reason = "dropped with the waker")] Bomb);
+        impl Wake for DropsBomb {
+            fn wake(self: Arc<Self>) {}
+        }
+
+        let faults = Faults::new();
+        let timer = Timer::with_faults(Clock::manual(), &faults);
+        let mut sleep = timer.sleep_until(timer.clock().now() + SECOND);
+        faults.refuse_spawns(true);
+        let waker = Waker::from(Arc::new(DropsBomb(Bomb)));
+        let polled = Pin::new(&mut sleep).poll(&mut Context::from_waker(&waker));
+        assert!(polled.is_pending());
+        drop(waker);
+        faults.refuse_spawns(false);
+        let told = Arc::default();
+        let polled = catch_unwind(AssertUnwindSafe(|| poll(&mut sleep, &told)));
+        assert!(polled.is_err(), "the last handle of the old waker");
+        assert!(poll(&mut sleep, &told).is_pending());
+        assert_eq!(threads(&timer, 1), 1);
     }
 
     #[test]

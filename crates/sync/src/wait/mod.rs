@@ -8,6 +8,7 @@ mod list;
 pub use event::{Event, WaitWhile};
 pub use list::{WaitList, WaiterKey};
 
+use crate::panics::dispose;
 use crate::prefetch_to_write;
 use crate::{Unparker, thread};
 use std::any::Any;
@@ -101,7 +102,10 @@ impl Wakers {
         for waiter in waiters {
             // Unwind safety: the waiter is consumed, so nothing half-done remains.
             if let Err(panic) = catch_unwind(AssertUnwindSafe(|| waiter.notify())) {
-                self.first_panic.get_or_insert(panic);
+                match self.first_panic {
+                    None => self.first_panic = Some(panic),
+                    Some(_) => dispose(panic),
+                }
             }
         }
     }
@@ -112,8 +116,10 @@ impl Wakers {
     ///
     /// Panics with the first panic of a waker; not while the thread is unwinding already.
     pub fn finish(self) {
-        if let Some(panic) = self.first_panic.filter(|_| !thread::panicking()) {
-            resume_unwind(panic);
+        match self.first_panic {
+            Some(panic) if thread::panicking() => dispose(panic),
+            Some(panic) => resume_unwind(panic),
+            None => {}
         }
     }
 }
@@ -123,5 +129,55 @@ impl fmt::Debug for Wakers {
         f.debug_struct("Wakers")
             .field("panicked", &self.first_panic.is_some())
             .finish()
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::Arc;
+    use std::panic::panic_any;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Wake;
+
+    /// Panics when it is dropped.
+    struct Bomb;
+
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            panic!("as the test wants it");
+        }
+    }
+
+    struct Throws;
+
+    impl Wake for Throws {
+        fn wake(self: Arc<Self>) {
+            panic_any(Bomb);
+        }
+    }
+
+    #[derive(Default)]
+    struct Woken(AtomicUsize);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Two wakers panic, and what the second has thrown panics when it is dropped.
+    #[test]
+    fn what_a_waker_throws_keeps_nobody_from_waking() {
+        let woken = Arc::<Woken>::default();
+        let wakers = [
+            Waker::from(Arc::new(Throws)),
+            Waker::from(Arc::new(Throws)),
+            Waker::from(woken.clone()),
+        ];
+        let told = catch_unwind(AssertUnwindSafe(|| notify_each(wakers.map(Notify::Task))));
+        assert_eq!(woken.0.load(Ordering::Relaxed), 1);
+        // Not dropped here: it would panic.
+        std::mem::forget(told.expect_err("the first panic comes out"));
     }
 }
