@@ -49,7 +49,7 @@ pub(crate) struct Context {
     append_end: Cell<u32>,
     /// Whether it moved back to its own CPUs before this batch.
     pub(crate) repatriated: Cell<bool>,
-    /// Whether the last entry that its items queued went through the lock.
+    /// Whether its items have queued an entry through the lock.
     pub(crate) pushed: Cell<bool>,
 }
 
@@ -253,7 +253,9 @@ impl Context {
             };
             batch.append(self.begin.get(), taken)
         };
-        self.pushed.set(!appended);
+        if !appended {
+            self.pushed.set(true);
+        }
         if appended && batch.is_recalled_now() {
             // The thread that recalled the batch may not have seen the entry, and may not look
             // again.
