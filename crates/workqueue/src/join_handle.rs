@@ -108,10 +108,14 @@ impl<T> JoinHandle<T> {
     /// itself, inside an item of a queue with `max_active` 1 if the function waits for that item's
     /// slot, and inside any BH item. The function is then detached and runs later. Polling the
     /// handle as a future, and a timed wait, do not check slots.
-    pub fn wait(mut self) -> Result<T, JoinError> {
+    pub fn wait(self) -> Result<T, JoinError> {
         if self.waits_for_caller() {
             return Err(JoinError::WouldDeadlock);
         }
+        self.wait_for_result()
+    }
+
+    fn wait_for_result(mut self) -> Result<T, JoinError> {
         if cfg!(not(any(loom, shuttle))) {
             for _ in 0..LOOKS {
                 if let Some(result) = self.result().try_take() {
@@ -133,11 +137,12 @@ impl<T> JoinHandle<T> {
     /// As [`wait`](JoinHandle::wait), but cancels the function if it may not wait for it: the
     /// caller has no handle to cancel it with.
     pub(crate) fn wait_or_take_back(self) -> Result<T, JoinError> {
-        // A function that has begun has its own slot, so it no longer waits for the caller's.
+        // A function that has begun has its own slot, so it no longer waits for the caller's. Asked
+        // once: a limit that is lowered meanwhile would have it refused without a cancel.
         if self.waits_for_caller() && self.try_cancel() {
             return Err(JoinError::WouldDeadlock);
         }
-        self.wait()
+        self.wait_for_result()
     }
 
     /// Waits for the result for at most `limit` on the system's clock. After that the function

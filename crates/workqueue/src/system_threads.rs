@@ -148,7 +148,8 @@ impl SystemShared {
     /// timer may not be delayed, and a worker between two items counts as running. So on a thread
     /// of the system that runs no item, `f` runs as a report; here if there is no report thread.
     pub(crate) fn apart(self: &Arc<Self>, f: impl FnOnce() + Send + 'static) {
-        if !self.is_own_thread() || current::runs_any() {
+        // A loom model has no threads to spare, and no destructors that wait.
+        if cfg!(loom) || !self.is_own_thread() || current::runs_any() {
             return f();
         }
         if let Err(f) = self.push_report(Box::new(f), usize::MAX) {

@@ -143,6 +143,37 @@ fn the_limit_changes(mode: Mode) {
     queue.assert_whole();
 }
 
+/// An item calls a function of its queue while the limit falls to 1 and rises. A call that is
+/// refused, because it would wait for its caller, has taken the function back.
+fn a_call_meets_the_limit(mode: Mode) {
+    let world = World::new(mode);
+    let wq = world.unbound("any", 3);
+    let mut threads = Threads::default();
+    for _ in 0..2 {
+        let wq = wq.clone();
+        threads.spawn(move || {
+            let (inner, runs) = (wq.clone(), Arc::new(AtomicUsize::new(0)));
+            let counted = runs.clone();
+            // Relaxed: shuttle runs everything in one order.
+            let call = move || counted.fetch_add(1, Ordering::Relaxed);
+            let called = wq.spawn(move || inner.call_blocking(call)).wait().unwrap();
+            wq.flush_blocking().unwrap();
+            let ran = runs.load(Ordering::Relaxed);
+            assert_eq!(ran, usize::from(called.is_ok()), "{called:?}");
+        });
+    }
+    let changed = wq.clone();
+    threads.spawn(move || {
+        for limit in [1, 3, 1, 3] {
+            changed.set_max_active(limit).unwrap();
+        }
+    });
+    tick(&world.clock, 2, LOOK);
+    threads.join();
+    drop(world);
+    assert_settled(&wq);
+}
+
 /// Attributes of an ordered and of another queue change, and the CPUs of all unbound ones, while
 /// both get items and are flushed.
 fn attributes_change(mode: Mode) {
@@ -389,4 +420,9 @@ fn pods_steal_under_load() {
 #[test]
 fn counts_do_not_fall() {
     check("counts_do_not_fall", counts_are_read);
+}
+
+#[test]
+fn calls_meet_the_limit() {
+    check("calls_meet_the_limit", a_call_meets_the_limit);
 }

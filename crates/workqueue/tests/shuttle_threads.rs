@@ -6,7 +6,8 @@ mod shuttle_support;
 
 use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_sync::{Arc, thread};
-use inflight_workqueue::{Attrs, QueueError, Workqueue};
+use inflight_topology::Scope;
+use inflight_workqueue::{Attrs, QueueError, Queued, Work, Workqueue};
 use shuttle_support::{Act, IDLE, MS, Mode, RunCounts, Threads, World, assert_settled, check};
 
 /// Spawns on both CPUs, and waits for each that is taken. Returns how many were.
@@ -74,6 +75,49 @@ fn threads_are_refused(mode: Mode) {
     drop(world);
     all_counts.iter().for_each(RunCounts::assert_all_ran);
     [safe, far, other].iter().for_each(assert_settled);
+}
+
+/// Items of one pod take long, so that others help, while threads are refused and the queue moves.
+fn pods_are_refused_threads(Mode(_, batches): Mode) {
+    let world = World::new(Mode("cache:2 core:1", batches));
+    let attrs = || Attrs::new().scope(Scope::Cache);
+    let wq = world.sys.workqueue("pods").unbound(attrs()).mem_reclaim();
+    let wq = wq.max_active(2).build().unwrap();
+    let run_counts = RunCounts::new(2);
+    let mut threads = Threads::default();
+    for n in 0..2 {
+        let (wq, run_counts, clock) = (wq.clone(), run_counts.clone(), world.clock.clone());
+        threads.spawn(move || {
+            for number in 100 * n..100 * n + 3 {
+                let clock = clock.clone();
+                let takes_long = move || clock.advance(MS);
+                let item = run_counts.spawn_with(&wq, number % 2, number, takes_long);
+                item.unwrap().detach();
+            }
+            let known = run_counts.known();
+            wq.flush_blocking().unwrap();
+            run_counts.assert_ended(&known);
+        });
+    }
+    let moved = wq.clone();
+    threads.spawn(move || {
+        moved.set_attrs(attrs().nice(1)).unwrap();
+        moved.set_attrs(attrs()).unwrap();
+    });
+    let faults = world.faults.clone();
+    threads.spawn(move || {
+        for _ in 0..2 {
+            faults.refuse_spawns(true);
+            thread::yield_now();
+            faults.refuse_spawns(false);
+            faults.fail_next_spawns(1);
+            thread::yield_now();
+        }
+    });
+    threads.join_ticking(&world.clock, 10 * MS);
+    drop(world);
+    run_counts.assert_all_ran();
+    assert_settled(&wq);
 }
 
 /// Idle workers leave when their time is over, while items come that bring new ones.
@@ -147,6 +191,55 @@ fn a_poller_comes_and_goes(mode: Mode) {
     drop(world);
     run_counts.assert_all_ran();
     assert_settled(&wq);
+}
+
+/// A system ends while its poller polls, is called and is kept. A work runs on one queue while it
+/// waits in the poller's. The time stands still: nobody is late.
+fn a_system_ends_under_a_poller(mode: Mode) {
+    let world = World::new(mode);
+    let done = world.sys.workqueue("done").bh().build().unwrap();
+    let other = world.sys.workqueue("other").bound().build().unwrap();
+    let run_counts = RunCounts::new(1);
+    let work = Work::new({
+        let run_counts = run_counts.clone();
+        move || run_counts.run(0, Act::Yield)
+    });
+    let mut poller = world.sys.bh_poller(0, || ()).unwrap();
+    let mut threads = Threads::default();
+    for n in 0..2 {
+        let queues = [done.clone(), other.clone()];
+        let (work, run_counts) = (work.clone(), run_counts.clone());
+        threads.spawn(move || {
+            for wq in [&queues[1 - n], &queues[n]] {
+                match wq.queue_on(0, &work) {
+                    Ok(Queued::Queued) => run_counts.queued(0),
+                    Ok(_) | Err(QueueError::ShutDown) => {}
+                    Err(error) => panic!("{error:?}"),
+                }
+            }
+        });
+    }
+    let sys = world.sys.observer();
+    threads.spawn(move || sys.shutdown_blocking().unwrap());
+    for _ in 0..3 {
+        _ = poller.poll(1);
+        thread::yield_now();
+    }
+    threads.join();
+    drop(poller);
+    drop(world);
+    run_counts.assert_all_ran();
+    [done, other].iter().for_each(assert_settled);
+}
+
+#[test]
+fn ends_under_a_poller() {
+    check("ends_under_a_poller", a_system_ends_under_a_poller);
+}
+
+#[test]
+fn refused_pods() {
+    check("refused_pods", pods_are_refused_threads);
 }
 
 #[test]

@@ -6,7 +6,6 @@ mod support;
 use inflight_sync::{Arc, Mutex};
 use inflight_workqueue::Work;
 use std::fmt::Debug;
-use std::sync::OnceLock;
 use support::{bound, system};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -19,13 +18,15 @@ struct Recorder(Arc<Mutex<Vec<String>>>);
 const PANICS: &str = "panics_in_the_subscriber";
 
 /// The one of this process.
-fn recorder() -> &'static Recorder {
-    static RECORDER: OnceLock<Recorder> = OnceLock::new();
-    RECORDER.get_or_init(|| {
+fn recorder() -> Recorder {
+    static RECORDER: Mutex<Option<Recorder>> = Mutex::new(None);
+    let mut known = RECORDER.lock();
+    let set = || {
         let recorder = Recorder::default();
         tracing::subscriber::set_global_default(recorder.clone()).unwrap();
         recorder
-    })
+    };
+    known.get_or_insert_with(set).clone()
 }
 
 struct Text(String);

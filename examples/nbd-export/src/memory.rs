@@ -122,10 +122,12 @@ impl Share {
         self.asking = None;
     }
 
-    /// Whether others wait for what this client has.
+    /// Whether others wait for what this client has. What it has asked for may have come, all or
+    /// some of it, without being in `held` yet.
     pub(crate) fn is_wanted(&self) -> bool {
-        let own = usize::from(self.asking.is_some());
-        !self.held.is_empty() && self.memory.waiting.load(Ordering::Relaxed) > own
+        let asks = self.asking.is_some();
+        let has = asks || !self.held.is_empty();
+        has && self.memory.waiting.load(Ordering::Relaxed) > usize::from(asks)
     }
 
     /// Gives back what is held beyond so many units.
@@ -172,6 +174,22 @@ mod tests {
         other.give_back(OWN);
         assert!(take(&mut other, 1), "it asks no more");
         assert!(!greedy.is_wanted());
+    }
+
+    /// It has got what it has asked for, and does not come for it.
+    #[test]
+    fn what_has_come_and_is_not_taken_is_held_too() {
+        let memory = Memory::new(4 * UNIT).unwrap();
+        let [mut one, mut stalled, mut third] = [0, 1, 2].map(|_| Share::new(memory.clone()));
+        assert!(take(&mut one, OWN + 4 * UNIT));
+        assert!(!take(&mut stalled, OWN + UNIT));
+        assert!(!stalled.is_wanted(), "nobody else waits");
+        assert!(!take(&mut third, OWN + 4 * UNIT));
+        one.give_back(OWN + 4 * UNIT);
+        assert!(!take(&mut third, OWN + 4 * UNIT));
+        assert!(stalled.is_wanted());
+        stalled.give_up();
+        assert!(take(&mut third, OWN + 4 * UNIT));
     }
 
     #[test]

@@ -112,6 +112,7 @@ impl Psync {
 
     /// Nobody waits for this any more.
     pub(super) fn forget(&mut self, key: usize) {
+        self.at_once.retain(|(other, _)| *other != key);
         self.sockets.retain(|_, interest| {
             interest.read.take_if(|own| *own == key);
             interest.write.take_if(|own| *own == key);
@@ -218,5 +219,26 @@ pub(super) fn perform(file: &File, op: &FileOp, buffer: &mut [u8]) -> io::Result
             fadvise(file, offset, NonZeroU64::new(len), Advice::WillNeed)?;
             Ok(0)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsRawFd as _;
+
+    /// A file cannot be waited for, so who asks is to find out at once. One of them has gone by
+    /// then, and its key may be another operation's.
+    #[test]
+    fn who_has_gone_gets_no_answer() {
+        let bell = Arc::new(Bell::new().unwrap());
+        let mut psync = Psync::new(&bell).unwrap();
+        let file = tempfile::tempfile().unwrap();
+        psync.poll(file.as_raw_fd(), Ready::Read, 7);
+        psync.forget(7);
+        psync.poll(file.as_raw_fd(), Ready::Read, 8);
+        let mut completed = Vec::new();
+        psync.wait(None, &mut completed).unwrap();
+        assert_eq!(completed, [(8, 0)]);
     }
 }
