@@ -1,5 +1,5 @@
-//! Random schedules of a timer: tasks that ask again with other wakers, that give up, and whose time
-//! comes before that of others; a thread that is refused; a timer that goes.
+//! Random schedules of a timer: tasks that ask again with other wakers, that give up, and whose
+//! time comes before that of others; a thread that is refused; a timer that goes.
 #![cfg(shuttle)]
 
 mod shuttle_support;

@@ -310,7 +310,7 @@ impl WorkerPool {
         }
     }
 
-    /// The poller has been called, or knows that it has to poll. A relieved one polls no more, so it
+    /// The poller has been called, or knows that it has to poll. A relieved one polls no more, and
     /// must not count as being woken.
     fn poller_is_called(&self, state: &mut PoolState) {
         let Some(poller) = state.poller.as_mut().filter(|p| !p.relieved) else {
