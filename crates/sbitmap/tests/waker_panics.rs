@@ -203,7 +203,7 @@ fn a_panic_at_the_end_of_a_collector_loses_no_bit() {
 fn a_panic_at_the_beginning_of_a_collector_keeps_nobody_out() {
     type Collect = Pin<Box<dyn Future<Output = Vec<usize>>>>;
 
-    thread_local! {
+    inflight_sync::thread_local! {
         static INSIDE: RefCell<Option<Collect>> = const { RefCell::new(None) };
     }
     static FIRST: RawWakerVTable = RawWakerVTable::new(clone, nothing, nothing, nothing);

@@ -1,6 +1,6 @@
 //! How deep callbacks are nested on this thread, and the work that waits for their end.
 
-use std::any::Any;
+use inflight_sync::panics::dispose;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -25,14 +25,6 @@ impl Drop for Nesting {
                 dispose(panic);
             }
         }
-    }
-}
-
-/// Drops what a panic has thrown, whose own destructor may panic.
-pub(crate) fn dispose(panic: Box<dyn Any + Send>) {
-    if let Err(next) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
-        // It may throw the like of itself for ever: one is dropped, the next leaks.
-        std::mem::forget(next);
     }
 }
 

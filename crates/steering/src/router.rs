@@ -8,6 +8,7 @@ use crate::shard::Core;
 use crate::sink::CompletionSink;
 use crate::stats::{Counters, ShardStats, SteeringStats};
 use crate::submit_info::Submission;
+use inflight_sync::panics::dispose;
 use inflight_sync::{Arc, cpu, thread};
 use inflight_topology::steering::{Completion, Decision, DoneList, InlineReason, RedirectReason};
 use inflight_topology::{Scope, Topology};
@@ -203,7 +204,7 @@ impl<I: Item> Router<I> {
         if let Err(panic) = self.maps.close() {
             // A thread that unwinds already cannot take another.
             if thread::panicking() {
-                nesting::dispose(panic);
+                dispose(panic);
             } else {
                 resume_unwind(panic);
             }

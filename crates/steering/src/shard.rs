@@ -2,10 +2,11 @@
 
 use crate::done_list::{Batch, DoneList};
 use crate::item::{Item, TenantId};
-use crate::nesting::{self, dispose};
+use crate::nesting;
 use crate::sink::{DoneListHandle, RunDoneList, Runner};
 use crate::stats::{Batches, Counters, SteeringStats};
 use inflight_sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use inflight_sync::panics::dispose;
 use inflight_sync::{Arc, CachePadded, Grown};
 use inflight_topology::CpuSet;
 use inflight_topology::steering::{Completion, DoneList as Seen};

@@ -1,13 +1,53 @@
 //! What a panic has thrown.
+//!
+//! The payload of a panic of the user's code is the user's too: its destructor may panic. So code
+//! that catches such a panic either passes the payload on or gives it to [`dispose`], and never
+//! drops it otherwise.
 
 use std::any::Any;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Drops it. Its own destructor may panic.
-pub(crate) fn dispose(panic: Box<dyn Any + Send>) {
-    if let Err(next) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
-        // It may throw the like of itself for ever: one is dropped, the next leaks.
-        mem::forget(next);
+/// Drops the payload of a panic. Never panics.
+///
+/// ```
+/// use inflight_sync::panics::dispose;
+///
+/// struct Bomb;
+///
+/// impl Drop for Bomb {
+///     fn drop(&mut self) {
+///         panic!("in the destructor");
+///     }
+/// }
+///
+/// dispose(std::panic::catch_unwind(|| std::panic::panic_any(Bomb)).unwrap_err());
+/// ```
+pub fn dispose(payload: Box<dyn Any + Send>) {
+    if let Err(next) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+        // A payload that is not a text may throw another one of its kind when it is dropped,
+        // without end: it is leaked.
+        if !next.is::<&str>() && !next.is::<String>() {
+            mem::forget(next);
+        }
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    /// Throws another of its kind when it is dropped.
+    struct Endless;
+
+    impl Drop for Endless {
+        fn drop(&mut self) {
+            std::panic::panic_any(Endless);
+        }
+    }
+
+    #[test]
+    fn a_payload_that_panics_for_ever_is_contained() {
+        dispose(catch_unwind(|| std::panic::panic_any(Endless)).unwrap_err());
     }
 }

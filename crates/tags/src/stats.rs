@@ -69,7 +69,7 @@ pub struct TenantStats {
     /// Allocations that had to wait for a tag or for the thaw. Each piece of a
     /// [split](crate::Tenant::split) is one.
     pub waits: u64,
-    /// Waits that were given up because the time was up.
+    /// Waits that timed out.
     pub timeouts: u64,
     /// The longest wait for a tag or for the thaw that has ended.
     pub longest_wait: Duration,

@@ -4,6 +4,7 @@ use crate::control;
 use crate::pause::{pause, timespec};
 use crate::socket::{PATH_LIMIT, Socket};
 use crate::wire::{Reply, Request};
+use inflight_sync::panics::dispose;
 use inflight_sync::thread::{Builder, JoinHandle};
 use inflight_sync::time::{Clock, Instant};
 use inflight_workqueue::WorkqueueSystem;
@@ -244,9 +245,7 @@ fn reply(system: &WorkqueueSystem, line: &[u8]) -> Reply {
 
 /// Calls `f`; `None` if it panicked. Never panics.
 fn contained<R>(f: impl FnOnce() -> R) -> Option<R> {
-    let called = catch_unwind(AssertUnwindSafe(f));
-    // What is thrown may panic in its turn when it is dropped. So it leaks.
-    called.map_err(mem::forget).ok()
+    catch_unwind(AssertUnwindSafe(f)).map_err(dispose).ok()
 }
 
 /// The thread function.

@@ -37,7 +37,7 @@ const COUNTERS: [Counter; 16] = counters_of! {
     completed "runs that have ended"
     panicked "runs that panicked"
     cancelled "items taken back before their run"
-    refused "items refused when their delay was over, or when they were to run again"
+    refused "items refused when spawned or woken, after a delay, or when they were to run again"
     cm_wakeups "workers woken or created because an item blocked"
     found_asleep "items found asleep outside of a blocking section"
     cpu_intensive "items of bound queues found to be CPU-intensive"

@@ -1,11 +1,10 @@
 //! The user's code and its panics.
 //!
-//! The payload of a panic is the user's too: its destructor may panic. So code that catches a panic
-//! either passes the payload on or gives it to [`dispose`], and never drops it otherwise.
+//! The payload of a panic is the user's too: see [`dispose`].
 
+pub(crate) use inflight_sync::panics::dispose;
 use inflight_sync::wait::Event;
 use std::any::Any;
-use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 pub(crate) type Payload = Box<dyn Any + Send>;
@@ -23,17 +22,6 @@ pub(crate) fn contained<R>(f: impl FnOnce() -> R) -> Option<R> {
 /// Notifies all waiters. Never panics, whatever their wakers do.
 pub(crate) fn notify_all(event: &Event) {
     contained(|| event.notify_all());
-}
-
-/// Drops the payload of a panic. Never panics.
-pub(crate) fn dispose(payload: Payload) {
-    if let Err(next) = caught(|| drop(payload)) {
-        // A payload that is not a text may throw another one of its kind when it is dropped,
-        // without end: it is leaked.
-        if !next.is::<&str>() && !next.is::<String>() {
-            mem::forget(next);
-        }
-    }
 }
 
 /// The message of a panic, if it is a text, as with `panic!`.

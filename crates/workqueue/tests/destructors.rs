@@ -216,7 +216,7 @@ impl Drop for Waits {
 /// A future goes with its queue: on the worker of the queue's last item, if nobody waits for that.
 /// Its destructor waits for the same pool.
 #[test]
-fn of_a_future_that_waits_for_the_pool_of_its_queue() {
+fn the_destructor_of_a_future_that_waits_for_the_pool_of_its_queue() {
     each_ends("a future that waits", |case| {
         let mut others = each_kind(&case.sys).into_iter();
         let beside = others.find(|wq| wq.name() == case.wq.name()).unwrap();

@@ -4,7 +4,7 @@
 mod support;
 
 use inflight_sync::{Arc, Mutex};
-use inflight_workqueue::Work;
+use inflight_workqueue::{Work, Workqueue};
 use std::fmt::Debug;
 use support::{bound, system};
 use tracing::field::{Field, Visit};
@@ -16,18 +16,6 @@ use tracing::{Event, Metadata, Subscriber};
 struct Recorder(Arc<Mutex<Vec<String>>>);
 
 const PANICS: &str = "panics_in_the_subscriber";
-
-/// The one of this process.
-fn recorder() -> Recorder {
-    static RECORDER: Mutex<Option<Recorder>> = Mutex::new(None);
-    let mut known = RECORDER.lock();
-    let set = || {
-        let recorder = Recorder::default();
-        tracing::subscriber::set_global_default(recorder.clone()).unwrap();
-        recorder
-    };
-    known.get_or_insert_with(set).clone()
-}
 
 struct Text(String);
 
@@ -58,7 +46,8 @@ impl Subscriber for Recorder {
 
 #[test]
 fn each_step_is_an_event() {
-    let recorder = recorder();
+    let recorder = Recorder::default();
+    tracing::subscriber::set_global_default(recorder.clone()).unwrap();
     let sys = system();
     let wq = bound(&sys);
     assert!(wq.queue(&Work::named("rescan", || ())).unwrap().is_queued());
@@ -69,14 +58,12 @@ fn each_step_is_an_event() {
         let is_there = events.iter().any(|event| event.starts_with(&wanted));
         assert!(is_there, "{wanted} in {events:?}");
     }
+    // In the same test, because the subscriber is that of the process.
+    a_subscriber_that_panics_stops_no_item(&wq);
 }
 
 /// The subscriber is the user's, and so are its panics: items run all the same.
-#[test]
-fn a_subscriber_that_panics_stops_no_item() {
-    recorder();
-    let sys = system();
-    let wq = bound(&sys);
+fn a_subscriber_that_panics_stops_no_item(wq: &Workqueue) {
     assert_eq!(wq.spawn_named(PANICS, || 7).wait().unwrap(), 7);
     let work = Work::named(PANICS, || ());
     assert!(wq.queue(&work).unwrap().is_queued());

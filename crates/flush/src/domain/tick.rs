@@ -4,11 +4,11 @@
 
 use super::request::Core;
 use super::{FlushDomain, Inner};
+use inflight_sync::panics::dispose;
 use inflight_sync::time::Instant;
 use inflight_sync::wait::Notify;
 use inflight_sync::{Arc, Parker, Unparker, Weak, thread};
 use std::io;
-use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// The thread, as the domain knows it.
@@ -71,9 +71,10 @@ fn run(domain: &Weak<Inner>) {
             Some(_) => {
                 if let Some(inner) = domain.upgrade() {
                     let domain = FlushDomain { inner };
-                    // Wakers are users' code. A panic of one has no caller here to go to. What it has
-                    // thrown leaks: its drop may panic too.
-                    let _ = catch_unwind(AssertUnwindSafe(|| domain.tick())).map_err(mem::forget);
+                    // Wakers are users' code. A panic of one has no caller here to go to.
+                    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| domain.tick())) {
+                        dispose(panic);
+                    }
                 }
             }
         }
