@@ -1,5 +1,5 @@
-//! The report thread, which calls the user's report functions, and the destructors that would delay
-//! the timer or a worker. A slow one delays only those after it.
+//! The report thread, which calls the user's report functions: a slow one delays only later
+//! reports, and destructors that would delay the timer.
 
 use crate::inbox::Inbox;
 use inflight_sync::atomic::AtomicU64;

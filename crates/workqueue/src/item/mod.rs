@@ -319,21 +319,6 @@ impl ItemPtr {
         }
     }
 
-    /// Drops a reference unless it is the last one. `false` if it is.
-    ///
-    /// # Safety
-    ///
-    /// The caller has the reference. After `true` it does not use it any more.
-    pub(crate) unsafe fn drop_unless_last(self) -> bool {
-        let others = |refs: u32| (refs > 1).then(|| refs - 1);
-        // SAFETY: the caller's reference keeps the item alive.
-        let refs = &unsafe { self.header() }.refs;
-        // Ordering: Release, as in `drop_ref`: the uses of each handle come before the item is
-        // freed.
-        refs.fetch_update(Ordering::Release, Ordering::Relaxed, others)
-            .is_ok()
-    }
-
     /// As `drop_ref`, but contains a panic of the item's destructor.
     ///
     /// # Safety

@@ -289,8 +289,12 @@ impl Clone for ReusableRef {
 impl ReusableRef {
     /// Drops the handle unless it is the last one, which is returned.
     pub(crate) fn drop_unless_last(self) -> Option<Self> {
-        // SAFETY: the handle has a reference, and is not used any more if that has been dropped.
-        if !unsafe { self.0.drop_unless_last() } {
+        let others = |refs: u32| (refs > 1).then(|| refs - 1);
+        let refs = &self.header().refs;
+        // Ordering: Release, as in `drop_ref`: the uses of each handle come before the item is
+        // freed.
+        let dropped = refs.fetch_update(Ordering::Release, Ordering::Relaxed, others);
+        if dropped.is_err() {
             return Some(self);
         }
         std::mem::forget(self);

@@ -214,7 +214,6 @@ impl WorkerPool {
 #[cfg(all(test, target_os = "linux", not(any(loom, shuttle, miri))))]
 mod tests {
     use super::*;
-    use crate::Work;
     use crate::test_support::{Rigged, Signal, end, hold, until};
 
     /// A worker sleeps in an item, and others have run the rest of its batch: nothing waits for it
@@ -244,41 +243,6 @@ mod tests {
         awake.raise();
         sleeps.wait().unwrap();
         assert!(!waits, "nothing waits for it");
-    }
-
-    /// The timer takes back the entry of a work that was cancelled and still has a handle: nothing
-    /// is destroyed, so there is nothing for the report thread, which does not exist yet.
-    #[test]
-    fn a_cancelled_entry_of_a_work_with_handles_needs_no_thread() {
-        let sys = Rigged::new("core:1", |builder| builder.sampling(true));
-        let wq = sys.0.workqueue("cancelled").bound().build().unwrap();
-        let pool = wq.inner().pwq_of(0).unwrap().pool.clone();
-        pool.lock().core.set_batching(true);
-        let (first, open) = hold(&wq, 0);
-        let (begun, awake) = (Signal::default(), Signal::default());
-        let sleeps = wq.spawn(until(&begun, &awake, 1));
-        let rest = Work::new(|| ());
-        assert!(wq.queue(&rest).unwrap().is_queued());
-        end((first, open));
-        begun.wait(1);
-        assert!(rest.cancel());
-        let seen = pool.candidates().expect("the batch has a rest").pop();
-        let (seen, shared) = (seen.unwrap(), pool.shared.clone());
-        let started = shared.threads.lock().started;
-        let over = Signal::default();
-        let duty = {
-            let over = over.clone();
-            move || {
-                pool.found(vec![(seen.worker, seen.turn, Verdict::Asleep)]);
-                over.raise();
-            }
-        };
-        assert!(shared.set_duty(shared.clock.now(), duty));
-        over.wait(1);
-        let now = shared.threads.lock().started;
-        awake.raise();
-        sleeps.wait().unwrap();
-        assert_eq!(now, started);
     }
 
     /// What a tick saw of a worker does not apply to the next item that it runs.

@@ -1,7 +1,6 @@
 //! What is done after a pool's lock has been released: wakes, grants of slots, ends of flushes.
 
 use super::{PoolDeferred, PoolState, QueueDeferred, WorkerPool};
-use crate::item::ItemPtr;
 use crate::pool_core::{Deferred, PwqIndex, WakeAction};
 use crate::pwq;
 use crate::sampler;
@@ -156,14 +155,11 @@ impl PoolDeferred {
                 Deferred::Idle(pwq, counted) => pwq.became_idle(counted),
             }
         }
-        // SAFETY: the cancel has left a reference with the entry.
-        let is_last = |item: &ItemPtr| !unsafe { item.drop_unless_last() };
-        self.stale.retain(is_last);
         if !self.stale.is_empty() {
-            let last = std::mem::take(&mut self.stale);
+            let stale = std::mem::take(&mut self.stale);
             pool.shared.apart(move || {
-                for item in last {
-                    // SAFETY: as above.
+                for item in stale {
+                    // SAFETY: the cancel has left a reference with the entry.
                     unsafe { item.release() };
                 }
             });
