@@ -310,13 +310,8 @@ impl WorkerPool {
         }
     }
 
-<<<<<<< HEAD
-    /// The poller has been called, or knows that it has to poll. A relieved one polls no more, so
-    /// it must not count as being woken.
-=======
     /// The poller has been called, or knows that it has to poll. A relieved one polls no more, and
     /// must not count as being woken.
->>>>>>> review37
     fn poller_is_called(&self, state: &mut PoolState) {
         let Some(poller) = state.poller.as_mut().filter(|p| !p.relieved) else {
             return;
