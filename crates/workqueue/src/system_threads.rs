@@ -1,7 +1,6 @@
 //! The threads of a system: starting and pinning them, and the functions of the timer thread and
 //! the report thread.
 
-use crate::current;
 use crate::panics::{contained, dispose, notify_all};
 use crate::proc;
 use crate::reporter::{Report, WAITING_MAX};
@@ -144,12 +143,10 @@ impl SystemShared {
         }
     }
 
-    /// Runs `f`, which may run the user's destructors. They may take long, and wait for items. The
-    /// timer may not be delayed, and a worker between two items counts as running. So on a thread
-    /// of the system that runs no item, `f` runs as a report; here if there is no report thread.
+    /// Runs `f`, which may run the user's destructors. If this is the timer's thread, which may not
+    /// be delayed, `f` runs as a report; here if there is no report thread.
     pub(crate) fn apart(self: &Arc<Self>, f: impl FnOnce() + Send + 'static) {
-        // A loom model has no threads to spare, and no destructors that wait.
-        if cfg!(loom) || !self.is_own_thread() || current::runs_any() {
+        if !self.timers.is_own_thread() {
             return f();
         }
         if let Err(f) = self.push_report(Box::new(f), usize::MAX) {

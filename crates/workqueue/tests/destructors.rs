@@ -203,36 +203,6 @@ fn the_destructor_of_a_future_that_ends_with_its_queue() {
     });
 }
 
-/// Waits for an item of its queue when it goes.
-struct Waits(Workqueue, Level);
-
-impl Drop for Waits {
-    fn drop(&mut self) {
-        self.0.spawn_on(0, || ()).wait().unwrap();
-        self.1.raise();
-    }
-}
-
-/// A future goes with its queue: on the worker of the queue's last item, if nobody waits for that.
-/// Its destructor waits for the same pool.
-#[test]
-fn the_destructor_of_a_future_that_waits_for_the_pool_of_its_queue() {
-    each_ends("a future that waits", |case| {
-        let mut others = each_kind(&case.sys).into_iter();
-        let beside = others.find(|wq| wq.name() == case.wq.name()).unwrap();
-        let waits = Waits(beside, case.gone.clone());
-        let open = plug(&case.wq);
-        let future = case.wq.spawn_future(async move {
-            let _waits = waits;
-            never().await;
-        });
-        drop(case.wq.destroy());
-        open.raise();
-        case.gone.wait(1);
-        assert!(future.wait().is_err());
-    });
-}
-
 /// Nobody drops these.
 static WAKERS: Mutex<Vec<Waker>> = Mutex::new(Vec::new());
 
