@@ -385,6 +385,9 @@ fn a_log_on_files_goes_on_where_it_ended() {
             std::io::ErrorKind::WouldBlock,
             "one at a time"
         );
+        let text = other.to_string();
+        let said = format!("the log in {} is open already", folder.path().display());
+        assert_eq!(text, said);
         for n in 0..40_u8 {
             let record = vec![round * 64 + n; 1000];
             let lsn = log.append_blocking(&record).unwrap();

@@ -2,7 +2,8 @@
 #![cfg(not(any(loom, shuttle)))]
 
 use inflight_flush::log::{
-    DirStorage, Durability, GroupMode, Log, LogError, LogOptions, Lsn, MemoryStorage, Storage,
+    DirStorage, Durability, GroupMode, Log, LogError, LogOptions, Lsn, MemoryStorage, OpenError,
+    OptionsError, Storage,
 };
 use inflight_flush::{Device, FlushDomain, Power};
 use inflight_sync::atomic::{AtomicUsize, Ordering};
@@ -353,4 +354,38 @@ fn a_segment_that_was_made_ahead_is_used_after_a_restart() {
         assert_eq!(created.load(Ordering::Relaxed), 2);
         assert_eq!(storage.segments().unwrap(), [0, 1]);
     }
+}
+
+/// A size without sense is refused before a segment is made, and the error names the option.
+#[test]
+fn sizes_have_limits() {
+    const GIB: u64 = 1 << 30;
+    let refusal = |options: LogOptions| {
+        let no_disk = Hooked {
+            storage: storage(),
+            create: Box::new(|_| Err(io::ErrorKind::StorageFull.into())),
+            remove: Box::new(|_| Ok(())),
+        };
+        match options.open(no_disk).unwrap_err() {
+            OpenError::Options(refusal) => Some((refusal, refusal.to_string())),
+            _ => None,
+        }
+    };
+    let new = LogOptions::new;
+    assert_eq!(refusal(new().segment_size(GIB)), None);
+    for size in [GIB + 1, u64::MAX] {
+        let (error, text) = refusal(new().segment_size(size)).unwrap();
+        assert_eq!(error, OptionsError::SegmentTooLarge(size));
+        assert_eq!(text, format!("segment_size {size} is more than 1 GiB"));
+    }
+    let huge = usize::MAX;
+    let text = |options| refusal(options).unwrap().1;
+    let buffered = format!("max_buffered 4194304 is less than buffer_size {huge}");
+    assert_eq!(text(new().buffer_size(huge)), buffered);
+    let buffered = format!("max_buffered {huge} is more than 1 GiB");
+    assert_eq!(text(new().buffer_size(huge).max_buffered(huge)), buffered);
+    let group = "max_group 1048576 is less than buffer_size 1048577";
+    assert_eq!(text(new().buffer_size((1 << 20) + 1)), group);
+    let segment = "segment_size 32887 is less than 32888, which one buffer needs";
+    assert_eq!(text(new().segment_size(32_887)), segment);
 }

@@ -1,4 +1,6 @@
-//! The names most programs use.
+//! The names most programs use. Flushes and the log are not among them:
+//! [`FlushDomain`](crate::flush::FlushDomain) is in [`flush`](crate::flush),
+//! [`Log`](crate::flush::log::Log) in [`flush::log`](crate::flush::log).
 //!
 //! ```
 //! use inflight::prelude::*;

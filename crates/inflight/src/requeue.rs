@@ -29,7 +29,8 @@ const SOON: Duration = Duration::from_nanos(1);
 ///
 /// # When the queue takes no work
 ///
-/// Requests that are due while the queue drains are sent when the drain ends.
+/// Requests that are due while the queue drains are sent when the drain ends. So are those that
+/// `send` refuses meanwhile, also with a delay of zero: the drain ends, however often it refuses.
 ///
 /// If the queue was destroyed or its system has ended, the next call of `requeue` sends all waiting
 /// requests, at once. That call sends each once: one that is refused again waits, until the next is
@@ -252,9 +253,14 @@ impl<T: Send + 'static> Inner<T> {
             return BTreeMap::new();
         };
         let now = self.clock.now();
-        let delay = first.saturating_duration_since(now);
+        let mut delay = first.saturating_duration_since(now);
+        if !self.queue.is_open() {
+            // Without a delay a queue that ends takes the work from its own items. It would not end
+            // while `send` refuses.
+            delay = delay.max(SOON);
+        }
         let armed = match self.queue.mod_delayed(&self.work, delay) {
-            // What comes due during a drain is queued when that ends.
+            // A drain has begun since. What comes due during a drain is queued when that ends.
             Err(QueueError::Draining) => self.queue.mod_delayed(&self.work, SOON),
             armed => armed,
         };

@@ -424,6 +424,62 @@ fn refusals_around_a_drain_need_no_kick() {
     }
 }
 
+/// A queue that ends while `send` runs does not wait for a device that always refuses. Each request
+/// is sent once, and waits then.
+#[test]
+fn refusals_without_a_delay_keep_no_queue_from_ending() {
+    for (destroyed, by_handle) in [(false, false), (false, true), (true, false), (true, true)] {
+        let setup = setup();
+        let sends = Arc::new(AtomicUsize::new(0));
+        let begun = Arc::new((AtomicUsize::new(0), Event::new()));
+        let own = Arc::new(Mutex::new(None::<Requeue<u32>>));
+        let requeue = Requeue::with_clock(&setup.queue, &setup.clock, {
+            let (sends, begun, own) = (sends.clone(), begun.clone(), own.clone());
+            move |tag| {
+                begun.1.wait_while(|| begun.0.load(Ordering::Relaxed) == 0);
+                // An end, so that the test fails and does not hang.
+                if sends.fetch_add(1, Ordering::Relaxed) == 100 {
+                    return Ok(());
+                }
+                let own = own.lock().clone();
+                let Some(own) = own else {
+                    return Err((tag, Duration::ZERO));
+                };
+                own.requeue(tag, Duration::ZERO);
+                Ok(())
+            }
+        });
+        if by_handle {
+            *own.lock() = Some(requeue.clone());
+        }
+        requeue.requeue(setup.tag(7), Duration::ZERO);
+        while requeue.waiting() == 1 {
+            thread::yield_now(); // until the work sends it
+        }
+        let queue = setup.queue.clone();
+        let end = if destroyed {
+            queue.destroy()
+        } else {
+            queue.drain()
+        };
+        begun.0.store(1, Ordering::Relaxed);
+        begun.1.notify_all();
+        inflight::sync::block_on(end).unwrap();
+        let sent = |sends: &AtomicUsize| sends.load(Ordering::Relaxed);
+        assert_eq!((sent(&sends), requeue.waiting()), (1, 1));
+        if destroyed {
+            requeue.kick();
+            assert_eq!((sent(&sends), requeue.waiting()), (2, 1));
+        } else {
+            setup.clock.advance(MS);
+            while sent(&sends) <= 100 {
+                thread::yield_now(); // sent again and again: the queue is open
+            }
+        }
+        *own.lock() = None;
+    }
+}
+
 /// A queue that takes work has the request sent again when its delay is over.
 #[test]
 fn what_is_refused_again_is_sent_again_after_its_delay() {

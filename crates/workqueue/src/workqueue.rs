@@ -4,6 +4,7 @@ use crate::attrs::Kind;
 use crate::consts::NAME_LIMIT;
 use crate::delayed_work::DelayedWork;
 use crate::error::{BuildError, EnableError, QueueError};
+use crate::pwq::NOT_OPEN;
 use crate::queued::{Modified, Queued};
 use crate::stats::WorkqueueStats;
 use crate::work::Work;
@@ -266,6 +267,30 @@ impl Workqueue {
     #[must_use]
     pub fn is_congested(&self, cpu: usize) -> bool {
         self.inner().is_congested(cpu)
+    }
+
+    /// Whether the queue takes items from everybody: it does not drain, and neither it nor its
+    /// system has ended. Other threads may change that at any moment.
+    ///
+    /// For an item that queues itself: a queue that drains, or is being destroyed, takes its own
+    /// items all the same, and does not end while they come.
+    ///
+    /// ```
+    /// # use inflight_workqueue::WorkqueueSystem;
+    /// # let sys = WorkqueueSystem::builder().build()?;
+    /// # let wq = sys.workqueue("jobs").bound().build()?;
+    /// let drain = wq.drain();
+    /// assert!(!wq.is_open());
+    /// drop(drain);
+    /// assert!(wq.is_open());
+    /// wq.destroy_blocking()?;
+    /// assert!(!wq.is_open());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        let flags = self.inner().flags_of(cpu::current());
+        flags.is_ok_and(|flags| flags & NOT_OPEN == 0)
     }
 
     /// Queues `work` on a memory node: on the caller's CPU if it belongs to the node, else on the

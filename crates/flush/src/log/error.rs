@@ -129,8 +129,10 @@ pub enum OptionsError {
     BufferTooSmall(usize),
     /// The size of a segment, which has no room for one buffer, and the size that has.
     SegmentTooSmall(u64, u64),
-    /// A limit, and the size of a buffer, which is larger.
-    LimitBelowBuffer(usize, usize),
+    /// The size of a segment, which is more than a gibibyte.
+    SegmentTooLarge(u64),
+    /// The name of a limit, the limit, and the size of a buffer, which is larger.
+    LimitBelowBuffer(&'static str, usize, usize),
     /// More than a gibibyte that is not written yet.
     LimitTooLarge(usize),
     /// Groups without members.
@@ -147,11 +149,9 @@ impl fmt::Display for OptionsError {
                     "segment_size {bytes} is less than {least}, which one buffer needs"
                 )
             }
-            Self::LimitBelowBuffer(bytes, buffer) => {
-                write!(
-                    f,
-                    "max_buffered or max_group {bytes} is less than buffer_size {buffer}"
-                )
+            Self::SegmentTooLarge(bytes) => write!(f, "segment_size {bytes} is more than 1 GiB"),
+            Self::LimitBelowBuffer(limit, bytes, buffer) => {
+                write!(f, "{limit} {bytes} is less than buffer_size {buffer}")
             }
             Self::NoMembers => f.write_str("max_members must be at least 1"),
             Self::LimitTooLarge(bytes) => write!(f, "max_buffered {bytes} is more than 1 GiB"),

@@ -83,19 +83,23 @@ impl LogOptions {
         }
     }
 
-    /// Sets the length of a segment, in bytes.
+    /// Sets the length of a segment, in bytes: room for one buffer at least, and at most 1 GiB,
+    /// because [`open`](LogOptions::open) has a whole segment in memory. A record that is longer
+    /// than a segment gets one of its own length.
     pub fn segment_size(mut self, bytes: u64) -> Self {
         self.segment_size = bytes;
         self
     }
 
     /// Sets how many bytes of records are written as one buffer; a longer record is a buffer alone.
+    /// At least 64, and not more than [`max_buffered`](LogOptions::max_buffered) and
+    /// [`max_group`](LogOptions::max_group).
     pub fn buffer_size(mut self, bytes: usize) -> Self {
         self.buffer_size = bytes;
         self
     }
 
-    /// Sets how many bytes of records may be appended and not written yet.
+    /// Sets how many bytes of records may be appended and not written yet: at most 1 GiB.
     pub fn max_buffered(mut self, bytes: usize) -> Self {
         self.max_buffered = bytes;
         self
@@ -222,22 +226,31 @@ impl LogOptions {
     }
 
     fn check(&self) -> Result<(), OptionsError> {
-        let least = (SEGMENT_HEADER + FRAME_HEADER) as u64 + self.buffer_size as u64;
-        if self.buffer_size < 64 {
-            return Err(OptionsError::BufferTooSmall(self.buffer_size));
-        }
-        if self.segment_size < least {
-            return Err(OptionsError::SegmentTooSmall(self.segment_size, least));
-        }
-        if self.max_buffered < self.buffer_size || self.max_group < self.buffer_size {
-            let smaller = self.max_buffered.min(self.max_group);
-            return Err(OptionsError::LimitBelowBuffer(smaller, self.buffer_size));
+        let buffer = self.buffer_size;
+        if buffer < 64 {
+            return Err(OptionsError::BufferTooSmall(buffer));
         }
         if self.max_members == 0 {
             return Err(OptionsError::NoMembers);
         }
         if self.max_buffered > 1 << 30 {
             return Err(OptionsError::LimitTooLarge(self.max_buffered));
+        }
+        if self.segment_size > 1 << 30 {
+            return Err(OptionsError::SegmentTooLarge(self.segment_size));
+        }
+        for (name, limit) in [
+            ("max_buffered", self.max_buffered),
+            ("max_group", self.max_group),
+        ] {
+            if limit < buffer {
+                return Err(OptionsError::LimitBelowBuffer(name, limit, buffer));
+            }
+        }
+        // No overflow: the buffer is not larger than `max_buffered`.
+        let least = (SEGMENT_HEADER + FRAME_HEADER) as u64 + buffer as u64;
+        if self.segment_size < least {
+            return Err(OptionsError::SegmentTooSmall(self.segment_size, least));
         }
         Ok(())
     }

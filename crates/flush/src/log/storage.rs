@@ -56,7 +56,7 @@ pub trait Storage: fmt::Debug + Send + Sync + 'static {
     fn remove(&self, number: u64) -> io::Result<()>;
 }
 
-/// Segments as files in a folder, which belongs to one log of one process: it is locked.
+/// Segments as files in a folder, which belongs to one log: on Unix it is locked.
 #[derive(Debug)]
 pub struct DirStorage {
     path: PathBuf,
@@ -71,7 +71,8 @@ impl DirStorage {
     ///
     /// # Errors
     ///
-    /// The system's error, and `WouldBlock` if another process has the log open.
+    /// The system's error, and `WouldBlock` if the log is open, in another process or in this one.
+    /// It is open until the [`Log`](super::Log) and all its clones are dropped.
     pub fn new(path: impl AsRef<Path>) -> io::Result<Self> {
         let path = path.as_ref().to_owned();
         make_folder(&path)?;
@@ -81,7 +82,15 @@ impl DirStorage {
             .truncate(false)
             .open(path.join("lock"))?;
         #[cfg(unix)]
-        rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive)?;
+        rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).map_err(
+            |error| match error {
+                rustix::io::Errno::WOULDBLOCK => io::Error::new(
+                    io::ErrorKind::WouldBlock,
+                    format!("the log in {} is open already", path.display()),
+                ),
+                error => error.into(),
+            },
+        )?;
         Ok(Self {
             folder: if cfg!(unix) {
                 Some(File::open(&path)?)
