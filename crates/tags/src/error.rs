@@ -295,6 +295,8 @@ inflight_sync::error_text!(AllocError {
     Self::Quiesced => "the tag set is quiesced",
     Self::TimedOut => "timed out before a tag was available",
     Self::NoReserved => "the tag set has no reserved tags",
+    Self::NoSuchHwQueue { hw_queue: 4_294_967_294 } =>
+        "the tag set has no hardware queue 4294967294 or above",
     Self::NoSuchHwQueue { hw_queue } => "the tag set has no hardware queue {hw_queue}",
     Self::Unmapped { hw_queue } => "hardware queue {hw_queue} serves no CPU",
     Self::InactiveHwQueue { hw_queue } => "all CPUs of hardware queue {hw_queue} are offline",

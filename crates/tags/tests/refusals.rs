@@ -137,7 +137,11 @@ fn every_error_says_what_it_got() {
 #[test]
 fn a_number_too_large_for_the_error() {
     let set = TagSet::builder().depth(4).build(|_, _| ()).unwrap();
-    let mut split = set.add_tenant("sda").unwrap().split(usize::MAX);
+    let dev = set.add_tenant("sda").unwrap();
+    let far = dev.try_alloc_with(AllocOptions::new().hw_queue(usize::MAX));
+    let said = far.unwrap_err().to_string();
+    assert!(said.ends_with("4294967294 or above"), "{said}");
+    let mut split = dev.split(usize::MAX);
     let said = split.try_join().unwrap_err().to_string();
     assert!(said.starts_with("4294967295 or more tags"), "{said}");
 }
