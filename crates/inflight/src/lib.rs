@@ -119,6 +119,7 @@ macro_rules! pages {
 
 #[cfg(doctest)]
 pages! {
+    Debugging: "debugging",
     FirstEngine: "first-engine",
     Guidelines: "guidelines",
     Inflight: "inflight",

@@ -60,7 +60,7 @@ pub struct TagSetBuilder<T> {
     ages: bool,
     max_depth: Option<usize>,
     hw_queues: HwQueueOptions,
-    timeout: Duration,
+    timeout: Option<Duration>,
     before_wait: Option<BeforeWait>,
     setup: Setup,
     steering: Option<SteeringPolicy>,
@@ -89,7 +89,7 @@ impl<T> TagSetBuilder<T> {
             ages: true,
             max_depth: None,
             hw_queues: HwQueueOptions::new(1),
-            timeout: DEFAULT_TIMEOUT,
+            timeout: None,
             before_wait: None,
             setup: Setup::default(),
             steering: None,
@@ -113,9 +113,9 @@ impl<T> TagSetBuilder<T> {
     }
 
     /// Sets how long a request may be in flight before it [expires](TagSet::expire); by default 30
-    /// seconds.
+    /// seconds. A set built with [`ages(false)`](Self::ages) refuses it.
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout;
+        self.timeout = Some(timeout);
         self
     }
 
@@ -208,15 +208,22 @@ impl<T> TagSetBuilder<T> {
     /// Sets whether tags note the time when they are put in flight; by default they do. It costs a
     /// reading of the system's last tick (some 3 ns; without a tick, a reading of the clock) in
     /// each [`into_token`](crate::Tag::into_token). With `false` each [`age`](crate::InFlight::age)
-    /// is zero.
+    /// is zero, and **no request expires**: not by the set's timeout, and not by its own
+    /// ([`set_timeout`](crate::Tag::set_timeout) has no effect). A [`timeout`](Self::timeout) of
+    /// the builder is refused then.
     ///
     /// ```
+    /// # use inflight_tags::BuildError;
     /// # use inflight_tags::TagSet;
     /// use std::time::Duration;
     /// let set = TagSet::builder().ages(false).build(|_, _| ())?;
     /// let token = set.add_tenant("nvme0n1")?.try_alloc()?.into_token();
     /// set.for_each_in_flight(|t| assert_eq!(t.age(), Duration::ZERO));
     /// # set.redeem(token)?;
+    ///
+    /// let timeout = Duration::from_secs(5);
+    /// let refused = TagSet::builder().ages(false).timeout(timeout).build(|_, _| ());
+    /// assert_eq!(refused.unwrap_err(), BuildError::TimeoutNeedsAges { timeout });
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn ages(mut self, keep: bool) -> Self {
@@ -254,7 +261,8 @@ impl<T> TagSetBuilder<T> {
     ///
     /// # Errors
     ///
-    /// A [`BuildError`] that names the number outside its range.
+    /// A [`BuildError`] that names the number outside its range, or the two options that do not go
+    /// together.
     ///
     /// # Panics
     ///
@@ -294,6 +302,9 @@ impl<T> TagSetBuilder<T> {
         }
         if self.setup.engine == Engine::Local && self.setup.admission != Admission::WholeIo {
             return Err(BuildError::BatchedNeedsShared);
+        }
+        if let (false, Some(timeout)) = (self.ages, self.timeout) {
+            return Err(BuildError::TimeoutNeedsAges { timeout });
         }
         layout.depth = self.max_depth.unwrap_or(depth);
         if !(depth..=MAX_DEPTH).contains(&layout.depth) {
@@ -338,7 +349,7 @@ impl<T> TagSetBuilder<T> {
         };
         let slots = (0..layout.tags()).map(slot).collect();
         let mut shared = Shared::new(bitmaps.clone(), slots, Box::new(payload), map);
-        shared.timeout = self.timeout;
+        shared.timeout = self.timeout.unwrap_or(DEFAULT_TIMEOUT);
         shared.before_wait = self.before_wait;
         Ok(TagSet::from_shared(Handle::new(shared)))
     }

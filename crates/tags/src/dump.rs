@@ -2,6 +2,7 @@
 
 use crate::set::TagSet;
 use crate::slot::Phase;
+use crate::tag_layout::TagMap;
 use inflight_steering::TenantId;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -12,6 +13,10 @@ use std::time::Duration;
 const TAGS: usize = 64;
 /// The number of tenants with their own line.
 const TENANTS: usize = 32;
+/// The number of bitmaps with their own line.
+const BITMAPS: usize = 32;
+/// The number of characters of a tenant's name.
+const NAME: usize = 64;
 
 /// A tag that is in use.
 struct InUse {
@@ -24,12 +29,17 @@ struct InUse {
 }
 
 impl<T: Send + 'static> TagSet<T> {
-    /// Returns the set as text for people: the number of tags of each tenant, then the tags in use
-    /// with tenant, hardware queue, index and age, the oldest first and those without a running
-    /// time last. Its form may change.
+    /// Returns the set as text for people: the number of tags of each tenant, the tags that waiters
+    /// have been given and have not taken, then the tags in use with tenant, hardware queue, index
+    /// and age, the oldest first and those without a running time last. Its form may change.
     ///
-    /// It has at most some hundred lines, and ends with the numbers of tenants and tags left out.
-    /// It delays no caller, and reads all slots: tags taken or freed meanwhile may be in it or not.
+    /// A tag is *granted* to a waiter that has not run or been polled since. It is *collected* by a
+    /// waiter for several that has not all of them. Such a tag is not in use, and nobody else gets
+    /// it: if its number does not change, there is a future that is kept and not polled.
+    ///
+    /// It has at most some hundred lines, and says how many tenants and tags are left out. It reads
+    /// all slots, and takes the lock of each list of waiters for a moment: tags taken or freed
+    /// meanwhile may be in it or not.
     /// Ages count from [`into_token`](crate::Tag::into_token) or [`track`](crate::Tag::track) on.
     ///
     /// ```
@@ -82,7 +92,7 @@ impl<T: Send + 'static> TagSet<T> {
         let names: BTreeMap<TenantId, String> = {
             let names = self.shared.names.lock();
             let names = names.iter().filter_map(|(name, id)| Some(((*id)?, name)));
-            names.map(|(id, name)| (id, name.clone())).collect()
+            names.map(|(id, name)| (id, shown(name))).collect()
         };
         // Tags of a tenant without handles may be left.
         let name = |tenant| names.get(tenant).map_or("(gone)", String::as_str);
@@ -101,6 +111,7 @@ impl<T: Send + 'static> TagSet<T> {
         if let Some(more) = counts.len().checked_sub(TENANTS).filter(|n| *n > 0) {
             let _ = writeln!(text, "and {more} more tenants");
         }
+        self.write_not_taken(&mut text);
         for row in rows {
             let (name, hw_queue, index) = (name(&row.tenant), row.hw_queue, row.index);
             let _ = write!(text, "{name} hw_queue {hw_queue} tag {index}: {}", row.what);
@@ -117,6 +128,52 @@ impl<T: Send + 'static> TagSet<T> {
         }
         text
     }
+
+    /// Writes how many tags of each bitmap belong to waiters.
+    fn write_not_taken(&self, text: &mut String) {
+        let bitmaps = &self.shared.bitmaps;
+        let mut lines = 0_usize;
+        for tag_map in bitmaps.layout.tag_map_ids() {
+            let state = bitmaps.bitmap(tag_map).snapshot();
+            let (granted, collected) = (state.granted, state.collected);
+            if granted + collected == 0 {
+                continue;
+            }
+            lines += 1;
+            if lines <= BITMAPS {
+                let kind = match tag_map.kind {
+                    TagMap::Normal => "",
+                    TagMap::Reserved => " reserved",
+                    TagMap::Extra => " extra",
+                };
+                let _ = writeln!(
+                    text,
+                    "waiters of hw_queue {}{kind}: {granted} granted and not taken, {collected} \
+                     collected",
+                    tag_map.hw_queue
+                );
+            }
+        }
+        if lines > BITMAPS {
+            let _ = writeln!(text, "and {} more with granted tags", lines - BITMAPS);
+        }
+    }
+}
+
+/// A name as a part of a line.
+fn shown(name: &str) -> String {
+    let mut text = String::new();
+    for c in name.chars().take(NAME) {
+        if c.is_control() {
+            text.extend(c.escape_default());
+        } else {
+            text.push(c);
+        }
+    }
+    if name.chars().nth(NAME).is_some() {
+        text.push_str("...");
+    }
+    text
 }
 
 /// Keeps the rows to be shown.

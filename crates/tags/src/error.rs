@@ -8,6 +8,10 @@
 
 use crate::shares::SharePolicy;
 use crate::token::TokenTail;
+use std::time::Duration;
+
+/// The most bytes of a tenant's name.
+pub(crate) const NAME_LIMIT: usize = 8192;
 
 /// The error of building a [`TagSet`](crate::TagSet).
 ///
@@ -69,6 +73,12 @@ pub enum BuildError {
         /// The total number.
         hw_queues: usize,
     },
+    /// A [`timeout`](crate::TagSetBuilder::timeout) together with
+    /// [`ages(false)`](crate::TagSetBuilder::ages): without the times no request expires.
+    TimeoutNeedsAges {
+        /// The timeout asked for.
+        timeout: Duration,
+    },
     /// All hardware queues together have more than 2^24 tags.
     TooLarge {
         /// The number of their tags.
@@ -91,6 +101,8 @@ inflight_sync::error_text!(BuildError {
     Self::Extra { extra } => "{extra} tags beyond the depth are more than 10240",
     Self::Kinds { read, poll, hw_queues } =>
         "{read} read and {poll} poll queues leave no default one of {hw_queues}",
+    Self::TimeoutNeedsAges { timeout } =>
+        "the timeout {timeout:?} would never pass: with ages(false) no request expires",
     Self::TooLarge { tags } => "{tags} tags are more than 16777216",
 });
 
@@ -169,12 +181,22 @@ pub enum TenantError {
         /// The name asked for.
         name: String,
     },
+    /// The name is empty.
+    EmptyName,
+    /// The name has more than 8,192 bytes.
+    NameTooLong {
+        /// The length of the name.
+        bytes: usize,
+    },
     /// The set is [closed](crate::TagSet::close).
     Closed,
 }
 
 inflight_sync::error_text!(TenantError {
     Self::NameTaken { name } => "the tag set already has a tenant named {name:?}",
+    Self::EmptyName => "the name of the tenant is empty",
+    Self::NameTooLong { bytes } =>
+        "the name of the tenant has {bytes} bytes, more than {NAME_LIMIT}",
     Self::Closed => "the tag set is closed",
 });
 
@@ -273,9 +295,13 @@ inflight_sync::error_text!(AllocError {
     Self::Quiesced => "the tag set is quiesced",
     Self::TimedOut => "timed out before a tag was available",
     Self::NoReserved => "the tag set has no reserved tags",
+    Self::NoSuchHwQueue { hw_queue: 4_294_967_294 } =>
+        "the tag set has no hardware queue 4294967294 or above",
     Self::NoSuchHwQueue { hw_queue } => "the tag set has no hardware queue {hw_queue}",
     Self::Unmapped { hw_queue } => "hardware queue {hw_queue} serves no CPU",
     Self::InactiveHwQueue { hw_queue } => "all CPUs of hardware queue {hw_queue} are offline",
+    Self::TooMany { pieces: u32::MAX, depth } =>
+        "4294967295 or more tags at once are more than the {depth} of the hardware queue",
     Self::TooMany { pieces, depth } =>
         "{pieces} tags at once are more than the {depth} of the hardware queue",
     Self::Closed => "the tag set is closed",
@@ -356,6 +382,12 @@ pub enum RedeemError {
         /// The token.
         token: TokenTail,
     },
+    /// An owner holds the tag and [tracks](crate::Tag::track) it: [`Expired`](crate::Expired) tells
+    /// that its time is up, and there is nothing to redeem.
+    Held {
+        /// The slot and its generation, in the form of a token.
+        token: TokenTail,
+    },
     /// The set has no slot of that number: the token is damaged.
     OutOfRange {
         /// The token.
@@ -392,6 +424,9 @@ inflight_sync::error_text!(RedeemError {
          damaged",
     Self::NotInFlight { token } =>
         "the tag of token {token} is not in flight: the token has been redeemed",
+    Self::Held { token } =>
+        "the tag is held by its owner, who tracks it: there is nothing to redeem (slot and \
+         generation: {token})",
     Self::OutOfRange { token } =>
         "token {token} names a slot that the tag set does not have: it is damaged",
     Self::Foreign { token } => "another tag set made token {token}, or it is damaged",

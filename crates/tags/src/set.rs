@@ -1,6 +1,6 @@
 //! The set: hardware queues, slots, and redeeming tokens.
 
-use crate::error::{RedeemError, TenantError};
+use crate::error::{NAME_LIMIT, RedeemError, TenantError};
 use crate::in_flight::InFlight;
 use crate::last_handle::Handle;
 use crate::shared::Shared;
@@ -60,16 +60,22 @@ impl<T: Send + 'static> TagSet<T> {
     }
 
     /// Adds a tenant, for example a device. The name is for people and metrics, and belongs to the
-    /// tenant while the tenant has a handle.
+    /// tenant while the tenant has a handle. It has 1 to 8,192 bytes. The [dump](Self::dump) shows
+    /// its first 64 characters, with control characters escaped; metrics have it as it is.
     ///
     /// # Errors
     ///
     /// [`TenantError::NameTaken`] if another tenant of the set has the name,
-    /// [`TenantError::Closed`].
+    /// [`TenantError::EmptyName`], [`TenantError::NameTooLong`], [`TenantError::Closed`].
     pub fn add_tenant(&self, name: impl Into<String>) -> Result<Tenant<T>, TenantError> {
         let name = name.into();
         if self.is_closed() {
             return Err(TenantError::Closed);
+        }
+        match name.len() {
+            0 => return Err(TenantError::EmptyName),
+            1..=NAME_LIMIT => {}
+            bytes => return Err(TenantError::NameTooLong { bytes }),
         }
         match self.shared.names.lock().entry(name.clone()) {
             Entry::Occupied(_) => return Err(TenantError::NameTaken { name }),

@@ -213,7 +213,9 @@ impl<T> Tag<T> {
     }
 
     /// Sets the time after which the request [expires](crate::TagSet::expire), counted from
-    /// [`into_token`](Tag::into_token). It replaces the set's timeout until the tag is freed.
+    /// [`into_token`](Tag::into_token). It replaces the set's timeout until the tag is freed. It
+    /// has no effect in a set built with [`ages(false)`](crate::TagSetBuilder::ages), where nothing
+    /// expires.
     ///
     /// ```
     /// # use inflight_tags::{AllocOptions, TagSet};

@@ -1,7 +1,9 @@
 //! A set as text: who holds what.
 #![cfg(not(any(loom, shuttle)))]
 
-use inflight_tags::{AllocOptions, Clock, TagSet};
+use inflight_tags::{AllocError, AllocOptions, Clock, TagSet};
+use std::future::Future as _;
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 #[test]
@@ -39,6 +41,70 @@ fn who_holds_what() {
     let _frozen = set.freeze_blocking();
     let idle = "tag set: 2 hardware queue(s), 4 tags each, 0 in use; the tag set is frozen\n";
     assert_eq!(set.dump(), idle);
+}
+
+/// A tag that a waiter was given and has not taken is nobody's tag, but no other caller gets it.
+#[test]
+fn a_future_that_is_kept_and_not_polled() {
+    let set = TagSet::builder().depth(2).reserved(1).build(|_, _| ());
+    let set = set.unwrap();
+    let dev = set.add_tenant("nvme0n1").unwrap();
+    let reserved = AllocOptions::new().reserved();
+    let held = (
+        dev.try_alloc().unwrap(),
+        dev.try_alloc_with(reserved).unwrap(),
+    );
+    let mut kept = (Box::pin(dev.alloc()), Box::pin(dev.alloc_with(reserved)));
+    let cx = &mut Context::from_waker(Waker::noop());
+    assert!(kept.0.as_mut().poll(cx).is_pending() && kept.1.as_mut().poll(cx).is_pending());
+    drop(held);
+    assert_eq!(dev.try_alloc().unwrap_err(), AllocError::Exhausted);
+    let expected = "tag set: 1 hardware queue(s), 2 tags each, 0 in use\n\
+                    waiters of hw_queue 0 reserved: 1 granted and not taken, 0 collected\n\
+                    waiters of hw_queue 0: 1 granted and not taken, 0 collected\n";
+    assert_eq!(set.dump(), expected);
+    drop(kept);
+    assert_eq!(set.dump().lines().count(), 1, "{}", set.dump());
+}
+
+/// A join that has some of its tags.
+#[test]
+fn tags_that_a_waiter_for_several_has() {
+    let set = TagSet::builder().depth(4).build(|_, _| ()).unwrap();
+    let dev = set.add_tenant("nvme0n1").unwrap();
+    let mut held = dev.try_alloc_batch(4);
+    let mut split = dev.split(3);
+    let mut join = Box::pin(split.join());
+    let cx = &mut Context::from_waker(Waker::noop());
+    assert!(join.as_mut().poll(cx).is_pending());
+    held.truncate(2);
+    let dump = set.dump();
+    let line = "\nwaiters of hw_queue 0: 0 granted and not taken, 2 collected\n";
+    assert!(dump.contains(line), "{dump}");
+}
+
+/// Nobody writes lines of his own into the dump, or moves the cursor of the terminal.
+#[test]
+fn names_are_parts_of_lines() {
+    let set = TagSet::builder().depth(4).build(|_, _| ()).unwrap();
+    let odd = set
+        .add_tenant("a\n(gone): 9 in use\u{1b}[31m\u{e9}")
+        .unwrap();
+    let long = set.add_tenant("\u{65e5}".repeat(65)).unwrap();
+    let _held = (odd.try_alloc().unwrap(), long.try_alloc().unwrap());
+    let dump = set.dump();
+    assert_eq!(dump.lines().count(), 5, "{dump}");
+    assert!(!dump.replace('\n', "").contains(char::is_control), "{dump}");
+    let name = r"a\n(gone): 9 in use\u{1b}[31mé";
+    assert!(
+        dump.contains(&format!("\ntenant {name}: 1 in use\n")),
+        "{dump}"
+    );
+    let name = "日".repeat(64);
+    assert!(
+        dump.contains(&format!("\ntenant {name}...: 1 in use\n")),
+        "{dump}"
+    );
 }
 
 /// However many tags and tenants there are.

@@ -2,7 +2,7 @@
 #![cfg(not(any(loom, shuttle)))]
 
 use inflight_sync::{block_on, thread};
-use inflight_tags::{Clock, ExpiredOwned, TagSet};
+use inflight_tags::{Clock, ExpiredOwned, RedeemError, TagSet};
 use std::collections::BTreeSet;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -135,6 +135,41 @@ fn each_request_expires_once_at_its_own_time() {
     assert_eq!(expired(), ([].into(), next), "submitted anew");
     drop((set.redeem(usual).unwrap(), held));
     assert_eq!(expired(), ([].into(), None));
+    assert!(set.try_freeze().is_ok());
+}
+
+/// Its owner has the tag: nobody has redeemed anything, and nobody can.
+#[test]
+fn there_is_nothing_to_redeem_of_a_tracked_tag() {
+    let set = TagSet::builder().depth(1).timeout(Duration::ZERO);
+    let set = set.build(|_, _| ()).unwrap();
+    let mut tag = set.add_tenant("q").unwrap().try_alloc().unwrap();
+    tag.track();
+    let late = set.try_expired().expect("its time is up");
+    assert_eq!(late.token(), None);
+    let refused = late.redeem().unwrap_err();
+    assert!(matches!(refused, RedeemError::Held { .. }), "{refused:?}");
+    let said = refused.to_string();
+    assert!(
+        said.contains("held") && !said.contains("redeemed"),
+        "{said}"
+    );
+    assert!(tag.is_overdue() && set.in_use() == 1, "its owner has it");
+}
+
+/// A request whose handler gave up is not told again, and its tag is to be had by its token.
+#[test]
+fn an_expired_request_that_is_dropped() {
+    let set = TagSet::builder().depth(1).timeout(Duration::ZERO);
+    let set = set.build(|_, _| ()).unwrap();
+    let token = set.add_tenant("q").unwrap().try_alloc().unwrap();
+    let token = token.into_token();
+    drop(set.try_expired().expect("its time is up"));
+    assert!(set.try_expired().is_none() && set.try_freeze().is_err());
+    let mut marked = Vec::new();
+    set.for_each_in_flight(|t| marked.push((t.token(), t.is_timed_out())));
+    assert_eq!(marked, [(token, true)]);
+    drop(set.redeem_timed_out(token).unwrap());
     assert!(set.try_freeze().is_ok());
 }
 

@@ -2,7 +2,7 @@
 #![cfg(not(any(loom, shuttle)))]
 
 use inflight_tags::{
-    Admission, AllocError, AllocOptions, BuildError, DrainError, Engine, HwQueueOptions,
+    Admission, AllocError, AllocOptions, BuildError, Clock, DrainError, Engine, HwQueueOptions,
     RedeemError, ResizeError, SharePolicy, Tag, TagSet, TenantError, Topology, WeightError,
 };
 use std::time::Duration;
@@ -56,6 +56,42 @@ fn two_tenants_of_one_name() {
 }
 
 #[test]
+fn names_that_no_tenant_may_have() {
+    let set = TagSet::builder().build(|_, _| ()).unwrap();
+    assert_eq!(set.add_tenant("").unwrap_err(), TenantError::EmptyName);
+    let bytes = 8193;
+    let long = set.add_tenant("x".repeat(bytes)).unwrap_err();
+    assert_eq!(long, TenantError::NameTooLong { bytes });
+    assert!(long.to_string().contains("more than 8192"), "{long}");
+    for name in ["x".repeat(8192), "a b\n".to_owned()] {
+        assert_eq!(set.add_tenant(name.clone()).unwrap().name(), name);
+    }
+}
+
+/// Without times no request expires, so a set that is told to expire them says so.
+#[test]
+fn a_timeout_that_would_never_pass() {
+    let timeout = Duration::from_secs(30); // the default, but asked for
+    let set = TagSet::builder().timeout(timeout).ages(false);
+    let refused = set.build(|_, _| ()).unwrap_err();
+    assert_eq!(refused, BuildError::TimeoutNeedsAges { timeout });
+    let said = refused.to_string();
+    assert!(
+        said.contains("30s") && said.contains("ages(false)"),
+        "{said}"
+    );
+    let clock = Clock::manual();
+    let set = TagSet::builder().ages(false).clock(clock.clone());
+    let set = set.build(|_, _| ()).unwrap();
+    let mut tag = set.add_tenant("sda").unwrap().try_alloc().unwrap();
+    tag.set_timeout(Duration::ZERO);
+    let token = tag.into_token();
+    clock.advance(Duration::from_secs(99));
+    assert!(set.try_expired().is_none(), "it has no effect here");
+    drop(set.redeem(token).unwrap());
+}
+
+#[test]
 fn every_error_says_what_it_got() {
     let set = TagSet::builder().depth(4).max_depth(8).hw_queues(2);
     let set = set.build(|_, _| ()).unwrap();
@@ -95,6 +131,19 @@ fn every_error_says_what_it_got() {
     for refused in [in_use, late] {
         assert!(refused.to_string().contains("queue 1"), "{refused}");
     }
+}
+
+/// An error has no room for a larger number than 2^32 - 1.
+#[test]
+fn a_number_too_large_for_the_error() {
+    let set = TagSet::builder().depth(4).build(|_, _| ()).unwrap();
+    let dev = set.add_tenant("sda").unwrap();
+    let far = dev.try_alloc_with(AllocOptions::new().hw_queue(usize::MAX));
+    let said = far.unwrap_err().to_string();
+    assert!(said.ends_with("4294967294 or above"), "{said}");
+    let mut split = dev.split(usize::MAX);
+    let said = split.try_join().unwrap_err().to_string();
+    assert!(said.starts_with("4294967295 or more tags"), "{said}");
 }
 
 #[test]
@@ -173,6 +222,9 @@ fn the_text_of_an_error_has_all_its_values() {
         assert_says_all(&error);
     }
     assert_says_all(&TenantError::NameTaken { name: "84".into() });
+    assert_says_all(&TenantError::NameTooLong { bytes: 89 });
+    let timeout = Duration::from_secs(90);
+    assert_says_all(&BuildError::TimeoutNeedsAges { timeout });
     let policy = SharePolicy::Fair { min: 85 };
     assert_says_all(&WeightError::NotWeighted { weight: 86, policy });
 }

@@ -143,6 +143,30 @@ impl<T> Shared<T> {
 /// ([`RedeemError::TimedOut`]), and [`redeem`](Expired::redeem) returns the tag to the handler of
 /// the timeout; until then the tag is in flight, and a freeze waits for it.
 ///
+/// # If it is dropped without `redeem`
+///
+/// The request stays marked, and is not returned again: its tag stays in flight, and freezes wait
+/// for it. This happens if the task that handles it is cancelled at an `await`, for example while
+/// it waits for the device to cancel the request. Nothing frees the tag by itself, because the
+/// device may still use its buffers. When it does not, take the tag by its token. This takes all
+/// that are marked and not taken; of racing callers one gets each tag:
+///
+/// ```
+/// # use inflight_tags::TagSet;
+/// # use std::time::Duration;
+/// # let set = TagSet::builder().depth(1).timeout(Duration::ZERO).build(|_, _| ())?;
+/// # let _token = set.add_tenant("nvme0n1")?.try_alloc()?.into_token();
+/// drop(set.try_expired().expect("the time is up"));
+/// assert!(set.try_expired().is_none());
+/// let mut marked = Vec::new();
+/// set.for_each_in_flight(|t| marked.extend(t.is_timed_out().then_some(t.token())));
+/// let tags: Vec<_> = marked.into_iter().filter_map(|t| set.redeem_timed_out(t).ok()).collect();
+/// assert_eq!(tags.len(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Example
+///
 /// ```
 /// use inflight_tags::{Clock, RedeemError, TagSet};
 /// use std::time::Duration;
@@ -188,13 +212,13 @@ impl<T: Send + 'static> Expired<T> {
     ///
     /// # Errors
     ///
-    /// [`RedeemError::NotInFlight`] if an owner holds the tag; the errors of
+    /// [`RedeemError::Held`] if an owner holds the tag; the errors of
     /// [`TagSet::redeem_timed_out`] if it was taken by its token before.
     pub fn redeem(self) -> Result<Tag<T>, RedeemError> {
         let token = self.late.token;
         if self.late.held {
             let token = token.into();
-            return Err(RedeemError::NotInFlight { token });
+            return Err(RedeemError::Held { token });
         }
         self.shared.redeem_timed_out(token)
     }

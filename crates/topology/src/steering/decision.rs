@@ -382,7 +382,8 @@ pub enum InlineReason {
     OneShard,
     /// The submitter found it itself, by polling.
     Polled,
-    /// The done list of the submitter's CPU is closed.
+    /// The done list of the submitter's CPU is closed: its worker has ended, or there never was
+    /// one, as without a sink.
     Closed,
     /// The topology does not know one of the two CPUs: offline, removed, or never recorded.
     UnknownCpu,
