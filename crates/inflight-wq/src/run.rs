@@ -4,8 +4,8 @@ use crate::monitor;
 use crate::options::{Command, Monitor, Options};
 use clap::Parser as _;
 use clap::error::ErrorKind;
-use inflight_sync::Parker;
 use inflight_sync::time::Clock;
+use inflight_sync::{Parker, Printed};
 use inflight_workqueue_serve::{ControlFile, QueueFiles, Reply, Request, TraceLine, ask};
 use regex::Regex;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -141,6 +141,7 @@ fn step(step: &TraceLine) -> String {
         cpu,
         ..
     } = step;
+    let item = Printed(item);
     format!("{at_ns:>16} {cpu:>4} {queue:24} {step:10} {item}\n")
 }
 

@@ -290,8 +290,13 @@ fn steps_of_items_are_printed_while_they_are_recorded() {
     served.crypt.spawn(|| ()).wait().unwrap();
     assert_eq!(served.run("trace").printed(), "", "nothing is recorded");
     served.run("set-system trace 1").printed();
-    served.crypt.spawn(|| ()).wait().unwrap();
+    let name = "seal\n[lost 7 steps]\u{1b}[2J";
+    served.crypt.spawn_named(name, || ()).wait().unwrap();
     let text = served.run("trace").printed();
+    assert!(
+        text.contains(" seal\\n[lost 7 steps]\\u{1b}[2J\n"),
+        "{text}"
+    );
     for step in ["queued", "started", "ended"] {
         assert!(
             text.contains(&format!("crypt                    {step}")),

@@ -47,6 +47,7 @@ mod error_text;
 mod executor;
 mod parker;
 mod prefetch;
+mod printed;
 mod retained_versions;
 mod sequence;
 
@@ -69,6 +70,7 @@ pub use chunked_table::Grown;
 pub use executor::{block_on, poll_until};
 pub use parker::{Parker, Unparker};
 pub use prefetch::prefetch_to_write;
+pub use printed::Printed;
 pub use retained_versions::RetainedVersions;
 pub use sequence::Sequence;
 

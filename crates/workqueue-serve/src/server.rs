@@ -52,6 +52,9 @@ pub enum ServeError {
     /// The name belongs to a file that is no socket.
     #[error("a file that is no socket has that name")]
     NotASocket,
+    /// The path is empty.
+    #[error("the path of the socket is empty")]
+    EmptyPath,
     /// The path has more bytes than that of a socket may have, which is 107.
     #[error("the path of a socket has at most {limit} bytes, not {bytes}", limit = PATH_LIMIT)]
     PathTooLong {

@@ -73,6 +73,9 @@ fn lock_folder(path: &Path) -> Result<File, ServeError> {
 impl Socket {
     /// A name is taken over only from a socket at which nobody listens any more.
     pub(crate) fn listen(path: &Path) -> Result<Self, ServeError> {
+        if path.as_os_str().is_empty() {
+            return Err(ServeError::EmptyPath);
+        }
         if let Some(bytes) = excess(path) {
             return Err(ServeError::PathTooLong { bytes });
         }

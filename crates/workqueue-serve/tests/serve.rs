@@ -362,6 +362,9 @@ fn only_a_socket_that_nobody_needs_is_replaced() {
     let refused = sys.serve(nowhere).unwrap_err();
     assert_eq!(refused, ServeError::Io(std::io::ErrorKind::NotFound));
     assert_eq!(refused.to_string(), "its directory does not exist");
+    let refused = sys.serve("").unwrap_err();
+    assert_eq!(refused, ServeError::EmptyPath);
+    assert_eq!(refused.to_string(), "the path of the socket is empty");
 }
 
 #[test]

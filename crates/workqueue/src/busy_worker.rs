@@ -1,6 +1,7 @@
 //! What the workers of a pool run, for stall reports, hog reports and the dump.
 
 use crate::proc;
+use inflight_sync::Printed;
 use std::fmt;
 use std::time::Duration;
 
@@ -38,9 +39,9 @@ impl fmt::Display for BusyWorker {
         if let Some(thread) = self.thread {
             write!(f, " ({thread})")?;
         }
-        write!(f, " runs {}: {}", self.queue, self.item)?;
+        write!(f, " runs {}: {}", self.queue, Printed(&self.item))?;
         if let Some(description) = &self.description {
-            write!(f, " ({description})")?;
+            write!(f, " ({})", Printed(description))?;
         }
         if !self.running_for.is_zero() {
             write!(f, " for {:?}", self.running_for)?;

@@ -7,9 +7,8 @@ pub use blocking::blocking;
 use crate::batch::Entry;
 use crate::busy_worker::WorkerDesc;
 use crate::error::WaitError;
-use crate::hog;
-use crate::item::ItemPtr;
 use crate::item::word::Seq;
+use crate::item::{Function, ItemPtr, OwnHandle};
 use crate::pool_core::WorkerId;
 use crate::pwq::{Pwq, Taken};
 use crate::system_shared::SystemShared;
@@ -198,9 +197,10 @@ impl Context {
         self.shared.function.get().map_or("", |f| f.name())
     }
 
-    /// Whether the running item is a work that its function may queue.
-    pub(crate) fn runs_work(&self) -> bool {
-        self.shared.function.get().is_some_and(|f| f.is_work())
+    /// Which handle the running function may have on its item.
+    pub(crate) fn own_handle(&self) -> OwnHandle {
+        let function = self.shared.function.get();
+        function.map_or(OwnHandle::None, Function::own_handle)
     }
 
     /// Whether the worker, as far as is known, has stayed on its CPU since the item began.
@@ -209,7 +209,8 @@ impl Context {
         !self.has_blocked.get() && self.shared.found.load(Ordering::Relaxed) == 0
     }
 
-    /// Counts what the sampler found while an item of that pwq ran. Later findings are not counted.
+    /// Counts what the sampler found while an item of that pwq ran, if it has not counted it. Later
+    /// findings are not counted.
     #[inline]
     pub(crate) fn count_findings(&self, pwq: &Pwq) {
         if self.repatriated.replace(false) {
@@ -219,11 +220,7 @@ impl Context {
         let found = self.shared.found.load(Ordering::Relaxed);
         if found != 0 {
             self.shared.found.store(0, Ordering::Relaxed);
-            if found == FOUND_ASLEEP {
-                pwq.wq.counted(Count::FoundAsleep, 1);
-            } else if hog::is_hog(&self.pool.attrs) {
-                pwq.wq.counted(Count::Intensive, 1);
-            }
+            self.pool.count_finding(pwq, found);
         }
     }
 
@@ -267,9 +264,10 @@ impl Context {
     }
 }
 
-/// What the sampler found: the item sleeps, or is CPU-intensive.
+/// What the sampler found: the item sleeps, or is CPU-intensive; or one of them, and it is counted.
 pub(crate) const FOUND_ASLEEP: u8 = 1;
 pub(crate) const FOUND_INTENSIVE: u8 = 2;
+pub(crate) const FOUND_AND_COUNTED: u8 = 3;
 
 /// The thread has this context until this is dropped.
 pub(crate) struct Installed {

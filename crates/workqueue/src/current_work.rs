@@ -1,10 +1,12 @@
 //! What the calling worker runs, and functions by which an item describes itself.
 
 use crate::current;
-use crate::item::ReusableRef;
+use crate::delayed_work::DelayedWork;
+use crate::item::{OwnHandle, ReusableRef};
 use crate::work::Work;
 use crate::work_item::WorkItem;
 use crate::workqueue_inner::Count;
+use inflight_sync::Printed;
 use inflight_topology::current_cpu;
 use std::fmt;
 
@@ -46,6 +48,7 @@ impl fmt::Display for CurrentItem {
             ..
         } = self;
         let thread = self.thread_name.as_deref().unwrap_or("a poller");
+        let item = Printed(item);
         write!(f, "{queue} on {pool}, {thread}, CPU {cpu}: {item}")
     }
 }
@@ -67,7 +70,7 @@ pub fn current_item() -> Option<CurrentItem> {
 
 /// The work that the calling worker runs. With it a function can queue its own work without owning
 /// a handle on it. `None` on a thread that is not a worker, and inside spawned functions and
-/// futures.
+/// futures. Inside a delayed work there is [`current_delayed_work`] instead.
 ///
 /// ```
 /// use inflight_workqueue::{Work, WorkqueueSystem, current_work};
@@ -91,12 +94,47 @@ pub fn current_item() -> Option<CurrentItem> {
 /// ```
 #[must_use]
 pub fn current_work() -> Option<Work> {
+    own_handle(OwnHandle::Work).map(|item| WorkItem { item })
+}
+
+/// The delayed work that the calling worker runs. With it a function can queue its own work again,
+/// after a delay, without owning a handle on it. `None` on a thread that is not a worker, and
+/// inside other works and spawned functions and futures.
+///
+/// ```
+/// use inflight_workqueue::{DelayedWork, WorkqueueSystem, current_delayed_work};
+/// use std::time::Duration;
+///
+/// let sys = WorkqueueSystem::builder().build()?;
+/// let wq = sys.workqueue("poll").bound().build()?;
+/// # let (looked, looks) = std::sync::mpsc::channel();
+/// let own = wq.clone();
+/// let poll = DelayedWork::new(move || {
+///     println!("looks at the device");
+/// #   let _ = looked.send(());
+///     if let Some(me) = current_delayed_work() {
+///         // An error if the queue or the system has ended: then the polling ends too.
+///         let _ = own.queue_delayed(&me, Duration::from_millis(10));
+///     }
+/// });
+/// wq.queue_delayed(&poll, Duration::ZERO)?;
+/// # (0..3).for_each(|_| looks.recv().unwrap());
+/// poll.cancel_sync_blocking()?; // it runs no more
+/// # assert!(!poll.is_pending());
+/// # drop(poll);
+/// # (0..).find(|_| looks.recv().is_err()); // The function is dropped, and what it owns.
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use]
+pub fn current_delayed_work() -> Option<DelayedWork> {
+    own_handle(OwnHandle::DelayedWork).map(|item| WorkItem { item })
+}
+
+/// A handle on what the calling worker runs, if its function may have one of this kind.
+fn own_handle(kind: OwnHandle) -> Option<ReusableRef> {
     current::with_running(|item, _, context| {
-        // SAFETY: the calling thread runs the item, and the item says that it is reusable.
-        context
-            .runs_work()
-            .then(|| unsafe { ReusableRef::of_running(item) })
-            .map(|item| WorkItem { item })
+        // SAFETY: the calling thread runs the item, and only reusable items have such a handle.
+        (context.own_handle() == kind).then(|| unsafe { ReusableRef::of_running(item) })
     })
     .flatten()
 }

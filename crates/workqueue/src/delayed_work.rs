@@ -16,7 +16,10 @@ use std::time::Duration;
 /// [`queue_delayed`](crate::Workqueue::queue_delayed) until its run begins, so also during its
 /// delay. [`mod_delayed`](crate::Workqueue::mod_delayed) changes its time, and
 /// [`flush`](DelayedWork::flush) queues it now. Otherwise it is like a work: it never runs twice at
-/// once, clones are handles on the same work, and dropping the last handle does not cancel.
+/// once, clones are handles on the same work, and dropping the last handle does not cancel. A
+/// function that queues its own delayed work again gets a handle from
+/// [`current_delayed_work`](crate::current_delayed_work()): if it owned one, neither would ever be
+/// freed.
 ///
 /// During its delay it belongs to no queue: it does not count in the queue's statistics, nor for
 /// its flush or drain. A delay can begin while the queue is drained. If it ends during the drain,

@@ -9,6 +9,7 @@ use crate::system_shared::SystemShared;
 use crate::worker_pool::{PoolReport, WorkerPool};
 use crate::workqueue_inner::WorkqueueInner;
 use inflight_sync::Arc;
+use inflight_sync::Printed;
 use inflight_topology::{CpuSet, Scope};
 use std::fmt::{self, Write as _};
 
@@ -350,8 +351,13 @@ fn describe_queue(out: &mut String, queue: &WorkqueueInner, s: &WorkqueueStats) 
         s.repatriated
     )?;
     match queue.last_panic() {
-        Some((item, Some(message))) => writeln!(out, "  last panic: {item}: {message:?}"),
-        Some((item, None)) => writeln!(out, "  last panic: {item}"),
+        Some((item, message)) => {
+            write!(out, "  last panic: {}", Printed(&item))?;
+            if let Some(message) = message {
+                write!(out, ": {message:?}")?;
+            }
+            writeln!(out)
+        }
         None => Ok(()),
     }
 }

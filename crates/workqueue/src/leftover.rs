@@ -15,6 +15,8 @@ use std::fmt;
 /// assert_eq!(left.items(), 1, "the caller itself");
 /// assert_eq!(left.queues().collect::<Vec<_>>(), [("jobs", 1)]);
 /// assert!(left.is_own_worker());
+/// let text = "1 item had not ended: jobs 1; the caller is on a worker of this system";
+/// assert_eq!(left.to_string(), text);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,12 +53,16 @@ impl Leftover {
 
 impl fmt::Display for Leftover {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.items() == 0 {
-            return f.write_str("all items had ended, but not all worker threads");
+        match self.items() {
+            0 => f.write_str("all items had ended, but not all worker threads")?,
+            1 => f.write_str("1 item had not ended")?,
+            items => write!(f, "{items} items had not ended")?,
         }
-        write!(f, "{} items had not ended", self.items())?;
         for (at, (name, items)) in self.queues.iter().enumerate() {
             write!(f, "{} {name} {items}", if at == 0 { ":" } else { "," })?;
+        }
+        if self.own_worker {
+            f.write_str("; the caller is on a worker of this system")?;
         }
         Ok(())
     }

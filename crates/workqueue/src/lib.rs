@@ -156,7 +156,9 @@ pub use busy_worker::BusyWorker;
 pub use completion::Wait;
 pub use consts::{DEFAULT_MAX_ACTIVE, MAX_ACTIVE_LIMIT, NAME_LIMIT};
 pub use current::blocking;
-pub use current_work::{CurrentItem, current_item, current_work, set_worker_desc, touch_watchdog};
+pub use current_work::{
+    CurrentItem, current_delayed_work, current_item, current_work, set_worker_desc, touch_watchdog,
+};
 pub use delayed_work::DelayedWork;
 pub use error::{
     AttrsError, BuildError, DisableError, EnableError, FlushError, JoinError, MaxActiveError,

@@ -31,9 +31,11 @@ pub struct WorkqueueStats {
     /// that were spawned or woken, after the queue or the system had stopped taking items. Not
     /// items that a call such as `queue` and `try_spawn` refused with an error.
     pub refused: u64,
-    /// How often a worker was woken or started because an item said that it blocked.
+    /// How often a worker was woken or started because an item blocked: it said so, or its function
+    /// has been found asleep before and counts as blocked from its start.
     pub cm_wakeups: u64,
-    /// How often an item was found asleep outside a blocking section.
+    /// How often an item was found asleep outside a blocking section. Counted when it is found, or
+    /// when the item ends if a worker of another group of CPUs runs it.
     pub found_asleep: u64,
     /// How often an item of a bound queue was found to compute for long.
     pub cpu_intensive: u64,

@@ -2,6 +2,7 @@
 
 use crate::busy_worker::BusyWorker;
 use crate::reporter::Report;
+use inflight_sync::Printed;
 use inflight_sync::atomic::{AtomicU64, Ordering};
 use inflight_sync::time::{Clock, Instant};
 use inflight_sync::{Arc, Mutex};
@@ -52,7 +53,8 @@ impl fmt::Display for Stall {
         } = self;
         write!(
             f,
-            "{place}: {waiting} waiting, first {item}, nothing has moved for {since:?}"
+            "{place}: {waiting} waiting, first {}, nothing has moved for {since:?}",
+            Printed(item)
         )?;
         running.iter().try_for_each(|busy| write!(f, "\n  {busy}"))
     }

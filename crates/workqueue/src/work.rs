@@ -2,7 +2,7 @@
 
 use crate::completion::{Wait, within};
 use crate::error::WaitError;
-use crate::item::{Name, ReusableRef, Run};
+use crate::item::{Name, OwnHandle, ReusableRef, Run};
 use crate::work_item::WorkItem;
 use inflight_sync::block_on;
 use inflight_sync::time::Clock;
@@ -15,8 +15,9 @@ use std::time::Duration;
 ///
 /// The work item of Linux's workqueues. It is pending from the moment it is queued until its run
 /// begins; queueing it meanwhile changes nothing. It never runs twice at once, on whichever
-/// workqueues it is queued: if it is queued while it runs, it runs again afterwards, on the workers
-/// that run it now. Its workqueue counts a run that panics; the work can then be queued again.
+/// workqueues it is queued: if it is queued while it runs, it runs again afterwards, on the
+/// workqueue and the CPU for which it was queued then. Its workqueue counts a run that panics; the
+/// work can then be queued again.
 ///
 /// Clones are handles on the same work. Dropping the last handle does not cancel: a queued work
 /// still runs. A function that queues its own work gets a handle from
@@ -137,7 +138,7 @@ struct Repeating<F> {
 
 impl<F: Fn() -> ControlFlow<()> + Send + Sync> Run for Repeating<F> {
     const REPEATS: bool = true;
-    const IS_WORK: bool = true;
+    const HANDLE: OwnHandle = OwnHandle::Work;
 
     fn own_name(&self) -> Option<&str> {
         Some(&self.name)

@@ -3,7 +3,7 @@
 use crate::cancel;
 use crate::completion::{Wait, within};
 use crate::error::{DisableError, NotDisabled, WaitError};
-use crate::item::{Name, ReusableRef, Run};
+use crate::item::{Name, OwnHandle, ReusableRef, Run};
 use inflight_sync::block_on;
 use inflight_sync::time::Clock;
 use std::any::type_name;
@@ -201,7 +201,10 @@ struct Once<F, const DELAYED: bool> {
 }
 
 impl<F: Fn() + Send + Sync, const DELAYED: bool> Run for Once<F, DELAYED> {
-    const IS_WORK: bool = !DELAYED;
+    const HANDLE: OwnHandle = match DELAYED {
+        false => OwnHandle::Work,
+        true => OwnHandle::DelayedWork,
+    };
 
     fn own_name(&self) -> Option<&str> {
         self.name.as_deref()

@@ -269,6 +269,48 @@ fn an_item_describes_itself_while_it_runs() {
     assert!(!dump.contains(&cut), "{dump}");
 }
 
+/// Names and descriptions may come from afar: they make no lines and do nothing to a terminal.
+#[test]
+fn texts_of_items_are_printed_on_one_line_and_cut() {
+    let sys = one_cpu().build().unwrap();
+    let wq = bound(&sys);
+    let name = "part 1\nqueue fake bound: 9 active\u{1b}[31m".to_owned() + &"x".repeat(1000);
+    let (told, next) = (Level::new(), Level::new());
+    let described = wq.spawn_named(name.clone(), {
+        let (told, next) = (told.clone(), next.clone());
+        move || {
+            set_worker_desc("phase 1\n\u{1b}[2Jstall");
+            told.raise();
+            next.wait(1);
+            let item = current_item().unwrap();
+            panic!("{} {item}", item.item.len());
+        }
+    });
+    told.wait(1);
+    let running = sys.dump();
+    next.raise();
+    let failed = described.wait().unwrap_err();
+    let JoinError::Panicked(payload) = &failed else {
+        panic!("{failed}");
+    };
+    assert_eq!(payload.item(), name, "programs get the whole name");
+    let message = payload.message().unwrap();
+    assert!(message.starts_with(&name.len().to_string()), "{message}");
+    wq.flush_blocking().unwrap();
+    let ended = sys.dump();
+    let printed = "part 1\\nqueue fake bound: 9 active\\u{1b}[31mxxx";
+    for text in [&running, &ended, &failed.to_string(), &message.to_owned()] {
+        assert!(text.contains(printed) && text.contains("xxx..."), "{text}");
+        let is_bad = |c: char| c.is_control() && c != '\n';
+        assert!(
+            !text.contains(is_bad) && !text.contains("\nqueue fake"),
+            "{text}"
+        );
+        assert!(!text.contains(&"x".repeat(300)), "{text}");
+    }
+    assert!(running.contains("(phase 1\\n\\u{1b}[2Jstall)"), "{running}");
+}
+
 /// A function that is called runs on its caller's thread, which runs an item.
 #[test]
 fn what_is_called_describes_the_item_that_calls() {

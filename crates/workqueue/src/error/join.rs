@@ -3,6 +3,7 @@
 use super::{QueueError, WaitError};
 use crate::panics::message;
 use inflight_sync::Mutex;
+use inflight_sync::Printed;
 use std::any::Any;
 use std::borrow::Cow;
 use std::fmt;
@@ -15,7 +16,7 @@ pub(crate) type Name = Cow<'static, str>;
 #[non_exhaustive]
 pub enum JoinError {
     /// The function panicked.
-    #[error("the function {} panicked{}", .0.item(), match .0.message() {
+    #[error("the function {} panicked{}", Printed(.0.item()), match .0.message() {
         Some(message) => format!(": {message}"),
         None => String::new(),
     })]

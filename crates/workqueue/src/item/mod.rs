@@ -62,8 +62,7 @@ pub(crate) struct VTable {
     name: unsafe fn(ItemPtr) -> NonNull<str>,
     /// The type of its function.
     function_name: fn() -> &'static str,
-    /// Whether it is a work that its function may queue.
-    is_work: bool,
+    own_handle: OwnHandle,
     /// For a task: moves the result out.
     ///
     /// # Safety
@@ -79,6 +78,14 @@ pub(crate) struct VTable {
     discard: unsafe fn(ItemPtr, JoinError),
 }
 
+/// Which handle on an item its function may have, to queue it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OwnHandle {
+    None,
+    Work,
+    DelayedWork,
+}
+
 /// Identifies a function that items run.
 #[derive(Clone, Copy)]
 pub(crate) struct Function(&'static VTable);
@@ -92,8 +99,8 @@ impl Function {
         (self.0.function_name)()
     }
 
-    pub(crate) fn is_work(self) -> bool {
-        self.0.is_work
+    pub(crate) fn own_handle(self) -> OwnHandle {
+        self.0.own_handle
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::extra::{Extra, State};
 use super::word::*;
-use super::{Header, ItemPtr, NotRun, RunScope, VTable};
+use super::{Header, ItemPtr, NotRun, OwnHandle, RunScope, VTable};
 use crate::error::{DisableError, NotDisabled};
 use crate::panics::{caught, dispose, message, notify_all};
 use crate::trace::TraceStep;
@@ -15,8 +15,8 @@ use std::ptr::NonNull;
 pub(crate) trait Run: Send + Sync {
     /// Whether it may want to run again.
     const REPEATS: bool = false;
-    /// Whether it is a work that its function may queue.
-    const IS_WORK: bool = false;
+    /// Which handle its function may have on it.
+    const HANDLE: OwnHandle = OwnHandle::None;
 
     /// The name that its user has given it.
     fn own_name(&self) -> Option<&str> {
@@ -64,7 +64,7 @@ impl<R: Run> Reusable<R> {
             NonNull::from(unsafe { item.0.cast::<Self>().as_ref() }.run.name())
         },
         function_name: R::function,
-        is_work: R::IS_WORK,
+        own_handle: R::HANDLE,
         take: |_, _| unreachable!("only tasks have a result"),
         discard: |_, _| unreachable!("only tasks have a result"),
     };

@@ -4,7 +4,7 @@
 //! finds no handle is the only owner, and needs no read-modify-write.
 
 use super::word::*;
-use super::{Header, ItemPtr, Name, NotRun, RunScope, Runner, VTable};
+use super::{Header, ItemPtr, Name, NotRun, OwnHandle, RunScope, Runner, VTable};
 use crate::error::{JoinError, PanicPayload};
 use crate::panics::{Payload, caught, contained, dispose, message};
 use crate::trace::TraceStep;
@@ -123,7 +123,7 @@ where
         free: Self::free,
         name: Self::name,
         function_name: F::function,
-        is_work: false,
+        own_handle: OwnHandle::None,
         take: |item, out| {
             // SAFETY: the caller has seen the end.
             let outcome = unsafe { Self::take(item) };

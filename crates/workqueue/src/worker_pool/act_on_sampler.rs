@@ -3,10 +3,12 @@
 //! CPU-intensive.
 
 use super::{PoolState, WorkerPool};
-use crate::current::{FOUND_ASLEEP, FOUND_INTENSIVE};
+use crate::current::{FOUND_AND_COUNTED, FOUND_ASLEEP, FOUND_INTENSIVE};
 use crate::hog::{self, Hog};
 use crate::pool_core::{ASLEEP, INTENSIVE, WorkerId};
+use crate::pwq::Pwq;
 use crate::sampler::{self, Candidate, Sampler, Verdict};
+use crate::workqueue_inner::Count;
 use inflight_sync::MutexGuard;
 use inflight_sync::atomic::Ordering;
 use std::time::Duration;
@@ -133,6 +135,14 @@ impl WorkerPool {
             Verdict::Asleep => (ASLEEP, FOUND_ASLEEP),
             Verdict::Intensive(_) => (INTENSIVE, FOUND_INTENSIVE),
         };
+        // The item of a guest is in another pool: it is counted when it ends.
+        let mark = match state.running(worker).filter(|_| !is_away) {
+            Some(pwq) => {
+                self.count_finding(&pwq, mark);
+                FOUND_AND_COUNTED
+            }
+            None => mark,
+        };
         // Relaxed: a statistic, and a hint.
         shared.found.store(mark, Ordering::Relaxed);
         state.core.workers.set_flag(worker, flag, true);
@@ -164,6 +174,15 @@ impl WorkerPool {
             }
         }
         true
+    }
+
+    /// Counts what was found of an item of that pwq, unless that has been done.
+    pub(crate) fn count_finding(&self, pwq: &Pwq, found: u8) {
+        if found == FOUND_ASLEEP {
+            pwq.wq.counted(Count::FoundAsleep, 1);
+        } else if found == FOUND_INTENSIVE && hog::is_hog(&self.attrs) {
+            pwq.wq.counted(Count::Intensive, 1);
+        }
     }
 
     /// The workers that hold others back. `None` if nothing waits.
@@ -279,6 +298,7 @@ mod tests {
         // A fresh look is news: the third item begins.
         let now = look();
         assert!(pool.found(vec![(now.worker, now.turn, Verdict::Asleep)]));
+        assert_eq!(wq.stats().found_asleep, 1, "while it sleeps");
         begun.wait(3);
         open.raise();
         open.raise();
