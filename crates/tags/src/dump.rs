@@ -4,6 +4,7 @@ use crate::set::TagSet;
 use crate::slot::Phase;
 use crate::tag_layout::TagMap;
 use inflight_steering::TenantId;
+use inflight_sync::Printed;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -15,8 +16,6 @@ const TAGS: usize = 64;
 const TENANTS: usize = 32;
 /// The number of bitmaps with their own line.
 const BITMAPS: usize = 32;
-/// The number of characters of a tenant's name.
-const NAME: usize = 64;
 
 /// A tag that is in use.
 struct InUse {
@@ -92,7 +91,7 @@ impl<T: Send + 'static> TagSet<T> {
         let names: BTreeMap<TenantId, String> = {
             let names = self.shared.names.lock();
             let names = names.iter().filter_map(|(name, id)| Some(((*id)?, name)));
-            names.map(|(id, name)| (id, shown(name))).collect()
+            names.map(|(id, name)| (id, Printed(name).to_string())).collect()
         };
         // Tags of a tenant without handles may be left.
         let name = |tenant| names.get(tenant).map_or("(gone)", String::as_str);
@@ -158,22 +157,6 @@ impl<T: Send + 'static> TagSet<T> {
             let _ = writeln!(text, "and {} more with granted tags", lines - BITMAPS);
         }
     }
-}
-
-/// A name as a part of a line.
-fn shown(name: &str) -> String {
-    let mut text = String::new();
-    for c in name.chars().take(NAME) {
-        if c.is_control() {
-            text.extend(c.escape_default());
-        } else {
-            text.push(c);
-        }
-    }
-    if name.chars().nth(NAME).is_some() {
-        text.push_str("...");
-    }
-    text
 }
 
 /// Keeps the rows to be shown.

@@ -61,7 +61,7 @@ impl<T: Send + 'static> TagSet<T> {
 
     /// Adds a tenant, for example a device. The name is for people and metrics, and belongs to the
     /// tenant while the tenant has a handle. It has 1 to 8,192 bytes. The [dump](Self::dump) shows
-    /// its first 64 characters, with control characters escaped; metrics have it as it is.
+    /// its first 256 characters, with control characters escaped; metrics have it as it is.
     ///
     /// # Errors
     ///

@@ -90,7 +90,7 @@ fn names_are_parts_of_lines() {
     let odd = set
         .add_tenant("a\n(gone): 9 in use\u{1b}[31m\u{e9}")
         .unwrap();
-    let long = set.add_tenant("\u{65e5}".repeat(65)).unwrap();
+    let long = set.add_tenant("\u{65e5}".repeat(257)).unwrap();
     let _held = (odd.try_alloc().unwrap(), long.try_alloc().unwrap());
     let dump = set.dump();
     assert_eq!(dump.lines().count(), 5, "{dump}");
@@ -100,7 +100,7 @@ fn names_are_parts_of_lines() {
         dump.contains(&format!("\ntenant {name}: 1 in use\n")),
         "{dump}"
     );
-    let name = "日".repeat(64);
+    let name = "日".repeat(256);
     assert!(
         dump.contains(&format!("\ntenant {name}...: 1 in use\n")),
         "{dump}"
