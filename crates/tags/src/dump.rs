@@ -91,7 +91,9 @@ impl<T: Send + 'static> TagSet<T> {
         let names: BTreeMap<TenantId, String> = {
             let names = self.shared.names.lock();
             let names = names.iter().filter_map(|(name, id)| Some(((*id)?, name)));
-            names.map(|(id, name)| (id, Printed(name).to_string())).collect()
+            names
+                .map(|(id, name)| (id, Printed(name).to_string()))
+                .collect()
         };
         // Tags of a tenant without handles may be left.
         let name = |tenant| names.get(tenant).map_or("(gone)", String::as_str);
