@@ -55,7 +55,7 @@ impl<T: Send + 'static> Completions<T> {
     /// Completes the request of a token: redeems it, lets `fill` put the result into its slot, and
     /// runs the callback on the CPU that the request's policy names, perhaps here and now. Returns
     /// the decision, or, if the done list was closed, what was done instead. Without a
-    /// [sink](crate::CompletionsBuilder::sink) all done lists are closed, because they have no
+    /// [sink](super::CompletionsBuilder::sink) all done lists are closed, because they have no
     /// workers: the answer is `Inline(Closed)` where it would have been sent.
     ///
     /// Callbacks that complete others are nested eight deep. A deeper one waits in a done list, or,
