@@ -1,7 +1,7 @@
 //! Blocks of 4 KiB that are to be durable on return: what a flush domain costs or saves beside a
 //! write and an `fdatasync`, or a file with `O_DSYNC`, of each thread.
 //!
-//! On a file of a real file system; skipped where nobody counts what reaches the disk. Contenders
+//! On a file of a real file system; skipped where nothing counts what reaches the disk. Contenders
 //! run in turn, several rounds of all of them; ratios are to `fdatasync` in the same round. After
 //! each turn all that was acknowledged is read back, and the disk's counters must agree.
 

@@ -211,11 +211,11 @@ pub struct Outcome {
     pub per_second: f64,
     /// Flushes that it asked the system for.
     pub asked_per_commit: Option<f64>,
-    /// Flushes that the disk has seen, whoever asked.
+    /// Flushes that the disk has seen, of all programs.
     pub disk_per_commit: Option<f64>,
 }
 
-/// Runs so many committers for a while.
+/// Runs this many committers for a while.
 ///
 /// # Panics
 ///

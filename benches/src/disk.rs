@@ -1,4 +1,4 @@
-//! What the disk of a folder has seen, whoever asked: the system's own counters.
+//! The requests that the disk of a folder has seen, by the system's own counters.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;

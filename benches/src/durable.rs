@@ -79,11 +79,11 @@ pub struct Outcome {
     pub per_second: f64,
     /// Flushes and durable writes that the system was asked for.
     pub asked_per_write: f64,
-    /// Flushes that the disk has seen, whoever asked.
+    /// Flushes that the disk has seen, of all programs.
     pub disk_per_write: f64,
 }
 
-/// Why nothing can be measured in a folder: nobody counts what reaches the disk, or the file system
+/// Why a folder cannot be measured: nothing counts what reaches the disk, or the file system
 /// refuses such writes. `None` if it can. A system that counts flushes has `RWF_DSYNC`.
 #[must_use]
 pub fn refusal(folder: &Path) -> Option<String> {
@@ -164,7 +164,7 @@ impl Writer {
         }
     }
 
-    /// Lets so many threads write for a while, and looks whether all of it has arrived.
+    /// Lets this many threads write for a while, and checks that all of it has arrived.
     ///
     /// # Errors
     ///
@@ -291,7 +291,7 @@ impl Region {
     }
 }
 
-/// Whether the disk and the system have done at least what so many durable writes need. A thread
+/// Whether the disk and the system have done at least what this many durable writes need. A thread
 /// has one write under way, so a flush can serve one write of each thread.
 fn enough(count: u64, threads: usize, asked: u64, seen: Counts, flushes_show: bool) -> Result<()> {
     ensure!(count > 0, "nothing was written");

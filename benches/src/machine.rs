@@ -8,7 +8,7 @@ use std::sync::{Once, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A real-time thread that does not sleep for so many seconds ends the process: it would keep its
+/// A real-time thread that does not sleep for this many seconds ends the process: it would keep its
 /// CPU for ever, and the machine with it.
 const ENDLESS: u64 = 10;
 

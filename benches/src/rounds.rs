@@ -60,7 +60,7 @@ pub struct Probed<T> {
     pub distance: f64,
 }
 
-/// So many samples of a state are the least for a median.
+/// The least number of samples of a state for a median.
 pub const ENOUGH: usize = 3;
 
 /// Between two samples: whatever still runs comes to its end, and the real-time class leaves the

@@ -63,7 +63,7 @@ pub fn run(ids: Box<dyn WaitIds>, load: Load) -> Option<Outcome> {
     let (send, receive) = mpsc::channel();
     thread::spawn(move || {
         let outcome = Run::new(ids, load).go();
-        // Nobody listens if it came too late.
+        // An error: the receiver has given up.
         let _ = send.send(outcome);
     });
     let patience = Duration::from_secs(10) + load.window * 2;

@@ -67,7 +67,7 @@ impl Run {
         self.calls.len() as f64 / self.wall.as_secs_f64()
     }
 
-    /// So many per cent of the hand-overs took no longer, in ns.
+    /// The time, in ns, that this percentage of the hand-overs did not exceed.
     ///
     /// # Panics
     ///
@@ -79,7 +79,8 @@ impl Run {
     }
 }
 
-/// So many items by each of `submitters` threads, which start together, the n-th on the n-th CPU.
+/// Submits this many items by each of `submitters` threads, which start together, the n-th on the
+/// n-th CPU.
 ///
 /// # Panics
 ///
@@ -157,7 +158,7 @@ impl Submitter for Works<'_> {
 pub struct Rayon(rayon::ThreadPool);
 
 impl Rayon {
-    /// With so many threads.
+    /// With this many threads.
     ///
     /// # Panics
     ///
@@ -177,7 +178,7 @@ pub struct Tokio {
 }
 
 impl Tokio {
-    /// With so many workers.
+    /// With this many workers.
     ///
     /// # Panics
     ///

@@ -126,7 +126,7 @@ fn run_on<I: TaskIds>(runtime: &Runtime, ids: &Arc<I>, load: Load) -> Option<Out
         for task in tasks {
             waits.push(task.await.expect("no panic"));
         }
-        // Nobody listens if it came too late.
+        // An error: the receiver has given up.
         let _ = send.send(waits);
     });
     let waits = receive.recv_timeout(Duration::from_secs(10)).ok()?;

@@ -33,14 +33,14 @@ pub(super) struct Items {
 }
 
 impl Items {
-    /// So many, and each calls [`ran`] with an index of its own, from 0.
+    /// This many, and each calls [`ran`] with an index of its own, from 0.
     pub(super) fn indexed(count: u64) -> Self {
         let sum = count * count.saturating_sub(1) / 2;
         assert!(count < 1 << 20, "the sum of their indices fits");
         Self { count, sum }
     }
 
-    /// So many, and each calls [`ran`] with 0: it captures nothing that could tell it apart.
+    /// This many, and each calls [`ran`] with 0, because it captures nothing.
     pub(super) fn alike(count: u64) -> Self {
         Self { count, sum: 0 }
     }
@@ -48,7 +48,7 @@ impl Items {
 
 /// Called by each item.
 pub(super) fn ran(index: u64) {
-    // Ordering: Release, pairs with the load of whoever waits for the count.
+    // Ordering: Release, pairs with the load of the thread that waits for the count.
     RAN.fetch_add(1 + (index << SUM), Ordering::Release);
 }
 

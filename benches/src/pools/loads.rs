@@ -34,7 +34,8 @@ pub trait PoolLoads: fmt::Debug + Send + Sync {
     /// A closure that queues the next one, `hops` times.
     fn chain(&self, hops: u64) -> Spent;
 
-    /// Submit, done, the submitter knows: so many times, with a busy pause before each. In ns.
+    /// The times from a submission until the submitter knows of its end, in ns. Each comes after a
+    /// busy pause.
     fn ping(&self, times: usize, pause: Duration) -> Vec<u32>;
 
     /// `n` items that compute for `each`.

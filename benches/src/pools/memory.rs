@@ -35,7 +35,7 @@ pub fn memory_of(contender: &PoolContender, workers: usize) -> Memory {
     }
 }
 
-/// Bytes in memory for each of so many works that are queued and wait. Only in a process that has
+/// Bytes in memory for each of this many works that are queued and wait. Only in a process that has
 /// done nothing else.
 ///
 /// # Panics

@@ -25,7 +25,7 @@ use std::thread;
 
 /// Runs closures on threads of its own.
 pub trait Pool: fmt::Debug + Send + Sync + 'static {
-    /// Queues `f`; nobody waits for its end.
+    /// Queues `f`, without a wait for its end.
     fn spawn(&self, f: impl FnOnce() + Send + 'static);
 
     /// Queues `f`; what is returned waits for its result. Through a channel, where the pool has no
@@ -68,6 +68,6 @@ pub struct PoolContender {
     pub name: &'static str,
     /// Ours or a rival, and which part it plays in a ratio.
     pub part: Part,
-    /// Makes one with so many threads, or that may grow beyond.
+    /// Makes one with this many threads, or more if it grows by itself.
     pub make: fn(usize) -> Box<dyn PoolLoads>,
 }

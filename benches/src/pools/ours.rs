@@ -54,7 +54,7 @@ pub enum Kind {
     BoundThere,
     /// One item at a time.
     Ordered,
-    /// Unbound, with so many active items.
+    /// Unbound, with this many active items.
     Limited(usize),
     /// Unbound, and no worker is brought because one is found asleep.
     Unsampled,
@@ -100,7 +100,7 @@ impl Own {
         one.swap_remove(0)
     }
 
-    /// So many unbound queues over one pool, at whose workers nobody looks.
+    /// This many unbound queues over one pool, without a sampler.
     ///
     /// # Panics
     ///
@@ -111,8 +111,8 @@ impl Own {
         Self::several(builder, Kind::Unsampled, queues)
     }
 
-    /// So many unbound queues over one pool. If they can be traced, each step of each item calls a
-    /// function that looks whether somebody wants to know.
+    /// This many unbound queues over one pool. If they can be traced, each step of each item calls
+    /// a function that looks whether it is to count the step.
     ///
     /// # Panics
     ///

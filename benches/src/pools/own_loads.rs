@@ -20,7 +20,7 @@ pub struct Reusable {
 }
 
 impl Reusable {
-    /// So many works for a queue of this kind.
+    /// This many works for a queue of this kind.
     #[must_use]
     pub fn new(kind: Kind, works: u64) -> Self {
         Self {
@@ -129,7 +129,7 @@ pub struct Bystander {
 /// Between two acts of a bystander.
 const PAUSE: Duration = Duration::from_micros(250);
 
-/// So many items of a submitter may wait: it is a stream, not a heap.
+/// How many items of a submitter may wait.
 const WINDOW: u64 = 1_024;
 
 /// Several queues over one pool, and two submitters.
@@ -140,7 +140,7 @@ pub struct Queues {
 }
 
 impl Queues {
-    /// So many queues, and who disturbs them.
+    /// This many queues, and what disturbs them.
     #[must_use]
     pub fn new(queues: usize, bystander: Option<Bystander>) -> Self {
         let traceable = bystander.is_some_and(|b| b.traces);
@@ -230,13 +230,13 @@ pub struct Pending {
 }
 
 impl Pending {
-    /// So many, on one queue.
+    /// This many, on one queue.
     #[must_use]
     pub fn new(works: u64) -> Self {
         Self::on(Own::unsampled(1), works)
     }
 
-    /// So many, on a queue each.
+    /// This many, on a queue each.
     ///
     /// # Panics
     ///
@@ -339,7 +339,7 @@ impl Pending {
     }
 }
 
-/// How long each of so many flushes of one queue takes, with an item before each, while another
+/// How long each of this many flushes of one queue takes, with an item before each, while another
 /// queue of the same pool has a stream of items of 1 us. In ns.
 ///
 /// # Panics

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-/// Pools of so many threads.
+/// Pools of this many threads.
 #[must_use]
 pub fn rivals() -> Vec<PoolContender> {
     vec![

@@ -8,13 +8,13 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::{self, Thread};
 
-/// So many items are submitted, then the submitter waits.
+/// How many items are submitted before the submitter waits.
 const WINDOW: usize = 256;
 
 /// How often the item with each index has run. No two with the same index run at once.
 static RUNS: [AtomicU32; WINDOW] = [const { AtomicU32::new(0) }; WINDOW];
 
-/// Who submits, and waits for the last item of a window.
+/// The submitter, which waits for the last item of a window.
 static SUBMITTER: OnceLock<Thread> = OnceLock::new();
 
 /// What an item does; whoever counts instructions knows by its name the threads that run items.
@@ -46,7 +46,7 @@ impl Submitted {
         Self { own, works }
     }
 
-    /// Submits so many items, rounded down to whole windows, and waits for each window.
+    /// Submits this many items, rounded down to whole windows, and waits for each window.
     ///
     /// # Panics
     ///

@@ -158,7 +158,7 @@ fn small_set() -> TagSet<u64> {
     set.build(|_, _| 0).expect("valid")
 }
 
-/// A freeze and a thaw of a set that nobody uses, in nanoseconds.
+/// A freeze and a thaw of an unused set, in nanoseconds.
 #[must_use]
 pub fn freeze_idle(n: u64) -> f64 {
     let set = small_set();

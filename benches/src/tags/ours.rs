@@ -72,7 +72,7 @@ pub fn bare_pair(bitmap: &SbitmapQueue, n: u64) -> Duration {
     start.elapsed()
 }
 
-/// `n` compare-exchanges of a word that nobody else uses.
+/// `n` compare-exchanges of a word that no other thread uses.
 #[must_use]
 pub fn compare_exchange(word: &AtomicU64, n: u64) -> Duration {
     let start = Instant::now();

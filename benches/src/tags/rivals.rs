@@ -31,7 +31,7 @@ pub fn rivals() -> Vec<Contender<dyn TagLoads>> {
     ]
 }
 
-/// Whoever has a number owns the place.
+/// The thread that has a number owns the place.
 trait Numbers: fmt::Debug + Send + Sync {
     fn new(depth: usize) -> Self;
     fn get(&self) -> Option<usize>;
@@ -173,7 +173,7 @@ impl Numbers for Permits {
     }
 }
 
-/// Has no limit. A key names one use of its place; whoever takes the value is the one who redeems,
+/// Has no limit. A key names one use of its place; the thread that takes the value redeems it,
 /// and the place is free then.
 #[derive(Debug, Default)]
 struct Sharded(sharded_slab::Slab<u64>);

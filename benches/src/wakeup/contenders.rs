@@ -191,7 +191,7 @@ impl Messenger for Closures<'_> {
 trait Channel: Clone + Send + Sync + fmt::Debug + 'static {
     fn send(&self, worker: Arc<Worker>);
 
-    /// A channel with so many threads that receive.
+    /// A channel with this many receiving threads.
     fn with_threads(threads: usize) -> (Self, Vec<JoinHandle<()>>);
 }
 

@@ -20,7 +20,7 @@ use std::sync::{Arc, Barrier, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Who sends to how many, and what a message costs.
+/// The number of threads, and what a message costs.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
     /// Message threads.
@@ -95,7 +95,7 @@ pub struct Worker {
     sent: AtomicU64,
     /// What the last message took, in ns.
     took: AtomicU32,
-    /// How often it has run. Relaxed: read when nobody runs it any more.
+    /// How often it has run. Relaxed: read when no thread runs it any more.
     runs: AtomicU64,
     replies: Arc<Replies>,
 }
@@ -142,7 +142,7 @@ pub trait Messenger {
     fn wake(&mut self, worker: usize);
 }
 
-/// So many messages by each message thread, after a quarter as many for nothing.
+/// Sends this many messages by each message thread, after a quarter as many that do not count.
 ///
 /// # Panics
 ///

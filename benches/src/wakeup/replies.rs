@@ -4,7 +4,7 @@ use parking_lot::Mutex;
 use std::mem;
 use std::thread::{self, Thread};
 
-/// Who has answered. The message thread sleeps while nobody has.
+/// Which workers have answered. The message thread sleeps while none has.
 #[derive(Debug)]
 pub(super) struct Replies {
     list: Mutex<Vec<u32>>,
@@ -30,7 +30,7 @@ impl Replies {
         }
     }
 
-    /// Who has answered since, if anybody has.
+    /// The workers that have answered since the last call.
     pub(super) fn take(&self, into: &mut Vec<u32>) {
         let mut list = self.list.lock();
         if into.is_empty() {
@@ -40,7 +40,7 @@ impl Replies {
         }
     }
 
-    /// The same, after a sleep if nobody has.
+    /// The same; sleeps until one has.
     pub(super) fn wait(&self, into: &mut Vec<u32>) {
         loop {
             self.take(into);

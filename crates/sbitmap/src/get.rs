@@ -59,7 +59,7 @@ impl SbitmapQueue {
     ///
     /// # Errors
     ///
-    /// [`GetError::TimedOut`] if the time was up first; [`GetError::Closed`].
+    /// [`GetError::TimedOut`] if the time passed first; [`GetError::Closed`].
     ///
     /// ```
     /// use inflight_sbitmap::{GetError, SbitmapQueue};

@@ -7,7 +7,7 @@ use inflight_benches::scarce::{self, Idle};
 use inflight_benches::{Contender, Part, WaitIds, ours_waiting, tasks, waiting_rivals};
 use std::time::Duration;
 
-/// Whoever spreads less is called fair.
+/// A contender that spreads less is called fair.
 const FAIR: f64 = 2.0;
 
 /// The rounds of one contender.
@@ -32,7 +32,7 @@ impl<O> Rounds<O> {
     }
 }
 
-/// One contender after the other; who strands its waiters is not asked again.
+/// One contender after the other. One that leaves waiters behind is not run again.
 fn in_turn<T: ?Sized, O>(
     contenders: &[Contender<T>],
     rounds: usize,

@@ -66,7 +66,7 @@ pub(crate) const BEST: &str = "best";
 /// One line of the table.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Row {
-    /// Where in the table it stands: filled in by who collects the rows.
+    /// Its position in the table, set when the rows are collected.
     pub(crate) group: &'static str,
     pub(crate) section: &'static str,
     pub(crate) workload: String,

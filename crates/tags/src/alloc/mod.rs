@@ -159,7 +159,7 @@ impl<T: Send + 'static> Tenant<T> {
     ///
     /// # Errors
     ///
-    /// [`TimedOut`](AllocError::TimedOut) if the time was up first; [`Closed`](AllocError::Closed).
+    /// [`TimedOut`](AllocError::TimedOut) if the time passed first; [`Closed`](AllocError::Closed).
     ///
     /// ```
     /// # use inflight_tags::{AllocError, TagSet};
@@ -180,7 +180,7 @@ impl<T: Send + 'static> Tenant<T> {
     ///
     /// # Errors
     ///
-    /// [`TimedOut`](AllocError::TimedOut) if the time was up first; the errors of
+    /// [`TimedOut`](AllocError::TimedOut) if the time passed first; the errors of
     /// [`alloc_with`](Tenant::alloc_with).
     pub fn alloc_timeout_with(
         &self,

@@ -7,7 +7,7 @@ use inflight_benches::pools::flush_latency;
 use inflight_benches::rounds::quantile;
 use std::time::Duration;
 
-/// So many make a sample.
+/// How many make a sample.
 const TIMES: usize = 200;
 
 const QUANTILES: [Measure; 2] = [("p50", "us"), ("p99", "us")];

@@ -1,4 +1,4 @@
-//! The loads of pools that run closures: who takes turns, and which rows come of it.
+//! The loads of pools that run closures: their contenders and rows.
 
 pub(crate) mod cancel;
 pub(crate) mod latency;
@@ -119,7 +119,7 @@ impl Spec {
     }
 }
 
-/// The rows that are asked for, and so who must take turns.
+/// The rows that are asked for, and with them the contenders.
 struct Wanted(Vec<Spec>);
 
 impl Wanted {

@@ -1,4 +1,4 @@
-//! Several queues and submitters over one pool, and who disturbs them.
+//! Several queues and submitters over one pool, and what disturbs them.
 
 use super::{Beside, Class, Load, PER_ITEM, Turn, Wanted, measure, per, pools, spec};
 use crate::cell::{Cell, Plan};

@@ -5,7 +5,7 @@ use crate::cell::{Cell, Plan};
 use crate::report::{Goal, Row};
 use inflight_benches::wakeup::{self, LOADS, contenders};
 
-/// So many messages by each message thread make a sample.
+/// How many messages by each message thread make a sample.
 const MESSAGES: usize = 1_000;
 
 /// From the message to the worker that runs, and the time of a message when they are many.
