@@ -107,6 +107,30 @@ fn names_are_parts_of_lines() {
     );
 }
 
+/// However many bitmaps have tags that were given and not taken.
+#[test]
+fn the_lines_of_waiters_are_bounded() {
+    let set = TagSet::builder().hw_queues(40).depth(1).build(|_, _| ());
+    let set = set.unwrap();
+    let dev = set.add_tenant("nvme0n1").unwrap();
+    let at = |hwq| AllocOptions::new().hw_queue(hwq);
+    let held: Vec<_> = (0..40)
+        .map(|hwq| dev.try_alloc_with(at(hwq)).unwrap())
+        .collect();
+    let mut kept: Vec<_> = (0..40)
+        .map(|hwq| Box::pin(dev.alloc_with(at(hwq))))
+        .collect();
+    let cx = &mut Context::from_waker(Waker::noop());
+    assert!(
+        kept.iter_mut()
+            .all(|get| get.as_mut().poll(cx).is_pending())
+    );
+    drop(held);
+    let dump = set.dump();
+    assert_eq!(dump.matches("\nwaiters of hw_queue").count(), 32, "{dump}");
+    assert!(dump.ends_with("\nand 8 more with granted tags\n"), "{dump}");
+}
+
 /// However many tags and tenants there are.
 #[test]
 fn its_length_is_bounded() {
