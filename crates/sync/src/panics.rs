@@ -33,6 +33,32 @@ pub fn dispose(payload: Box<dyn Any + Send>) {
     }
 }
 
+/// Panics with payloads whose destructors panic.
+#[cfg(all(test, not(any(loom, shuttle))))]
+pub(crate) mod test_support {
+    use crate::Arc;
+    use std::panic::panic_any;
+    use std::task::Wake;
+
+    /// Panics when it is dropped.
+    pub(crate) struct Bomb;
+
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            panic!("as the test wants it");
+        }
+    }
+
+    /// A waker that throws a bomb.
+    pub(crate) struct Throws;
+
+    impl Wake for Throws {
+        fn wake(self: Arc<Self>) {
+            panic_any(Bomb);
+        }
+    }
+}
+
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;

@@ -69,9 +69,8 @@ impl Drop for Leading<'_> {
     }
 }
 
-/// A lock under which the device is used. A failure is noted before the lock is released, so the
-/// next holder sees it. A panic of the device counts as a failure: it is not known what was
-/// written.
+/// A lock under which the device is used. A failure, or a panic of the device, is noted before the
+/// lock is released, so the next holder sees it.
 struct Using<'a, T> {
     log: &'a Inner,
     guard: MutexGuard<'a, T>,
@@ -104,8 +103,7 @@ enum Durably {
     ForGroup,
 }
 
-/// However the commit ends, ends the members whose position is reached, or all if the log has
-/// failed.
+/// However the commit ends, ends the members that are served, or all if the log has failed.
 struct Settling<'a>(&'a Inner);
 
 impl Drop for Settling<'_> {
@@ -396,8 +394,7 @@ impl Inner {
         }
         let segment = writer.segment();
         let fits = writer.frames_that_fit(&batch);
-        // If others share the domain, the system may report a loss to them instead of to a durable
-        // write.
+        // The system may report a loss to others who share the domain, not to a durable write.
         let fua = durably != Durably::No
             && segment.caps().native_fua
             && self.options.log_domain.is_none()

@@ -248,6 +248,7 @@ mod tests {
     use super::*;
     use crate::atomic::{AtomicUsize, Ordering};
     use crate::block_on;
+    use crate::panics::test_support::{Bomb, Throws};
     use std::task::Wake;
     use std::time::Duration;
 
@@ -331,24 +332,6 @@ mod tests {
         timer.clock().advance(SECOND);
         wait_for(&good);
         wait_for(&bad);
-    }
-
-    /// Panics when it is dropped, as a payload or as the last handle of a waker.
-    struct Bomb;
-
-    impl Drop for Bomb {
-        fn drop(&mut self) {
-            panic!("as the test wants it");
-        }
-    }
-
-    /// Its panic throws what panics again.
-    struct Throws;
-
-    impl Wake for Throws {
-        fn wake(self: Arc<Self>) {
-            std::panic::panic_any(Bomb);
-        }
     }
 
     #[test]

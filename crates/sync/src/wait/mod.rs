@@ -136,26 +136,9 @@ impl fmt::Debug for Wakers {
 mod tests {
     use super::*;
     use crate::Arc;
-    use std::panic::panic_any;
+    use crate::panics::test_support::Throws;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::task::Wake;
-
-    /// Panics when it is dropped.
-    struct Bomb;
-
-    impl Drop for Bomb {
-        fn drop(&mut self) {
-            panic!("as the test wants it");
-        }
-    }
-
-    struct Throws;
-
-    impl Wake for Throws {
-        fn wake(self: Arc<Self>) {
-            panic_any(Bomb);
-        }
-    }
 
     #[derive(Default)]
     struct Woken(AtomicUsize);
