@@ -269,10 +269,8 @@ impl WorkerPool {
             me,
             notify,
             called: None,
-            calls: 0,
             late: false,
             relieved: false,
-            expected: false,
         });
         self.unlock(state, false);
         Some(me)
@@ -313,11 +311,12 @@ impl WorkerPool {
     /// The poller has been called, or knows that it has to poll. A relieved one polls no more, and
     /// must not count as being woken.
     fn poller_is_called(&self, state: &mut PoolState) {
+        state.calls += 1;
+        let call = state.calls;
         let Some(poller) = state.poller.as_mut().filter(|p| !p.relieved) else {
             return;
         };
-        poller.calls += 1;
-        poller.called = Some(poller.calls);
+        poller.called = Some(call);
         let me = poller.me;
         let _ = state.core.workers.wake_this(me);
     }
@@ -342,11 +341,9 @@ impl WorkerPool {
     fn expect_poller(&self) {
         let call = {
             let mut state = self.lock();
-            let Some(poller) = &mut state.poller else {
-                return;
-            };
-            let call = poller.called.filter(|_| !poller.expected);
-            poller.expected |= call.is_some();
+            let called = state.poller.as_ref().and_then(|poller| poller.called);
+            let call = called.filter(|_| !state.expected);
+            state.expected |= call.is_some();
             call
         };
         if let Some(call) = call {
@@ -363,21 +360,16 @@ impl WorkerPool {
     /// *late*: the time limit of that call has passed.
     fn call_is_over(&self, call: u64) {
         let mut state = self.lock();
-        let Some(poller) = &mut state.poller else {
+        let called = state.poller.as_ref().and_then(|poller| poller.called);
+        if let Some(last) = called.filter(|last| *last != call) {
+            drop(state);
+            return self.expect(last);
+        }
+        state.expected = false;
+        let Some(poller) = state.poller.as_mut().filter(|_| called.is_some()) else {
             return;
         };
-        match poller.called {
-            Some(last) if last != call => {
-                drop(state);
-                return self.expect(last);
-            }
-            None => {
-                poller.expected = false;
-                return;
-            }
-            Some(_) => {}
-        }
-        (poller.expected, poller.late) = (false, true);
+        poller.late = true;
         let me = poller.me;
         self.give_up_call(&mut state, me);
         self.unlock(state, true);
@@ -415,6 +407,7 @@ impl WorkerPool {
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use crate::test_support::Rigged;
+    use inflight_sync::time::Clock;
 
     /// A thread that has queued an item is about to call the poller. Before it does, the poller has
     /// run the item, and the system's end has relieved the poller.
@@ -428,5 +421,22 @@ mod tests {
         pool.call_poller();
         assert_eq!(pool.lock().core.workers.nr_running(), 0);
         wq.spawn_on(0, || ()).wait().unwrap();
+    }
+
+    /// The time of the first poller's call has passed, and the second one has just been called.
+    #[test]
+    fn a_new_poller_is_not_late_for_the_call_of_the_one_before() {
+        let clock = Clock::manual();
+        let sys = Rigged::new("core:1", |builder| builder.clock(clock.clone()));
+        let wq = sys.0.workqueue("done").bh().build().unwrap();
+        let pool = &wq.inner().pwq_of(0).unwrap().pool;
+        let mut first = sys.0.bh_poller(0, || ()).unwrap();
+        wq.spawn_on(0, || ()).detach();
+        assert_eq!(first.poll(10).ran, 1);
+        drop(first);
+        let mut second = sys.0.bh_poller(0, || ()).unwrap();
+        wq.spawn_on(0, || ()).detach();
+        pool.call_is_over(1);
+        assert_eq!(second.poll(10).ran, 1);
     }
 }

@@ -106,6 +106,10 @@ pub(crate) struct PoolState {
     pub(crate) stale: Vec<ItemPtr>,
     /// For a pool of BH items.
     pub(crate) poller: Option<PollerState>,
+    /// Calls of all its pollers: the check of a call is not of the next poller's.
+    pub(crate) calls: u64,
+    /// Whether a check is planned that the poller has polled.
+    pub(crate) expected: bool,
     /// How long woken workers take to arrive, in ns.
     delay: Lately,
     /// Threads asked for, to number them.
@@ -174,13 +178,10 @@ pub(crate) struct PollerState {
     pub(crate) notify: BhNotify,
     /// The number of the last call, if the poller has not polled since.
     pub(crate) called: Option<u64>,
-    pub(crate) calls: u64,
     /// It was called and has not polled in time.
     pub(crate) late: bool,
     /// The system ends: it is not called any more.
     pub(crate) relieved: bool,
-    /// Whether a check is planned that it has polled.
-    pub(crate) expected: bool,
 }
 
 /// The state that a worker shares with the holders of its pool's lock, and with the timer.
