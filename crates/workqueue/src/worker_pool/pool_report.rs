@@ -252,6 +252,9 @@ impl WorkerPool {
             if thread.own.is_some() {
                 return None; // It is read in its own pool.
             }
+            if state.is_poller(worker) {
+                return None; // Any thread may poll; its time is its caller's.
+            }
             Some(Metered {
                 worker,
                 idle: w.phase == WorkerPhase::Idle,
@@ -284,6 +287,18 @@ mod tests {
         assert!(comes && metered.is_empty());
         pool.lock().core.workers.remove(coming);
         assert!(!pool.metered().1);
+    }
+
+    /// The thread that made the poller may do something else meanwhile.
+    #[test]
+    fn the_maker_of_a_poller_is_not_metered() {
+        let sys = Rigged::new("core:1", |builder| builder);
+        let wq = sys.0.workqueue("polled").bh().build().unwrap();
+        let mut poller = sys.0.bh_poller(0, || ()).unwrap();
+        wq.spawn_on(0, || ()).detach();
+        assert_eq!(poller.poll(1).ran, 1);
+        let pool = &wq.inner().pwq_of(0).unwrap().pool;
+        assert!(pool.metered().0.is_empty());
     }
 
     /// Others may run and settle the entry, and its queue may be removed, before its worker checks.
