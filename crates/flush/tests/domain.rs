@@ -1,11 +1,15 @@
 //! What users of a flush domain rely on, on real threads and as tasks.
 #![cfg(not(any(loom, shuttle)))]
 
+#[path = "common/calling_waker.rs"]
+mod calling_waker;
+
+use calling_waker::{calling, ends};
 use inflight_flush::{
     Caps, Deferral, Device, Flags, FlushDomain, FlushError, Flusher, MemoryDevice, Power,
     WriteError,
 };
-use inflight_sync::atomic::{AtomicBool, Ordering};
+use inflight_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use inflight_sync::time::Clock;
 use inflight_sync::{Arc, Condvar, Mutex, block_on, thread};
 use std::cell::Cell;
@@ -541,4 +545,36 @@ fn many_threads_share_flushes() {
     assert_eq!(counters.merged, 2000);
     assert_eq!(counters.issued, device.flushes());
     assert!(counters.issued <= 2000 && counters.issued >= 500);
+}
+
+/// A clone of a waker may run anything, and so may its drop: no lock is held.
+#[test]
+fn a_waker_may_call_the_domain_when_it_is_cloned_and_dropped() {
+    ends(|| {
+        let domain = FlushDomain::new(MemoryDevice::new(4096));
+        let calls = Arc::new(AtomicU64::new(0));
+        let waker = || {
+            let (domain, calls) = (domain.clone(), calls.clone());
+            calling(move || {
+                let _ = domain.counters();
+                calls.fetch_add(1, Ordering::Relaxed);
+            })
+        };
+        let go = Cell::new(false);
+        let mut leader = pin!(
+            domain.flush_with(|| std::future::poll_fn(|_| match go.get() {
+                true => Poll::Ready(Ok(())),
+                false => Poll::Pending,
+            }))
+        );
+        assert!(poll_once(leader.as_mut()).is_pending());
+        let mut flush = pin!(domain.flush());
+        let mut poll = |waker: Waker| flush.as_mut().poll(&mut Context::from_waker(&waker));
+        assert!(poll(waker()).is_pending(), "the waker is cloned");
+        assert!(poll(waker()).is_pending(), "and its clone is replaced");
+        go.set(true);
+        assert!(poll_once(leader.as_mut()).is_ready());
+        assert!(poll(waker()).is_ready());
+        assert!(calls.load(Ordering::Relaxed) >= 6);
+    });
 }

@@ -1,15 +1,23 @@
 //! Who shares a flush of the log with whom, on real threads.
 #![cfg(not(any(loom, shuttle)))]
 
+#[path = "common/calling_waker.rs"]
+mod calling_waker;
+
+use calling_waker::{calling, ends};
 use inflight_flush::log::{
-    Durability, GroupMode, Log, LogOptions, Lsn, MemoryStorage, OpenError, OptionsError, Storage,
+    Durability, GroupMode, Log, LogError, LogOptions, Lsn, MemoryStorage, OpenError, OptionsError,
+    Storage,
 };
 use inflight_flush::{Caps, Device, Flusher, Power};
 use inflight_sync::atomic::{AtomicU64, Ordering};
 use inflight_sync::time::Clock;
 use inflight_sync::{Arc, Condvar, Mutex, thread};
 use std::fmt;
+use std::future::Future;
 use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 const MS: Duration = Duration::from_millis(1);
@@ -378,4 +386,38 @@ fn a_group_has_so_many_bytes() {
     log.commit_blocking(ends[9], Durability::Flushed).unwrap();
     assert_eq!(log.durable(), ends[9]);
     assert_eq!(log.counters().flushes, 2, "no flush that nobody waits for");
+}
+
+/// A clone of a waker may run anything, and so may its drop: no lock is held.
+#[test]
+fn a_waker_may_call_the_log_when_it_is_cloned_and_dropped() {
+    type Commit = Pin<Box<dyn Future<Output = Result<(), LogError>> + Send>>;
+
+    fn poll(commit: &mut Commit, log: &Log) -> Poll<Result<(), LogError>> {
+        let log = log.clone();
+        let waker = calling(move || {
+            let _ = log.counters();
+        });
+        commit.as_mut().poll(&mut Context::from_waker(&waker))
+    }
+
+    ends(|| {
+        // A commit that comes while the first one flushes.
+        let second: Arc<Mutex<Option<(Commit, Log)>>> = Arc::default();
+        let during = second.clone();
+        let hook = move || {
+            if let Some((commit, log)) = &mut *during.lock() {
+                assert!(poll(commit, log).is_pending(), "the waker is cloned");
+                assert!(poll(commit, log).is_pending(), "and its clone is replaced");
+            }
+        };
+        let options = LogOptions::new().group_mode(GroupMode::Leader);
+        let (log, _) = options.open(Hooked(storage(), Arc::new(hook))).unwrap();
+        let lsn = log.append_blocking(b"record").unwrap();
+        let commit = log.commit(lsn, Durability::Flushed);
+        *second.lock() = Some((Box::pin(commit), log.clone()));
+        log.commit_blocking(lsn, Durability::Flushed).unwrap();
+        let (mut commit, log) = second.lock().take().unwrap();
+        assert_eq!(poll(&mut commit, &log), Poll::Ready(Ok(())));
+    });
 }

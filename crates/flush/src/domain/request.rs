@@ -196,17 +196,20 @@ impl Request {
     }
 
     fn poll_next(&self, cx: &Context<'_>) -> Poll<Next> {
+        // Cloning and dropping a waker may run anything, so not under the lock.
+        let notify = Notify::Task(cx.waker().clone());
         let mut core = self.domain.inner.core.lock();
         let waiter = core.waiter(self.id);
-        if let Some(next) = waiter.next {
-            waiter.leads = matches!(next, Next::Lead(_));
-            return Poll::Ready(next);
-        }
-        // Dropping a waker may run anything, so not under the lock.
-        let old = waiter.notify.replace(Notify::Task(cx.waker().clone()));
+        let (polled, outdated) = match waiter.next {
+            Some(next) => {
+                waiter.leads = matches!(next, Next::Lead(_));
+                (Poll::Ready(next), Some(notify))
+            }
+            None => (Poll::Pending, waiter.notify.replace(notify)),
+        };
         drop(core);
-        drop(old);
-        Poll::Pending
+        drop(outdated);
+        polled
     }
 
     /// Returns the result of the request, without waiting.

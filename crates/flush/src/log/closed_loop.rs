@@ -8,7 +8,7 @@ use super::group::{Durability, Group, Key, Next};
 use super::pace::Pace;
 use inflight_sync::time::Instant;
 use inflight_sync::wait::Notify;
-use std::task::Waker;
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 const FLUSH: u64 = 1_000_000;
@@ -75,8 +75,8 @@ fn closed_loop(options: &LogOptions, committers: usize, think: f64, seed: u64) -
         };
         // The next leader runs before the commits that were released with it leave.
         for key in all.iter().filter_map(|committer| committer.key) {
-            let looked = group.look(key, Notify::Task(Waker::noop().clone()));
-            if !matches!(looked, Ok(Next::Lead)) || flush.is_some() {
+            let (looked, _) = group.look(key, Notify::Task(Waker::noop().clone()));
+            if !matches!(looked, Poll::Ready(Next::Lead)) || flush.is_some() {
                 continue;
             }
             let wait = pace.delay(options.max_delay, options.min_siblings);
@@ -92,8 +92,8 @@ fn closed_loop(options: &LogOptions, committers: usize, think: f64, seed: u64) -
         }
         for committer in &mut all {
             let Some(key) = committer.key else { continue };
-            let looked = group.look(key, Notify::Task(Waker::noop().clone()));
-            if let Ok(Next::Ended(result)) = looked {
+            let (looked, _) = group.look(key, Notify::Task(Waker::noop().clone()));
+            if let Poll::Ready(Next::Ended(result)) = looked {
                 result.expect("nothing fails");
                 longest = longest.max(now - committer.since);
                 drop(group.leave(Instant::from_nanos(now), key));

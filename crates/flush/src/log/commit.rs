@@ -23,11 +23,10 @@ struct Member {
 
 impl Member {
     fn poll_next(&self, cx: &Context<'_>) -> Poll<Next> {
-        let mut state = self.log.inner.state.lock();
-        let looked = state.group.look(self.key, Notify::Task(cx.waker().clone()));
-        drop(state);
-        // An old waker is dropped here, without the lock.
-        looked.map_or(Poll::Pending, Poll::Ready)
+        // Cloning and dropping a waker may run anything, so not under the lock.
+        let notify = Notify::Task(cx.waker().clone());
+        let looked = self.log.inner.state.lock().group.look(self.key, notify);
+        looked.0
     }
 }
 

@@ -8,6 +8,7 @@ use crate::error::DeviceError;
 use inflight_sync::time::Instant;
 use inflight_sync::wait::Notify;
 use std::mem;
+use std::task::Poll;
 
 /// What a commit waits for.
 ///
@@ -120,13 +121,13 @@ impl Group {
             .expect("the member has not left")
     }
 
-    /// What the member has to do. If that is not known yet, `notify` will be called, and the error
-    /// is the one that it replaces.
-    pub(super) fn look(&mut self, key: Key, notify: Notify) -> Result<Next, Option<Notify>> {
+    /// What the member has to do. If that is not known yet, `notify` will be called. Also returns
+    /// the `Notify` that is not needed, to be dropped without the lock.
+    pub(super) fn look(&mut self, key: Key, notify: Notify) -> (Poll<Next>, Option<Notify>) {
         let member = self.member(key);
         match member.next {
-            Some(next) => Ok(next),
-            None => Err(member.notify.replace(notify)),
+            Some(next) => (Poll::Ready(next), Some(notify)),
+            None => (Poll::Pending, member.notify.replace(notify)),
         }
     }
 
@@ -279,20 +280,29 @@ mod tests {
         let mut group = Group::new(0);
         let first = group.join(now, 1, Durability::Flushed);
         let second = group.join(now, 2, Durability::Flushed);
-        assert!(matches!(group.look(first, nobody()), Ok(Next::Lead)));
-        assert!(group.look(second, nobody()).is_err(), "it waits");
+        assert!(matches!(
+            group.look(first, nobody()).0,
+            Poll::Ready(Next::Lead)
+        ));
+        assert!(group.look(second, nobody()).0.is_pending(), "it waits");
         (group.written, group.durable) = (1, 1);
         let _ = group.step_down(now);
         let _ = group.leave(now, first);
         (group.written, group.durable) = (2, 2);
         let _ = group.settle(now);
         let third = group.join(now, 3, Durability::Flushed);
-        assert!(matches!(group.look(second, nobody()), Ok(Next::Lead)));
+        assert!(matches!(
+            group.look(second, nobody()).0,
+            Poll::Ready(Next::Lead)
+        ));
         let _ = group.step_down(now);
         assert!(matches!(
-            group.look(second, nobody()),
-            Ok(Next::Ended(Ok(())))
+            group.look(second, nobody()).0,
+            Poll::Ready(Next::Ended(Ok(())))
         ));
-        assert!(matches!(group.look(third, nobody()), Ok(Next::Lead)));
+        assert!(matches!(
+            group.look(third, nobody()).0,
+            Poll::Ready(Next::Lead)
+        ));
     }
 }
