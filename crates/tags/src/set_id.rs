@@ -4,8 +4,6 @@
 //! number that the fewest living sets have: none, while there are fewer than 64. If two sets share
 //! a number, only the generation refuses a token of the other. In a model there is no state outside
 //! the model, so all sets there have number 0.
-//! 64. Where two sets share a number, a token of the other is refused by its generation only. In a
-//! model there is no state outside the model, so all sets have number 0 there.
 
 /// A set's number; given back when dropped.
 #[derive(Debug)]

@@ -1,8 +1,8 @@
 //! A waker that calls the test when it is cloned and dropped, as a user's waker may call anything.
 
+use inflight_sync::time::Clock;
 use inflight_sync::{Arc, thread};
 use std::mem::ManuallyDrop;
-use std::sync::mpsc;
 use std::task::{RawWaker, RawWakerVTable, Waker};
 use std::time::Duration;
 
@@ -34,12 +34,12 @@ fn drop_waker(data: *const ()) {
 
 /// Runs a test on a thread of its own, and fails if a lock stops it.
 pub(crate) fn ends(test: impl FnOnce() + Send + 'static) {
-    let (done, ended) = mpsc::channel();
-    let thread = thread::spawn(move || {
-        test();
-        let _ = done.send(());
-    });
-    let waited = ended.recv_timeout(Duration::from_secs(30));
-    assert_ne!(waited, Err(mpsc::RecvTimeoutError::Timeout), "it hangs");
+    let clock = Clock::system();
+    let limit = clock.now() + Duration::from_secs(30);
+    let thread = thread::spawn(test);
+    while !thread.is_finished() {
+        assert!(clock.now() < limit, "it hangs");
+        thread::yield_now();
+    }
     thread.join().unwrap();
 }

@@ -148,20 +148,20 @@ impl<T> Shared<T> {
 /// The request stays marked, and is not returned again: its tag stays in flight, and freezes wait
 /// for it. This happens if the task that handles it is cancelled at an `await`, for example while
 /// it waits for the device to cancel the request. Nothing frees the tag by itself, because the
-/// device may still use its buffers. When it does not, take the tag by its token. This takes all
-/// that are marked and not taken; of racing callers one gets each tag:
+/// device may still use its buffers. So keep the [token](Expired::token) elsewhere before the
+/// `await`, and take the tag by it when the device has finished:
 ///
 /// ```
 /// # use inflight_tags::TagSet;
 /// # use std::time::Duration;
 /// # let set = TagSet::builder().depth(1).timeout(Duration::ZERO).build(|_, _| ())?;
 /// # let _token = set.add_tenant("nvme0n1")?.try_alloc()?.into_token();
-/// drop(set.try_expired().expect("the time is up"));
+/// let late = set.try_expired().expect("the time is up");
+/// let token = late.token().expect("it was in flight");
+/// drop(late); // its task was cancelled
 /// assert!(set.try_expired().is_none());
-/// let mut marked = Vec::new();
-/// set.for_each_in_flight(|t| marked.extend(t.is_timed_out().then_some(t.token())));
-/// let tags: Vec<_> = marked.into_iter().filter_map(|t| set.redeem_timed_out(t).ok()).collect();
-/// assert_eq!(tags.len(), 1);
+/// let tag = set.redeem_timed_out(token)?; // the device has finished
+/// drop(tag);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///

@@ -147,7 +147,8 @@ impl FreezeGate {
 
     /// Whether a bitmap that gave no bit may have been closed.
     pub(crate) fn is_set_closed_by_now(&self) -> bool {
-        // Ordering: pairs with the fence of `notify_all` in `shut`, after which bitmaps are closed.
+        // Ordering: pairs with the fence of `notify_all` in `close_set`, after which bitmaps are
+        // closed.
         fence(Ordering::Acquire);
         self.state().is_set_closed()
     }
@@ -163,7 +164,7 @@ impl FreezeGate {
     /// A2 and A3, after A1. If the state is plain, the bit may become a tag.
     #[inline]
     pub(crate) fn state_after_get(&self) -> GateState {
-        // Ordering: A2, pairs with F2 in `close`, D2 in `leave` and R2 in `publish`.
+        // Ordering: A2, pairs with F2 in `close`, and with D2 and R2 in `publish`.
         self.word.fence.light();
         self.state()
     }

@@ -21,8 +21,8 @@
 //! it, or S7 fails. S1 from Redeemed or Handled advances the generation too, so that each token
 //! names one submission and a late completion of an earlier one finds nothing.
 //!
-//! S5 from Handled leaves Forgiven instead of Idle: the same, but who comes with the token of the
-//! generation before is told that it is late, until the slot is used again.
+//! S5 from Handled leaves IdleAfterTimeout: as Idle, but who comes with the token of the generation
+//! before is told that it is late, until the slot is used again.
 
 use crate::token::Generation;
 use inflight_sync::atomic::{AtomicU64, Ordering};

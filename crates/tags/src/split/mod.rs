@@ -120,7 +120,7 @@ impl<T: Send + 'static> Drop for NextPiece<'_, T> {
 enum SplitStep<T> {
     Done(Result<Option<Tag<T>>, AllocError>),
     WaitForThaw(AllocError),
-    /// Bits of this target.
+    /// Bits of this tag map.
     WaitForBits(TagMapId, Request),
 }
 
