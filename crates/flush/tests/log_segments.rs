@@ -389,3 +389,46 @@ fn sizes_have_limits() {
     let segment = "segment_size 32887 is less than 32888, which one buffer needs";
     assert_eq!(text(new().segment_size(32_887)), segment);
 }
+
+/// Writes three segments into a folder.
+fn three_segments(folder: &tempfile::TempDir) -> LogOptions {
+    let options = LogOptions::new().segment_size(8 << 10).buffer_size(1 << 10);
+    let storage = DirStorage::new(folder.path()).unwrap();
+    let (log, _) = options.clone().open(storage).unwrap();
+    let lsn = fill(&log, 3);
+    log.commit_blocking(lsn, Durability::Flushed).unwrap();
+    options
+}
+
+/// The tail has never passed the first segments: their records were durable and cannot be read.
+#[test]
+fn first_segments_that_are_missing_are_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = three_segments(&folder);
+    for number in 0..2 {
+        std::fs::remove_file(folder.path().join(format!("{number:016x}.log"))).unwrap();
+        let opened = options
+            .clone()
+            .open(DirStorage::new(folder.path()).unwrap());
+        let is_found = matches!(opened, Err(OpenError::Corrupt(at)) if at == Lsn::default());
+        assert!(is_found, "{:?}", opened.map(|(_, found)| found.end));
+    }
+}
+
+#[test]
+fn other_files_in_the_folder_do_not_matter() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = three_segments(&folder);
+    for name in [
+        "1.log",
+        "00ff.log",
+        "000000000000000A.log",
+        "0000000000000009.log.bak",
+    ] {
+        std::fs::write(folder.path().join(name), b"").unwrap();
+    }
+    let (log, _) = options
+        .open(DirStorage::new(folder.path()).unwrap())
+        .unwrap();
+    assert_eq!(log.segments(), 3);
+}

@@ -122,6 +122,11 @@ pub(super) fn read(
         });
         last = Some((segment.device, bytes, stop));
     }
+    // A segment goes only when a tail behind it is durable.
+    let tail = scan.recovery.tail;
+    if segments.front().is_some_and(|&(_, base)| tail < Lsn(base)) {
+        return Err(OpenError::Corrupt(tail));
+    }
     if let Some((device, bytes, stop)) = last {
         let unproven = &bytes[stop.unproven..stop.read];
         device.write_at(unproven, stop.unproven as u64)?;

@@ -103,12 +103,22 @@ impl DirStorage {
     }
 
     fn file(&self, number: u64) -> PathBuf {
-        self.path.join(format!("{number:016x}.log"))
+        self.path.join(name_of(number))
     }
 
     fn sync_folder(&self) -> io::Result<()> {
         self.folder.as_ref().map_or(Ok(()), File::sync_all)
     }
+}
+
+fn name_of(number: u64) -> String {
+    format!("{number:016x}.log")
+}
+
+/// The number of the segment of that name; `None` for any other file.
+fn number_of(name: &str) -> Option<u64> {
+    let number = u64::from_str_radix(name.strip_suffix(".log")?, 16).ok()?;
+    (name_of(number) == name).then_some(number)
 }
 
 /// Makes a folder and its missing parents. The name of each is durable before anything is made in
@@ -146,11 +156,7 @@ impl Storage for DirStorage {
         self.sync_folder()?;
         let mut numbers = Vec::new();
         for entry in std::fs::read_dir(&self.path)? {
-            let name = entry?.file_name();
-            let stem = name.to_str().and_then(|name| name.strip_suffix(".log"));
-            if let Some(number) = stem.and_then(|stem| u64::from_str_radix(stem, 16).ok()) {
-                numbers.push(number);
-            }
+            numbers.extend(entry?.file_name().to_str().and_then(number_of));
         }
         numbers.sort_unstable();
         Ok(numbers)
