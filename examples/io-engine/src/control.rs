@@ -78,11 +78,10 @@ impl Control {
         self.changed.notify_all();
     }
 
-    /// Ends the run on behalf of the user. Tells whether it was the first time.
-    pub(crate) fn interrupt(&self) -> bool {
-        let first = !self.interrupted.swap(true, Ordering::Relaxed);
+    /// Ends the run on behalf of the user.
+    pub(crate) fn interrupt(&self) {
+        self.interrupted.store(true, Ordering::Relaxed);
         self.stop();
-        first
     }
 
     pub(crate) fn interrupted(&self) -> bool {

@@ -328,6 +328,7 @@ impl Options {
         ensure!(self.bs <= MAX_BLOCK, "--bs {} is more than 1g", self.bs);
         ensure!(self.max_split > 0, "--max-split must not be zero");
         ensure!(self.number_ios != Some(0), "--number_ios must not be zero");
+        ensure!(self.checkpoint != Some(0), "--checkpoint must not be zero");
         Ok(())
     }
 
@@ -380,7 +381,7 @@ impl Options {
         let queues = self.queues(numjobs)?;
         ensure!(
             fio.ramp.is_zero() || (self.number_ios.is_none() && rw != Pattern::Log),
-            "--ramp_time is neither for --number_ios, which may be over by then, nor for --rw log"
+            "--ramp_time cannot be used with --number_ios or --rw log"
         );
         let direct = fio.direct(self.direct)?;
         Ok(Config {
@@ -570,6 +571,7 @@ mod tests {
             (&["--workqueue-scope", "moon"], "--workqueue-scope"),
             (&["--admission", "fifo"], "--admission"),
             (&["--tenants", "0"], "--tenants must not be zero"),
+            (&["--checkpoint", "0"], "--checkpoint must not be zero"),
             (&["--tenants", "2"], "--tenants 2 is more than --numjobs 1"),
             (
                 &["--steering", "moon"],

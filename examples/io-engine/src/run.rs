@@ -167,10 +167,17 @@ pub(crate) fn run(config: Config) -> Result<Report> {
     machine.run(rings)
 }
 
-/// Calls `interrupt` when the user wants the run to end. It tells whether that was the first time.
-pub(crate) fn heed_signals(mut interrupt: impl FnMut() -> bool + Send + 'static) -> Result<()> {
+/// What comes within this time of the first signal is the same signal: `timeout` of GNU signals the
+/// program, and then its whole group.
+const ONE_SIGNAL: Duration = Duration::from_secs(1);
+
+/// Calls `interrupt` when the user wants the run to end.
+pub(crate) fn heed_signals(mut interrupt: impl FnMut() + Send + 'static) -> Result<()> {
+    let mut first = None;
     let handler = move || {
-        if !interrupt() {
+        interrupt();
+        let now = Instant::now();
+        if now - *first.get_or_insert(now) >= ONE_SIGNAL {
             // The second time: do not even wait for what is in flight.
             std::process::exit(i32::from(crate::EXIT_INTERRUPTED));
         }

@@ -30,7 +30,7 @@ mod stall;
 
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
@@ -46,6 +46,10 @@ use crate::listener::Listener;
 use crate::options::{Engine, Options};
 use crate::reactor::{Kind, Reactor, Setup};
 use crate::server::{Shared, Stop};
+
+/// What comes within this time of the first signal is the same signal: `timeout` of GNU signals the
+/// program, and then its whole group.
+const ONE_SIGNAL: Duration = Duration::from_secs(1);
 
 /// The exit status after a second signal.
 const TOLD_TWICE: i32 = 1;
@@ -158,11 +162,11 @@ fn serve(options: &Options) -> Result<()> {
 
 /// The first signal is a wish to end, the second one an end.
 fn end_on_signals(stop: Stop) -> Result<()> {
-    let told_before = AtomicBool::new(false);
+    let mut first = None;
     let told = move || {
         stop.ask();
-        // Relaxed: only this thread looks.
-        if !told_before.swap(true, Ordering::Relaxed) {
+        let now = Instant::now();
+        if now - *first.get_or_insert(now) < ONE_SIGNAL {
             return;
         }
         // Whoever does not read standard error does not hold up the end.
