@@ -1,15 +1,13 @@
 //! Requests that the device refused for now, sent again by a workqueue.
 
-use inflight_steering::first_of;
+use inflight_sync::panics::FirstPanic;
 use inflight_sync::thread::{self, ThreadId};
 use inflight_sync::time::{Clock, Instant};
 use inflight_sync::{Arc, Mutex, Weak};
 use inflight_tags::Tag;
 use inflight_workqueue::{DelayedWork, QueueError, Workqueue};
-use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 
 /// The shortest delay.
@@ -311,31 +309,30 @@ impl<T: Send + 'static> Inner<T> {
         list.senders
             .swap_remove(at.expect("the sender is in the list"));
         drop(list);
-        if let Some(panic) = panicked {
-            resume_unwind(panic);
-        }
+        panicked.finish();
     }
 }
 
-/// Sends in the order of requeueing. Returns the first panic.
-fn send_in_order<T>(due: Waiting<T>, send: impl Fn(Tag<T>)) -> Option<Box<dyn Any + Send>>
+/// Sends in the order of requeueing.
+fn send_in_order<T>(due: Waiting<T>, send: impl Fn(Tag<T>)) -> FirstPanic
 where
     T: Send + 'static,
 {
     let mut due = Vec::from_iter(due);
     due.sort_unstable_by_key(|((_, number), _)| *number);
     // The others are sent all the same.
-    let sent = |(_, tag)| catch_unwind(AssertUnwindSafe(|| send(tag)));
-    first_of(due.into_iter().map(sent)).err()
+    let mut panic = FirstPanic::default();
+    due.into_iter().for_each(|(_, tag)| {
+        panic.run(|| send(tag));
+    });
+    panic
 }
 
 impl<T: Send + 'static> Drop for Inner<T> {
     fn drop(&mut self) {
         let waiting = std::mem::take(&mut self.list.get_mut().waiting);
         // What is refused again has nobody who keeps it.
-        if let Some(panic) = send_in_order(waiting, |tag| drop((self.send)(tag))) {
-            resume_unwind(panic);
-        }
+        send_in_order(waiting, |tag| drop((self.send)(tag))).finish();
     }
 }
 

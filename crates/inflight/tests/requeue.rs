@@ -526,3 +526,17 @@ fn what_is_refused_when_the_last_handle_goes_is_dropped() {
     drop(requeue);
     assert_eq!(setup.set.in_use(), 0);
 }
+
+/// The last handle goes while its thread unwinds, and a send panics: the thread's own panic goes on.
+#[test]
+fn the_last_handle_goes_in_a_panic() {
+    let setup = setup();
+    let requeue = Requeue::with_clock(&setup.queue, &setup.clock, |_: Tag<u32>| panic!("send"));
+    requeue.requeue(setup.tag(1), MS);
+    let told = catch_unwind(AssertUnwindSafe(|| {
+        let _engine = requeue;
+        panic!("the engine");
+    }));
+    assert_eq!(told.unwrap_err().downcast_ref(), Some(&"the engine"));
+    assert!(setup.set.try_freeze().is_ok());
+}

@@ -237,3 +237,56 @@ fn a_panic_at_the_beginning_of_a_collector_keeps_nobody_out() {
     let mut next = pin!(queue.get_many(2));
     assert!(poll(next.as_mut(), Waker::noop()));
 }
+
+/// Throws what panics when it is dropped.
+struct ThrowsBomb;
+
+struct DropsBadly;
+
+impl Drop for DropsBadly {
+    fn drop(&mut self) {
+        panic!("what was thrown panics on purpose");
+    }
+}
+
+impl Wake for ThrowsBomb {
+    fn wake(self: Arc<Self>) {
+        std::panic::panic_any(DropsBadly);
+    }
+}
+
+/// One waker of those who wait for a bit throws, and one of those who wait to collect. What they
+/// throw panics when it is dropped. The first panic comes out of the call; the process goes on.
+fn two_lists_throw(call: impl Fn(&SbitmapQueue)) {
+    let batched = SbitmapQueue::builder(4).fairness(Fairness::batched());
+    let queue = batched.build().unwrap();
+    assert_eq!(queue.try_get_batch(4, &mut Vec::new()), 4);
+    let mut inside = Box::pin(queue.get_many(2));
+    assert!(!poll(inside.as_mut(), Waker::noop()));
+    let throws = Waker::from(Arc::new(ThrowsBomb));
+    let mut single = Box::pin(queue.get());
+    assert!(!poll(single.as_mut(), &throws));
+    let mut outside = Box::pin(queue.get_many(2));
+    assert!(!poll(outside.as_mut(), &throws));
+    let inside = std::cell::Cell::new(Some(inside));
+    let called = catch_unwind(AssertUnwindSafe(|| {
+        call(&queue);
+        drop(inside.take());
+    }));
+    std::mem::forget(called.expect_err("the first panic comes out"));
+}
+
+#[test]
+fn two_lists_throw_at_a_resize() {
+    two_lists_throw(|queue| queue.resize(3).unwrap());
+}
+
+#[test]
+fn two_lists_throw_at_a_close() {
+    two_lists_throw(|queue| queue.close());
+}
+
+#[test]
+fn two_lists_throw_at_the_end_of_a_collector() {
+    two_lists_throw(|_| ());
+}

@@ -8,12 +8,12 @@ use crate::shard::Core;
 use crate::sink::CompletionSink;
 use crate::stats::{Counters, ShardStats, SteeringStats};
 use crate::submit_info::Submission;
-use inflight_sync::panics::dispose;
+use inflight_sync::panics::{FirstPanic, dispose};
 use inflight_sync::{Arc, cpu, thread};
 use inflight_topology::steering::{Completion, Decision, DoneList, InlineReason, RedirectReason};
 use inflight_topology::{Scope, Topology};
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::resume_unwind;
 
 /// Runs the callback of each completed request where it was submitted, or here: done lists by CPU,
 /// and the decision for each request.
@@ -280,14 +280,14 @@ impl<I: Item> Router<I> {
         let counters = list.shard.counters(item.tenant());
         let was_empty = list.shard.push(item, counters)?;
         if was_empty {
-            let woken = catch_unwind(AssertUnwindSafe(|| runner.wake(cpu)));
-            if !matches!(woken, Ok(true)) {
+            let mut panic = FirstPanic::default();
+            if panic.run(|| runner.wake(cpu)) != Some(true) {
                 // Also after a panic: the next push will find the done list not empty, and not
                 // wake.
                 counters.refused();
-                self.maps.core().run_soon(&list.shard);
+                panic.run(|| self.maps.core().run_soon(&list.shard));
             }
-            woken.unwrap_or_else(|panic| resume_unwind(panic));
+            panic.finish();
         }
         Ok(())
     }

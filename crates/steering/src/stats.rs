@@ -376,4 +376,38 @@ mod tests {
         from.move_to(&to);
         assert_eq!((from.read(), to.read()), (SteeringStats::default(), sum));
     }
+
+    /// A runner's wake throws what panics when it is dropped, and so does the callback that runs
+    /// here instead. The first panic comes out.
+    #[test]
+    fn a_wake_and_a_callback_throw() {
+        struct Thrown;
+        impl Drop for Thrown {
+            fn drop(&mut self) {
+                panic!("dropped");
+            }
+        }
+        struct Throws;
+        impl CompletionSink for Throws {
+            fn runner(&self, _: &CpuSet, _: DoneListHandle) -> Option<Box<dyn Runner>> {
+                Some(Box::new(Self))
+            }
+        }
+        impl Runner for Throws {
+            fn wake(&self, _: usize) -> bool {
+                std::panic::panic_any(Thrown);
+            }
+        }
+        let topology = Topology::synthetic("cache:2 core:1").unwrap();
+        let router = Router::new(topology, Scope::Cpu, Throws, |_: Box<Req>| {
+            std::panic::panic_any(Thrown)
+        });
+        cpu::set_current_for_thread(Some(0));
+        let (link, tenant) = (Link::new(), TenantId::FIRST);
+        let steered = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            drop(router.steer(Box::new(Req { link, tenant })));
+        }));
+        cpu::set_current_for_thread(None);
+        std::mem::forget(steered.expect_err("the first panic comes out"));
+    }
 }

@@ -4,9 +4,11 @@
 //! that catches such a panic either passes the payload on or gives it to [`dispose`], and never
 //! drops it otherwise.
 
+use crate::thread;
 use std::any::Any;
+use std::fmt;
 use std::mem;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// Drops the payload of a panic. Never panics.
 ///
@@ -30,6 +32,59 @@ pub fn dispose(payload: Box<dyn Any + Send>) {
         if !next.is::<&str>() && !next.is::<String>() {
             mem::forget(next);
         }
+    }
+}
+
+/// The first panic of several calls, all of which are made. What the others throw is
+/// [disposed of](dispose).
+///
+/// ```
+/// use inflight_sync::panics::FirstPanic;
+///
+/// let caught = std::panic::catch_unwind(|| {
+///     let mut first = FirstPanic::default();
+///     first.run(|| panic!("one"));
+///     first.run(|| panic!("two"));
+///     assert_eq!(first.run(|| 3), Some(3));
+///     first.finish();
+/// });
+/// assert_eq!(caught.unwrap_err().downcast_ref(), Some(&"one"));
+/// ```
+#[derive(Default)]
+#[must_use = "`finish` passes the panic on"]
+pub struct FirstPanic(Option<Box<dyn Any + Send>>);
+
+impl FirstPanic {
+    /// Calls `f`. Returns `None` if it panics.
+    pub fn run<R>(&mut self, f: impl FnOnce() -> R) -> Option<R> {
+        match catch_unwind(AssertUnwindSafe(f)) {
+            Ok(value) => return Some(value),
+            Err(panic) if self.0.is_none() => self.0 = Some(panic),
+            Err(panic) => dispose(panic),
+        }
+        None
+    }
+
+    /// Ends the calls.
+    ///
+    /// # Panics
+    ///
+    /// Panics with the first panic. Not while the thread is unwinding already: it cannot take
+    /// another.
+    pub fn finish(self) {
+        match self.0 {
+            Some(panic) if thread::panicking() => dispose(panic),
+            Some(panic) => resume_unwind(panic),
+            None => {}
+        }
+    }
+}
+
+impl fmt::Debug for FirstPanic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FirstPanic")
+            .field("panicked", &self.0.is_some())
+            .finish()
     }
 }
 

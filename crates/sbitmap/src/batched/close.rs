@@ -2,7 +2,7 @@
 
 use super::Batched;
 use inflight_sync::atomic::Ordering;
-use std::panic::{self, AssertUnwindSafe};
+use inflight_sync::panics::FirstPanic;
 
 impl Batched {
     /// Gives out no more bits, and wakes all waiters, which then see that the queue is closed.
@@ -10,9 +10,10 @@ impl Batched {
         // Relaxed: each list's lock carries it to the waiters; a caller that only tries may count
         // as one that came before.
         self.waits.closed.store(true, Ordering::Relaxed);
-        let told = panic::catch_unwind(AssertUnwindSafe(|| self.waits.wake_all()));
-        self.collector.wake_all();
-        told.unwrap_or_else(|panic| panic::resume_unwind(panic));
+        let mut panic = FirstPanic::default();
+        panic.run(|| self.waits.wake_all());
+        panic.run(|| self.collector.wake_all());
+        panic.finish();
     }
 
     #[inline]

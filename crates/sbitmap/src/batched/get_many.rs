@@ -7,10 +7,10 @@ use crate::close;
 use crate::error::GetManyError;
 use crate::request::Request;
 use inflight_sync::atomic::{AtomicBool, Ordering};
+use inflight_sync::panics::FirstPanic;
 use inflight_sync::wait::Event;
 use std::future::poll_fn;
 use std::mem;
-use std::panic::{self, AssertUnwindSafe};
 
 /// Lets one collector in.
 #[derive(Debug, Default)]
@@ -97,23 +97,25 @@ impl Collecting<'_> {
     /// Lets the next collector in, also if a waker panics; the bits are then still here.
     fn leave(&mut self) {
         if mem::take(&mut self.inside) {
-            let told = panic::catch_unwind(AssertUnwindSafe(|| self.wake_singly(false)));
-            self.queue.collector.leave();
-            told.unwrap_or_else(|panic| panic::resume_unwind(panic));
+            let mut panic = FirstPanic::default();
+            panic.run(|| self.wake_singly(false));
+            panic.run(|| self.queue.collector.leave());
+            panic.finish();
         }
     }
 }
 
 impl Drop for Collecting<'_> {
     fn drop(&mut self) {
-        let left = panic::catch_unwind(AssertUnwindSafe(|| self.leave()));
+        let mut panic = FirstPanic::default();
+        panic.run(|| self.leave());
         let bits = self.take_owned();
         if !bits.is_empty() {
             // An error: a user has put one of them a second time just when it was taken. The others
             // are back.
-            let _ = self.queue.put_batch(&bits);
+            let _ = panic.run(|| self.queue.put_batch(&bits));
         }
-        left.unwrap_or_else(|panic| panic::resume_unwind(panic));
+        panic.finish();
     }
 }
 

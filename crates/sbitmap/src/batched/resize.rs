@@ -5,7 +5,7 @@ use super::Batched;
 use super::wake_batch::Sizing;
 use crate::error::ResizeError;
 use crate::share_limiter::ShareLimiter as _;
-use std::panic::{self, AssertUnwindSafe};
+use inflight_sync::panics::FirstPanic;
 
 impl Batched {
     /// Changes the inputs of the wake batch, and makes all waiters look again.
@@ -27,9 +27,10 @@ impl Batched {
         };
         // Even if a waker panics, callers that wait to collect must be woken: they may want too
         // many bits now.
-        let resized = panic::catch_unwind(AssertUnwindSafe(|| self.resized(change)));
-        self.collector.wake_all();
-        resized.unwrap_or_else(|panic| panic::resume_unwind(panic));
+        let mut panic = FirstPanic::default();
+        panic.run(|| self.resized(change));
+        panic.run(|| self.collector.wake_all());
+        panic.finish();
         Ok(())
     }
 

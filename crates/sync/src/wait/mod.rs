@@ -8,12 +8,10 @@ mod list;
 pub use event::{Event, WaitWhile};
 pub use list::{WaitList, WaiterKey};
 
-use crate::panics::dispose;
+use crate::Unparker;
+use crate::panics::FirstPanic;
 use crate::prefetch_to_write;
-use crate::{Unparker, thread};
-use std::any::Any;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::task::Waker;
 
 /// The way to wake one waiter, which then checks its condition again.
@@ -93,7 +91,7 @@ pub fn notify_each(waiters: impl IntoIterator<Item = Notify>) {
 #[derive(Default)]
 #[must_use = "`finish` passes a waker's panic on"]
 pub struct Wakers {
-    first_panic: Option<Box<dyn Any + Send>>,
+    panic: FirstPanic,
 }
 
 impl Wakers {
@@ -101,12 +99,7 @@ impl Wakers {
     pub fn wake(&mut self, waiters: impl IntoIterator<Item = Notify>) {
         for waiter in waiters {
             // Unwind safety: the waiter is consumed, so nothing half-done remains.
-            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| waiter.notify())) {
-                match self.first_panic {
-                    None => self.first_panic = Some(panic),
-                    Some(_) => dispose(panic),
-                }
-            }
+            self.panic.run(|| waiter.notify());
         }
     }
 
@@ -116,18 +109,14 @@ impl Wakers {
     ///
     /// Panics with the first panic of a waker; not while the thread is unwinding already.
     pub fn finish(self) {
-        match self.first_panic {
-            Some(panic) if thread::panicking() => dispose(panic),
-            Some(panic) => resume_unwind(panic),
-            None => {}
-        }
+        self.panic.finish();
     }
 }
 
 impl fmt::Debug for Wakers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Wakers")
-            .field("panicked", &self.first_panic.is_some())
+            .field("panic", &self.panic)
             .finish()
     }
 }
@@ -137,6 +126,7 @@ mod tests {
     use super::*;
     use crate::Arc;
     use crate::panics::test_support::Throws;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::task::Wake;
 
