@@ -169,7 +169,7 @@ pub(crate) fn run(config: Config) -> Result<Report> {
 
 /// What comes within this time of the first signal is the same signal: `timeout` of GNU signals the
 /// program, and then its whole group.
-const ONE_SIGNAL: Duration = Duration::from_secs(1);
+const ONE_SIGNAL: Duration = Duration::from_millis(100);
 
 /// Calls `interrupt` when the user wants the run to end.
 pub(crate) fn heed_signals(mut interrupt: impl FnMut() + Send + 'static) -> Result<()> {

@@ -49,7 +49,7 @@ use crate::server::{Shared, Stop};
 
 /// What comes within this time of the first signal is the same signal: `timeout` of GNU signals the
 /// program, and then its whole group.
-const ONE_SIGNAL: Duration = Duration::from_secs(1);
+const ONE_SIGNAL: Duration = Duration::from_millis(100);
 
 /// The exit status after a second signal.
 const TOLD_TWICE: i32 = 1;

@@ -91,7 +91,10 @@ fn what_is_not_here_is_answered_with_what_to_use() {
         ("--name a --name b", "--name b begins a second job"),
         ("--time_based=0", "use --number_ios"),
         ("--group_reporting=0", "lists each under \"jobs\""),
-        ("--ramp_time 1 --number_ios 5", "cannot be used with --number_ios"),
+        (
+            "--ramp_time 1 --number_ios 5",
+            "cannot be used with --number_ios",
+        ),
         ("--output-format=terse", "none of normal, json"),
         (
             "--loops=3",
