@@ -527,7 +527,8 @@ fn what_is_refused_when_the_last_handle_goes_is_dropped() {
     assert_eq!(setup.set.in_use(), 0);
 }
 
-/// The last handle goes while its thread unwinds, and a send panics: the thread's own panic goes on.
+/// The last handle goes while its thread unwinds, and a send panics: the thread's own panic goes
+/// on.
 #[test]
 fn the_last_handle_goes_in_a_panic() {
     let setup = setup();

@@ -39,8 +39,8 @@ fn a_signal_that_comes_with_the_socket_leaves_nothing_behind() {
     }
 }
 
-/// What comes within a tenth of a second of the first signal does not count, so this signals again and again.
-/// Returns the exit status.
+/// What comes within a tenth of a second of the first signal does not count, so this signals again
+/// and again. Returns the exit status.
 fn signal_until_it_ends(child: &mut Child) -> Option<i32> {
     loop {
         if let Some(ended) = child.try_wait().unwrap() {
