@@ -391,34 +391,53 @@ fn sizes_have_limits() {
 }
 
 /// Writes three segments into a folder.
-fn three_segments(folder: &tempfile::TempDir) -> LogOptions {
-    let options = LogOptions::new().segment_size(8 << 10).buffer_size(1 << 10);
+fn three_segments(folder: &tempfile::TempDir) {
     let storage = DirStorage::new(folder.path()).unwrap();
-    let (log, _) = options.clone().open(storage).unwrap();
-    let lsn = fill(&log, 3);
-    log.commit_blocking(lsn, Durability::Flushed).unwrap();
-    options
+    fill(&small().open(storage).unwrap().0, 3);
 }
 
 /// The tail has never passed the first segments: their records were durable and cannot be read.
 #[test]
 fn first_segments_that_are_missing_are_an_error() {
     let folder = tempfile::tempdir().unwrap();
-    let options = three_segments(&folder);
+    three_segments(&folder);
     for number in 0..2 {
         std::fs::remove_file(folder.path().join(format!("{number:016x}.log"))).unwrap();
-        let opened = options
-            .clone()
-            .open(DirStorage::new(folder.path()).unwrap());
+        let opened = small().open(DirStorage::new(folder.path()).unwrap());
         let is_found = matches!(opened, Err(OpenError::Corrupt(at)) if at == Lsn::default());
         assert!(is_found, "{:?}", opened.map(|(_, found)| found.end));
     }
 }
 
+/// Only the segment is left that was made ahead: the records were in the one before.
+#[test]
+fn a_segment_that_was_only_made_ahead_is_no_empty_log() {
+    let storage = storage();
+    let (log, _) = small().open(storage.clone()).unwrap();
+    while storage.segments().unwrap().len() < 2 {
+        append_and_commit(&log, &[1; 500]).unwrap();
+    }
+    drop(log);
+    storage.remove(0).unwrap();
+    let opened = small().open(storage);
+    assert!(matches!(opened, Err(OpenError::Corrupt(at)) if at == Lsn::default()));
+}
+
+#[test]
+fn a_storage_that_cannot_be_made_names_its_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    std::fs::write(&file, b"").unwrap();
+    let error = DirStorage::new(&file).map(drop).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::NotADirectory);
+    let said = format!("{}: not a directory", file.display());
+    assert_eq!(error.to_string(), said);
+}
+
 #[test]
 fn other_files_in_the_folder_do_not_matter() {
     let folder = tempfile::tempdir().unwrap();
-    let options = three_segments(&folder);
+    three_segments(&folder);
     for name in [
         "1.log",
         "00ff.log",
@@ -427,7 +446,7 @@ fn other_files_in_the_folder_do_not_matter() {
     ] {
         std::fs::write(folder.path().join(name), b"").unwrap();
     }
-    let (log, _) = options
+    let (log, _) = small()
         .open(DirStorage::new(folder.path()).unwrap())
         .unwrap();
     assert_eq!(log.segments(), 3);

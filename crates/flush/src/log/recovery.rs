@@ -122,9 +122,13 @@ pub(super) fn read(
         });
         last = Some((segment.device, bytes, stop));
     }
-    // A segment goes only when a tail behind it is durable.
+    // A segment goes only when a tail behind it is durable, in one that was begun.
     let tail = scan.recovery.tail;
-    if segments.front().is_some_and(|&(_, base)| tail < Lsn(base)) {
+    let is_missing = match segments.front() {
+        Some(&(_, base)) => tail < Lsn(base),
+        None => not_begun.first().is_some_and(|&(number, _)| number > 0),
+    };
+    if is_missing {
         return Err(OpenError::Corrupt(tail));
     }
     if let Some((device, bytes, stop)) = last {
@@ -134,7 +138,8 @@ pub(super) fn read(
     }
     let number = segments.back().map_or(0, |&(number, _)| number + 1);
     let mut next = None;
-    for (at, fits) in not_begun {
+    // The last one first: none is there without those before it, also if this is cut short.
+    for (at, fits) in not_begun.into_iter().rev() {
         if fits && at == number {
             next = Some(storage.open(at)?);
         } else {

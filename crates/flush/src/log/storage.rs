@@ -74,7 +74,14 @@ impl DirStorage {
     /// The system's error, and `WouldBlock` if the log is open, in another process or in this one.
     /// It is open until the [`Log`](super::Log) and all its clones are dropped.
     pub fn new(path: impl AsRef<Path>) -> io::Result<Self> {
-        let path = path.as_ref().to_owned();
+        let path = path.as_ref();
+        Self::of_folder(path.to_owned()).map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => error,
+            kind => io::Error::new(kind, format!("{}: {error}", path.display())),
+        })
+    }
+
+    fn of_folder(path: PathBuf) -> io::Result<Self> {
         make_folder(&path)?;
         let lock = OpenOptions::new()
             .write(true)
@@ -133,7 +140,11 @@ fn make_folder(path: &Path) -> io::Result<()> {
     if !is_there {
         make_folder(parent)?;
         match std::fs::create_dir(path) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                if !path.is_dir() {
+                    return Err(io::ErrorKind::NotADirectory.into());
+                }
+            }
             made => made?,
         }
     }
