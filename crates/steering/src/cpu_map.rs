@@ -1,17 +1,18 @@
 //! Which CPUs share a done list: a map for each topology, and the shards that all maps share.
 
 use crate::item::{Item, TenantId};
-use crate::shard::{Core, Panic, Shard, ShardRef, first_of};
+use crate::shard::{Core, Shard, ShardRef};
 use crate::sink::CompletionSink;
 use crate::stats::{ShardStats, SteeringStats};
+use inflight_sync::panics::FirstPanic;
 use inflight_sync::{Arc, Mutex, RetainedVersions};
 use inflight_topology::{Scope, Topology};
 
 /// Work for the caller: runs the completions of done lists that were closed.
 ///
-/// # Errors
-/// The first panic of a callback, after all have been called.
-pub type Leftover = Box<dyn FnOnce() -> Result<(), Panic>>;
+/// # Panics
+/// With the first panic of a callback, after all have been called.
+pub type Leftover = Box<dyn FnOnce()>;
 
 const NONE: u32 = u32::MAX;
 
@@ -146,7 +147,7 @@ impl<I: Item> CpuMaps<I> {
     /// Uses this topology from now on. One call at a time. A shard whose CPUs are gone is closed.
     pub(crate) fn refresh(&self, topology: &Topology) -> Leftover {
         if self.current().topology == *topology {
-            return Box::new(|| Ok(()));
+            return Box::new(|| ());
         }
         self.map.replace(
             |map| map.topology == *topology,
@@ -165,10 +166,11 @@ impl<I: Item> CpuMaps<I> {
         let left = left.into_iter().map(|shard| (shard.close(), shard));
         let (left, core) = (left.collect::<Vec<_>>(), self.core.clone());
         Box::new(move || {
-            first_of(left.into_iter().map(|(batch, shard)| {
-                let panic = core.run_batch(&shard, batch);
-                panic.map_or(Ok(()), Err)
-            }))
+            let mut panic = FirstPanic::default();
+            for (batch, shard) in left {
+                panic.run(|| core.run_batch(&shard, batch));
+            }
+            panic.finish();
         })
     }
 
@@ -182,16 +184,20 @@ impl<I: Item> CpuMaps<I> {
 
     /// Closes all shards, also those that are added later.
     ///
-    /// # Errors
-    /// The first panic of a callback, after all have been called.
-    pub(crate) fn close(&self) -> Result<(), Panic> {
+    /// # Panics
+    /// With the first panic of a callback, after all have been called.
+    pub(crate) fn close(&self) {
         let shards: Vec<_> = {
             let mut shards = self.shards.lock();
             shards.closed = true;
             let known = shards.known.iter();
             known.map(|known| known.list.shard.clone()).collect()
         };
-        first_of(shards.iter().map(|shard| self.core.close(shard)))
+        let mut panic = FirstPanic::default();
+        for shard in &shards {
+            panic.run(|| self.core.close(shard));
+        }
+        panic.finish();
     }
 
     pub(crate) fn stats(&self, tenant: Option<TenantId>) -> SteeringStats {

@@ -30,7 +30,6 @@ pub use inflight_topology::steering::{
 };
 pub use item::{Item, Link, TenantId};
 pub use router::{Router, Steered};
-pub use shard::{Panic, first_of};
 pub use sink::{CompletionSink, DoneListHandle, InlineSink, Runner};
 pub use stats::{ShardStats, SteeringStats};
 pub use submit_info::{Policies, Submission, SubmitInfo};

@@ -8,12 +8,11 @@ use crate::shard::Core;
 use crate::sink::CompletionSink;
 use crate::stats::{Counters, ShardStats, SteeringStats};
 use crate::submit_info::Submission;
-use inflight_sync::panics::{FirstPanic, dispose};
-use inflight_sync::{Arc, cpu, thread};
+use inflight_sync::panics::FirstPanic;
+use inflight_sync::{Arc, cpu};
 use inflight_topology::steering::{Completion, Decision, DoneList, InlineReason, RedirectReason};
 use inflight_topology::{Scope, Topology};
 use std::fmt;
-use std::panic::resume_unwind;
 
 /// Runs the callback of each completed request where it was submitted, or here: done lists by CPU,
 /// and the decision for each request.
@@ -201,14 +200,7 @@ impl<I: Item> Router<I> {
     ///
     /// Panics with the first panic of a callback, after all of them have been called.
     pub fn close(&self) {
-        if let Err(panic) = self.maps.close() {
-            // A thread that unwinds already cannot take another.
-            if thread::panicking() {
-                dispose(panic);
-            } else {
-                resume_unwind(panic);
-            }
-        }
+        self.maps.close();
     }
 
     /// Closes the done list of `cpu`'s shard, and runs its completions on the calling thread: for a
@@ -220,8 +212,7 @@ impl<I: Item> Router<I> {
     /// The panics of [`close`](Self::close).
     pub fn close_cpu(&self, cpu: usize) {
         if let Some(list) = self.maps.current().done_list(cpu) {
-            let closed = self.maps.core().close(&list.shard);
-            closed.unwrap_or_else(|panic| resume_unwind(panic));
+            self.maps.core().close(&list.shard);
         }
     }
 

@@ -6,17 +6,13 @@ use crate::nesting;
 use crate::sink::{DoneListHandle, RunDoneList, Runner};
 use crate::stats::{Batches, Counters, SteeringStats};
 use inflight_sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use inflight_sync::panics::dispose;
+use inflight_sync::panics::FirstPanic;
 use inflight_sync::{Arc, CachePadded, Grown};
 use inflight_topology::CpuSet;
 use inflight_topology::steering::{Completion, DoneList as Seen};
-use std::any::Any;
 use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 type Callback<I> = Box<dyn Fn(I) + Send + Sync>;
-/// The payload of a panic.
-pub type Panic = Box<dyn Any + Send>;
 
 /// What runs completions; workers keep it alive.
 pub(crate) struct Core<I: Item> {
@@ -60,7 +56,7 @@ impl<I: Item> Core<I> {
 
     /// Runs one completion here.
     pub(crate) fn call(&self, item: I) {
-        finish(self.run_each(std::iter::once(item)));
+        self.run_each(std::iter::once(item));
     }
 
     /// Runs one completion on this thread, after the callbacks that run on it.
@@ -82,73 +78,39 @@ impl<I: Item> Core<I> {
     /// Runs what is in a done list.
     pub(crate) fn run(&self, shard: &Shard<I>) {
         shard.running.fetch_add(1, Ordering::Relaxed);
-        let panic = self.run_batch(shard, shard.list.take());
+        let mut panic = FirstPanic::default();
+        panic.run(|| self.run_batch(shard, shard.list.take()));
         shard.running.fetch_sub(1, Ordering::Relaxed);
-        finish(panic);
+        panic.finish();
     }
 
     /// M4, and runs what was in it.
-    pub(crate) fn close(&self, shard: &Shard<I>) -> Result<(), Panic> {
-        self.run_batch(shard, shard.close()).map_or(Ok(()), Err)
+    pub(crate) fn close(&self, shard: &Shard<I>) {
+        self.run_batch(shard, shard.close());
     }
 
-    pub(crate) fn run_batch(&self, shard: &Shard<I>, batch: Batch<I>) -> Option<Panic> {
-        if batch.len() == 0 {
-            return None;
+    pub(crate) fn run_batch(&self, shard: &Shard<I>, batch: Batch<I>) {
+        if batch.len() > 0 {
+            shard.took(&batch);
+            self.run_each(batch);
         }
-        shard.took(&batch);
-        self.run_each(batch)
     }
 
     /// Calls the callback for each, whether or not one panics; then what was put off meanwhile, and
-    /// what that puts off, if this was the outermost call. Returns the first panic.
-    fn run_each(&self, items: impl Iterator<Item = I>) -> Option<Panic> {
-        let mut panic = None;
+    /// what that puts off, if this was the outermost call. Then panics with the first panic.
+    fn run_each(&self, items: impl Iterator<Item = I>) {
+        let mut panic = FirstPanic::default();
         let inside = nesting::enter();
         for item in items {
-            let called = catch_unwind(AssertUnwindSafe(|| (self.callback)(item)));
-            if called.is_err() {
+            if panic.run(|| (self.callback)(item)).is_none() {
                 self.panicked.fetch_add(1, Ordering::Relaxed);
             }
-            keep_first(&mut panic, called);
         }
         for later in inside.leave().into_iter().flatten() {
-            let ran = catch_unwind(AssertUnwindSafe(later));
-            keep_first(&mut panic, ran);
+            panic.run(later);
         }
-        panic
+        panic.finish();
     }
-}
-
-fn keep_first(first: &mut Option<Panic>, result: Result<(), Panic>) {
-    match result {
-        Err(panic) if first.is_none() => *first = Some(panic),
-        Err(panic) => dispose(panic),
-        Ok(()) => {}
-    }
-}
-
-fn finish(panic: Option<Panic>) {
-    if let Some(panic) = panic {
-        resume_unwind(panic);
-    }
-}
-
-/// The first of several panics; the others are disposed of, though they may panic in turn.
-///
-/// # Errors
-///
-/// The first.
-///
-/// ```
-/// let results = [Ok(()), Err(Box::new("first") as Box<_>), Err(Box::new("second") as Box<_>)];
-/// let first = inflight_steering::first_of(results.into_iter()).unwrap_err();
-/// assert_eq!(first.downcast_ref(), Some(&"first"));
-/// ```
-pub fn first_of(results: impl Iterator<Item = Result<(), Panic>>) -> Result<(), Panic> {
-    let mut first = None;
-    results.for_each(|result| keep_first(&mut first, result));
-    first.map_or(Ok(()), Err)
 }
 
 impl<I: Item> Shard<I> {

@@ -14,10 +14,9 @@ use crate::queue_kind::QueueKind;
 use crate::set::TagSet;
 use crate::shared::Shared;
 use crate::tag_maps::TagMaps;
-use inflight_steering::first_of;
+use inflight_sync::panics::FirstPanic;
 use inflight_topology::Topology;
 use std::fmt;
-use std::panic::resume_unwind;
 
 /// The CPUs of a set; from [`TagSet::cpus`].
 #[derive(Clone, Copy)]
@@ -150,8 +149,11 @@ impl<T: Send + 'static> Cpus<'_, T> {
                 .map(|subscriber| subscriber.refresh(topology));
             (changed, refreshed.collect::<Vec<_>>())
         };
-        let ran = first_of(left.into_iter().map(|left| left()));
-        ran.unwrap_or_else(|panic| resume_unwind(panic));
+        let mut panic = FirstPanic::default();
+        left.into_iter().for_each(|left| {
+            panic.run(left);
+        });
+        panic.finish();
         changed
     }
 }
