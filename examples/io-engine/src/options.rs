@@ -80,7 +80,7 @@ With one, the defaults are --rw read --verify none, and the size of the file.
 Sizes take the suffixes k, m, g and t (powers of 1024).
 
 Exit status: 0 everything went well; 1 --verify found corrupted blocks; 2 bad input or an IO error;
-130 interrupted (Ctrl-C or SIGTERM; a second one ends the program at once).
+130 interrupted (Ctrl-C or SIGTERM; a second one, 0.1 s later or more, ends the program at once).
 An IO error outranks corruption, corruption outranks an interrupt.";
 
 /// Load generator for files, in the manner of fio, built on inflight.
