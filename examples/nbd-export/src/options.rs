@@ -21,7 +21,8 @@ and in another terminal:
   qemu-io -f raw 'nbd+unix:///disk?socket=/tmp/nbd.sock' -c 'write -P 7 0 1M' -c 'read -P 7 0 1M'
 
 NBD has no authentication: whoever reaches --listen reads and writes. SIGTERM or Ctrl-C ends the
-server when what was begun for clients is answered and flushed; a second one, 0.1 s later or more, ends it at once.
+server when what was begun for clients is answered and flushed; a second one, 0.1 s later or more,
+ends it at once.
 
 Exit status:
   0  told to end: all that was begun is answered, and all files are flushed
