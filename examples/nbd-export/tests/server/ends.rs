@@ -105,18 +105,18 @@ fn a_second_signal_ends_it_though_nobody_reads_its_log() {
     assert_eq!(signal_until_it_ends(&mut server.child), Some(1));
 }
 
-/// The server ends because a thread has ended, and waits for a client that does not take its
-/// answers. The first signal is no second one.
+/// The server ends because a thread has ended, and waits for a client of another thread that does
+/// not take its answer. The first signal is no second one.
 #[test]
 fn a_signal_to_a_server_that_ends_by_itself_is_the_first() {
-    let more = ["--threads", "2", "--faults", "thread=5"];
+    let more = ["--threads", "2", "--faults", "thread=50"];
     let mut server = Server::start("auto", "disk=disk", &more);
     let mut dies = server.connect().go("disk");
     let mut lives = server.connect().go("disk");
-    for _ in 0..100 {
-        lives.send(0, 0, 0, 1 << 20, &[]);
-    }
-    for n in 0..5 {
+    // Less than 50 operations, and more than a socket holds.
+    lives.send(0, 0, 0, 1 << 20, &[]);
+    lives.read(1); // The answer has begun, and the client takes no more of it.
+    for n in 0..50 {
         dies.send(1, 0, n * 512, 512, &[1; 512]);
     }
     let mut said = BufReader::new(server.child.stderr.take().unwrap()).lines();
