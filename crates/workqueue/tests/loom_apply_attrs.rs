@@ -12,7 +12,7 @@ use inflight_sync::thread;
 use inflight_sync::{Arc, Mutex};
 use inflight_topology::{Scope, Topology};
 use inflight_workqueue::{Attrs, Work, Workqueue, WorkqueueSystem};
-use model_support::{Count, ONE, TWO, Touched, ZERO};
+use model_support::{Count, ONE, THREE, TWO, Touched, ZERO};
 use std::time::Duration;
 
 fn system() -> WorkqueueSystem {
@@ -168,12 +168,13 @@ fn i27_an_ordered_queue_moves() {
 /// it: it does not come into the pool that was left, beside what comes into the new one.
 #[test]
 fn i27_a_move_against_queue() {
-    check("i27_a_move_against_queue", ONE, || {
+    check("i27_a_move_against_queue", THREE, || {
         let sys = system();
         let attrs = Attrs::new().scope(Scope::System);
         let builder = sys.workqueue("model").ordered_with(attrs.clone());
         let wq = builder.build().unwrap();
-        let old = wq.manual_pool(0);
+        let strict = unbound(&sys, true); // Has the pool that `wq` goes to.
+        let (old, new) = (wq.manual_pool(0), strict.manual_pool(0));
         let touched = Touched::new();
         let other = thread::spawn({
             let (wq, old, touched) = (wq.clone(), old.clone(), touched.clone());
@@ -184,13 +185,16 @@ fn i27_a_move_against_queue() {
             }
         });
         wq.set_attrs(attrs.strict(true)).unwrap();
-        let item = wq.spawn({
+        let mine = wq.spawn({
             let touched = touched.clone();
             move || touched.touch()
         });
-        old.draw(1);
-        item.wait().unwrap();
-        other.join().unwrap().wait().unwrap();
+        new.draw(1);
+        let others = other.join().unwrap();
+        while !(mine.is_finished() && others.is_finished()) {
+            old.draw(1);
+            new.draw(1);
+        }
         drop(sys);
         assert_eq!(wq.stats().panicked, 0, "one at a time");
         assert_eq!(touched.times(), 2);
@@ -233,11 +237,13 @@ fn i27_a_move_against_queue_for_two_cpus() {
 /// between is closed for the second.
 #[test]
 fn i27_a_move_back_against_queue() {
-    check("i27_a_move_back_against_queue", TWO, || {
+    check("i27_a_move_back_against_queue", THREE, || {
         let sys = system();
         let attrs = Attrs::new().scope(Scope::System);
         let builder = sys.workqueue("model").ordered_with(attrs.clone());
         let wq = builder.build().unwrap();
+        let strict = unbound(&sys, true); // Has the pool between.
+        let pools = [wq.manual_pool(0), strict.manual_pool(0)];
         let log: Arc<Mutex<Vec<usize>>> = Arc::default();
         let other = thread::spawn({
             let wq = wq.clone();
@@ -251,10 +257,12 @@ fn i27_a_move_back_against_queue() {
             drop(wq.spawn(move || log.lock().push(n)));
         }
         other.join().unwrap();
-        wq.flush_blocking().unwrap();
+        while log.lock().len() < 2 {
+            for pool in &pools {
+                pool.draw(1);
+            }
+        }
         assert_eq!(*log.lock(), [0, 1]);
-        drop(wq);
-        await_none(&sys);
         drop(sys);
     });
 }

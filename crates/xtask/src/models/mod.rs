@@ -37,7 +37,7 @@ pub(crate) struct Options {
     /// Models run at once; the number of CPUs if not given
     #[arg(long, value_name = "N")]
     jobs: Option<usize>,
-    /// Seconds after which a model is stopped; 300, or 3600 with --deep
+    /// Seconds after which a model is stopped; 900, or 3600 with --deep
     #[arg(long, value_name = "SECONDS")]
     limit: Option<u64>,
     /// Hazards that must have a model, such as H1,I.26
@@ -81,7 +81,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<bool> {
 fn explore(models: &[Model], options: &Options, target: &Path) -> Vec<Outcome> {
     let limit = options
         .limit
-        .unwrap_or(if options.deep { 3600 } else { 300 });
+        .unwrap_or(if options.deep { 3600 } else { 900 });
     let settings = Settings {
         limit: Duration::from_secs(limit),
         deep: options.deep,
