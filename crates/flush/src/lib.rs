@@ -51,11 +51,3 @@ pub use metrics::describe_metrics;
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
-
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/flush.md")]
-struct FlushPage;
-
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/log.md")]
-struct LogPage;

@@ -260,6 +260,11 @@ fn the_system_is_shown_and_changed() {
     ] {
         served.run(options).complained(1, why);
     }
+    let far = format!("cpumask 1{}", ",00000000".repeat(128));
+    for file in ["set-system ", "set crypt "] {
+        let why = "cpumask: there is no CPU 4096; there are 0";
+        served.run(&format!("{file}{far}")).complained(1, why);
+    }
 }
 
 /// The program has been built without a watchdog, and hangs.

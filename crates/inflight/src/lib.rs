@@ -121,8 +121,10 @@ macro_rules! pages {
 pages! {
     Debugging: "debugging",
     FirstEngine: "first-engine",
+    FlushPage: "flush",
     Guidelines: "guidelines",
     Inflight: "inflight",
+    LogPage: "log",
     RequeuePage: "requeue",
     Testing: "testing",
     LostWakeups: "needs/lost-wakeups",

@@ -61,7 +61,8 @@ pub fn check_within(preemptions: usize, model: impl Fn() + Send + Sync + 'static
 }
 
 /// Runs a model that has to fail, the opposite of [`check`]: for a bug that was put in on purpose.
-/// Returns the printed text, so that a test can check the reason of the failure.
+/// Returns the printed text, so that a test can check the reason of the failure. The bound is two
+/// preemptions, as that of [`check`]; `LOOM_MAX_PREEMPTIONS` sets another.
 ///
 /// The model runs in a process of its own, because loom may abort the process. The process is the
 /// program of the test, called for this test alone: call it from a `#[test]` function, once in

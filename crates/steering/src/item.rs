@@ -57,7 +57,8 @@ impl Link {
     }
 }
 
-/// A completed request that is steered to the CPU of its submission, by its one owner.
+/// A completed request that is steered to the CPU of its submission, by its one owner. It counts
+/// for its [`tenant`](Item::tenant), which [`tenant_of`](Item::tenant_of) returns, too.
 ///
 /// # Safety
 ///

@@ -148,7 +148,7 @@ fn set(system: &WorkqueueSystem, name: &str, file: &str, value: &str) -> Result<
             .map_err(|_| format!("{file} is a number from 1 to max_active, not {value:?}"))?;
         return queue.set_min_active(number).map_err(|e| e.to_string());
     }
-    let change = attrs_change(file, value)?;
+    let change = attrs_change(system, file, value)?;
     queue.change_attrs(change).map_err(|e| e.to_string())
 }
 
@@ -178,7 +178,7 @@ fn set_system(system: &WorkqueueSystem, file: &str, value: &str) -> Result<(), S
     let value = value.trim();
     match file {
         "cpumask" => {
-            let cpus = mask(file, value)?;
+            let cpus = mask(system, file, value)?;
             let done = system.set_unbound_cpumask(&cpus);
             done.map_err(|e| e.to_string())
         }
@@ -210,13 +210,27 @@ fn wrong(file: &str, what: &str, value: &str) -> String {
     format!("{file} is {what}, not {value:?}")
 }
 
-fn mask(file: &str, value: &str) -> Result<CpuSet, String> {
+/// Refuses CPUs that are not there: they would be ignored, and be shown as if they were not.
+fn mask(system: &WorkqueueSystem, file: &str, value: &str) -> Result<CpuSet, String> {
     let what = "a mask in hexadecimal without 0x (f is CPUs 0 to 3)";
-    CpuSet::from_mask_str(value).map_err(|_| wrong(file, what, value))
+    let cpus = CpuSet::from_mask_str(value).map_err(|_| wrong(file, what, value))?;
+    let possible = system.topology().possible().clone();
+    let others = cpus.difference(&possible);
+    if others.is_empty() {
+        Ok(cpus)
+    } else {
+        Err(format!(
+            "{file}: there is no CPU {others}; there are {possible}"
+        ))
+    }
 }
 
 /// A change of one of the attributes.
-fn attrs_change(file: &str, value: &str) -> Result<Box<dyn Fn(Attrs) -> Attrs>, String> {
+fn attrs_change(
+    system: &WorkqueueSystem,
+    file: &str,
+    value: &str,
+) -> Result<Box<dyn Fn(Attrs) -> Attrs>, String> {
     let wrong = |what: &str| wrong(file, what, value);
     Ok(match file {
         "nice" => {
@@ -225,7 +239,7 @@ fn attrs_change(file: &str, value: &str) -> Result<Box<dyn Fn(Attrs) -> Attrs>, 
             Box::new(move |attrs| attrs.nice(nice))
         }
         "cpumask" => {
-            let cpus = mask(file, value)?;
+            let cpus = mask(system, file, value)?;
             Box::new(move |attrs| attrs.cpumask(cpus.clone()))
         }
         "affinity_scope" if value == "default" => Box::new(Attrs::default_scope),

@@ -191,6 +191,8 @@ impl Client {
         let mut bytes = [0; REQUEST_LIMIT];
         loop {
             match self.stream.read(&mut bytes) {
+                // It says nothing more, so this is all of the line.
+                Ok(0) if !self.said.is_empty() => return Ok(Some(mem::take(&mut self.said))),
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(n) => self.said.extend_from_slice(&bytes[..n]),
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(None),

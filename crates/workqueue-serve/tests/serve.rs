@@ -275,6 +275,12 @@ fn d4_what_cannot_be_written_is_refused_in_one_line() {
         ),
         (
             "slow",
+            "cpumask",
+            "f6",
+            "cpumask: there is no CPU 4-7; there are 0-3",
+        ),
+        (
+            "slow",
             "affinity_scope",
             "Cache",
             "affinity_scope is default, cpu, smt, cache_shard, cache, numa or system, \
@@ -468,6 +474,30 @@ fn nonsense_is_refused_in_one_line() {
         talk(&[two, &b"\n"[..]].concat()),
         "trace is 0 or 1, not \"2\""
     );
+}
+
+/// A client that closes its side has said all there is.
+#[test]
+fn a_request_without_a_line_s_end_is_answered_when_its_client_closes_its_side() {
+    let sys = system();
+    let (_dir, path, _server) = served(&sys);
+    let talk = |said: &str| {
+        let mut stream = UnixStream::connect(&path).unwrap();
+        stream.write_all(said.as_bytes()).unwrap();
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    let line = Request::Dump.to_line();
+    let whole = talk(line.trim_end());
+    assert!(matches!(Reply::from_line(&whole), Ok(Reply::Dump { .. })));
+    let half = talk(&line[..line.len() / 2]);
+    let Ok(Reply::Error { error }) = Reply::from_line(&half) else {
+        panic!("{half:?}");
+    };
+    assert!(error.contains("not a line of this protocol"), "{error}");
+    assert_eq!(talk(""), "");
 }
 
 /// Clients that say nothing, take no answer or go away hold up neither others nor the work.

@@ -260,7 +260,7 @@ const ADVICE: [(&str, &str); 24] = [
 
 const BLOCKS: &str = "a run ends after --runtime; use --number_ios to end each job after so many \
                       blocks, of which a pass over the file has --size / --bs / --numjobs";
-const ONE_FILE: &str = "a run has one file; start one run for each";
+pub(crate) const ONE_FILE: &str = "a run has one file; start one run for each";
 const ONE_SIZE: &str = "a run has one block size; use --bs";
 
 /// What to use instead of an option of fio that is not supported, as `--loops` or `--loops=3`.

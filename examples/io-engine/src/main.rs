@@ -56,7 +56,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The command line; what a job file says comes first, so that the rest of the line goes before it.
+/// The command line; what a job file says comes first, so that the rest of the line overrides it.
 fn options() -> Result<Options> {
     let options = parse(std::env::args_os())?;
     let Some(file) = &options.job_file else {

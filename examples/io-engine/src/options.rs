@@ -87,7 +87,7 @@ An IO error outranks corruption, corruption outranks an interrupt.";
 #[derive(Clone, Debug, Parser)]
 #[command(name = "io-engine", version, args_override_self = true, after_help = AFTER_HELP)]
 pub(crate) struct Options {
-    /// A job file of fio with one job; options of the command line come before its own
+    /// A job file of fio with one job; options of the command line override its own
     #[arg(value_name = "JOBFILE")]
     pub(crate) job_file: Option<PathBuf>,
 
@@ -119,7 +119,8 @@ pub(crate) struct Options {
           value_parser = parse_count)]
     iodepth: usize,
 
-    /// The number of jobs, each on its own part of the file
+    /// The number of jobs, each on its own part of the file. Each has a thread and a ring: a
+    /// thousand need a gigabyte, and seconds before they begin
     #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true,
           value_parser = parse_count)]
     numjobs: usize,

@@ -7,6 +7,7 @@ use indicatif::BinaryBytes;
 use serde::Serialize;
 
 use inflight::flush::Counters;
+use inflight::sync::Printed;
 use inflight::tags::TenantStats;
 use inflight::tags::steering::SteeringStats;
 
@@ -476,7 +477,7 @@ impl Report {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(name) = &self.name {
-            writeln!(f, "{name}")?;
+            writeln!(f, "{}", Printed(name))?;
         }
         writeln!(
             f,

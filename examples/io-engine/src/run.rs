@@ -1,5 +1,6 @@
 //! A run from the open file to the report.
 
+use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
@@ -14,6 +15,7 @@ use inflight::serve::{Serve, Server};
 use inflight::tags::{Completions, Steering, TagSet, Tenant};
 use inflight::topology::{Scope, Topology};
 use inflight::workqueue::{Attrs, MAX_ACTIVE_LIMIT, Workqueue, WorkqueueSystem};
+use nix::fcntl::Flock;
 
 use crate::checks::Checks;
 use crate::checksum::Checksum;
@@ -75,6 +77,8 @@ struct Machine {
     complete: Option<Workqueue>,
     regions: Vec<Range<u64>>,
     live: Vec<Live>,
+    /// Keeps other runs away from the file.
+    _lock: Option<Flock<File>>,
     /// Keeps the workers of all workqueues; none if there is no work for them.
     _system: Option<WorkqueueSystem>,
     /// Shows them; none if nobody asked.
@@ -223,6 +227,7 @@ impl Machine {
             complete: crew.complete,
             regions: (0..jobs).map(|job| target.region(job, jobs)).collect(),
             live: (0..jobs).map(|_| Live::default()).collect(),
+            _lock: target.lock,
             _system: crew.system,
             _server: crew.server,
             shared: Arc::new(Shared {

@@ -6,17 +6,23 @@ use std::ops::Range;
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{FileExt as _, FileTypeExt as _, OpenOptionsExt as _};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg, PosixFadviseAdvice, posix_fadvise};
 
 use crate::block::{self, Format};
 use crate::checksum::Checksum;
+use crate::fio::ONE_FILE;
 use crate::header::{HEADER_BYTES, Header};
 use crate::options::Config;
 
 /// How many blocks are looked at to find out with which options a file was written.
 const PROBES: u64 = 1024;
+
+/// How long a run that was killed may take to let go of its file.
+const LET_GO: Duration = Duration::from_secs(2);
 
 /// An open file, checked to be large enough.
 #[derive(Debug)]
@@ -25,6 +31,8 @@ pub(crate) struct Target {
     pub(crate) name: String,
     /// How many blocks the run uses.
     pub(crate) blocks: u64,
+    /// Held during the run.
+    pub(crate) lock: Option<Flock<File>>,
 }
 
 impl Target {
@@ -36,8 +44,8 @@ impl Target {
     /// # Errors
     /// One line that names the file and what is wrong with it.
     pub(crate) fn open(config: &Config) -> Result<Self> {
-        let (file, name, size) = match &config.filename {
-            None => open_temporary(config)?,
+        let ((file, name, size), lock) = match &config.filename {
+            None => (open_temporary(config)?, None),
             Some(path) => open_named(config, path)?,
         };
         if config.invalidate {
@@ -48,6 +56,7 @@ impl Target {
             file,
             name,
             blocks: size / config.bs as u64,
+            lock,
         })
     }
 
@@ -76,7 +85,7 @@ fn check_size(config: &Config, name: &str, size: u64) -> Result<()> {
     Ok(())
 }
 
-fn open_temporary(config: &Config) -> Result<(File, String, u64)> {
+fn open_temporary(config: &Config) -> Result<Opened> {
     let dir = std::env::temp_dir();
     let name = format!("temporary file in {}", dir.display());
     let size = config.size.context("a temporary file needs a size")?;
@@ -92,7 +101,9 @@ fn open_temporary(config: &Config) -> Result<(File, String, u64)> {
     Ok((file, name, size))
 }
 
-fn open_named(config: &Config, path: &Path) -> Result<(File, String, u64)> {
+type Opened = (File, String, u64);
+
+fn open_named(config: &Config, path: &Path) -> Result<(Opened, Option<Flock<File>>)> {
     let name = path.display().to_string();
     let created = match std::fs::metadata(path) {
         Ok(found) => {
@@ -106,6 +117,11 @@ fn open_named(config: &Config, path: &Path) -> Result<(File, String, u64)> {
             false
         }
         Err(error) if error.kind() == ErrorKind::NotFound => {
+            ensure!(
+                !name.contains(':'),
+                "{name}: does not exist; with fio a colon stands between the names of several \
+                 files: {ONE_FILE}"
+            );
             ensure!(
                 config.rw.writes(),
                 "{name}: does not exist; a read run needs data: write it first with --rw write"
@@ -124,12 +140,38 @@ fn open_named(config: &Config, path: &Path) -> Result<(File, String, u64)> {
         .create_new(created)
         .open(path)
         .with_context(|| name.clone())?;
+    let lock = lock(config, &file, &name)?;
     let ready = prepare_named(config, file, &name, created);
     if created && ready.is_err() {
         // Ours, and still without data. Why ignored: the error being returned says more.
         let _ = std::fs::remove_file(path);
     }
-    ready.map(|(file, size)| (file, name, size))
+    ready.map(|(file, size)| ((file, name, size), lock))
+}
+
+/// Two runs that write would each find the other's blocks in place of its own, and so would one
+/// that checks what another writes. A run that only reads, and checks nothing, locks nothing.
+fn lock(config: &Config, file: &File, name: &str) -> Result<Option<Flock<File>>> {
+    let how = match (config.rw.writes(), config.verify) {
+        (true, _) => FlockArg::LockExclusiveNonblock,
+        (false, Checksum::None) => return Ok(None),
+        (false, _) => FlockArg::LockSharedNonblock,
+    };
+    let mut file = file.try_clone().with_context(|| name.to_owned())?;
+    let start = Instant::now();
+    loop {
+        match Flock::lock(file, how) {
+            Ok(lock) => return Ok(Some(lock)),
+            Err((unlocked, Errno::EWOULDBLOCK)) if start.elapsed() < LET_GO => file = unlocked,
+            Err((_, Errno::EWOULDBLOCK)) => bail!(
+                "{name}: another program has locked it, another run perhaps; blocks that two \
+                 write cannot be told from corrupted ones"
+            ),
+            // Some file systems have no locks.
+            Err(_) => return Ok(None),
+        }
+        std::thread::sleep(LET_GO / 100);
+    }
 }
 
 fn prepare_named(config: &Config, file: File, name: &str, created: bool) -> Result<(File, u64)> {
@@ -206,6 +248,7 @@ mod tests {
                 file,
                 name: String::new(),
                 blocks,
+                lock: None,
             };
             let mut next = 0;
             for job in 0..jobs {

@@ -413,8 +413,8 @@ impl Connection {
         let takes = self.takes.stalled_for(self.can_write.is_some());
         let receives = self.receiving.is_some() && self.can_read.is_some();
         let sends = self.sends.stalled_for(receives);
-        let is_wanted = self.share.as_ref().is_some_and(Share::is_wanted);
-        let why = if is_wanted && takes.max(sends) >= STALLED {
+        let is_wanted = || self.share.as_ref().is_some_and(Share::is_wanted);
+        let why = if takes.max(sends) >= STALLED && is_wanted() {
             "it does not get on, and holds memory that others wait for"
         } else if sends >= self.shared.payload_timeout {
             "it does not send the data of a write that it has begun"

@@ -8,12 +8,15 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use rustix::net::sockopt;
 
 /// What a Unix socket may hold for a client that has not read it. A large reply in few pieces wakes
 /// the client, and this server, less often.
 const SEND_BUFFER: usize = 1 << 20;
+
+/// The longest path of a Unix socket, in bytes.
+const LONGEST_PATH: usize = 107;
 
 /// A client over TCP that says nothing and takes nothing for so long is taken to be gone.
 const GONE: Duration = Duration::from_secs(120);
@@ -30,13 +33,18 @@ impl Listener {
     /// A socket at a path. One that nobody listens at any more is replaced.
     pub(crate) fn unix(path: &Path) -> Result<Self> {
         let shown = path.display();
+        let len = path.as_os_str().len();
+        ensure!(
+            len <= LONGEST_PATH,
+            "--unix {shown}: the path of a socket has at most {LONGEST_PATH} bytes, not {len}"
+        );
         if path.exists() {
             if UnixStream::connect(path).is_ok() {
                 bail!("{shown}: another server listens on it");
             }
             use std::os::unix::fs::FileTypeExt as _;
             let kind = std::fs::symlink_metadata(path)?.file_type();
-            anyhow::ensure!(kind.is_socket(), "{shown} exists and is no socket");
+            ensure!(kind.is_socket(), "{shown} exists and is no socket");
             std::fs::remove_file(path).with_context(|| format!("removing {shown}"))?;
         }
         let listener = UnixListener::bind(path).with_context(|| format!("--unix {shown}"))?;
@@ -201,6 +209,17 @@ mod tests {
         let asked = sockopt::tcp_keepcnt(&socket).unwrap();
         assert_eq!(idle + between * asked, Duration::from_secs(120));
         assert_eq!(sockopt::tcp_user_timeout(&socket).unwrap(), 120_000);
+    }
+
+    #[test]
+    fn a_path_that_is_too_long_is_told_with_its_length() {
+        let folder = tempfile::tempdir().unwrap();
+        let rest = 106 - folder.path().as_os_str().len();
+        let longest = folder.path().join("x".repeat(rest));
+        assert!(Listener::unix(&longest).is_ok());
+        let longer = folder.path().join("x".repeat(rest + 1));
+        let error = Listener::unix(&longer).err().unwrap().to_string();
+        assert!(error.ends_with("at most 107 bytes, not 108"), "{error}");
     }
 
     #[test]

@@ -101,10 +101,10 @@ fn serve(options: &Options) -> Result<()> {
         listeners.push(Listener::unix(path)?);
     }
     if let Some(address) = &options.listen {
+        listeners.push(Listener::tcp(address)?);
         console::say(&format!(
             "warning: NBD has no authentication; whoever reaches {address} is in"
         ));
-        listeners.push(Listener::tcp(address)?);
     }
     let _server = match &options.serve {
         Some(path) => Some(workers.serve(path)?),

@@ -5,8 +5,8 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use anyhow::{Context as _, Result};
@@ -21,8 +21,17 @@ const UNIT: usize = 256 << 10;
 #[derive(Debug)]
 pub(crate) struct Memory {
     units: SbitmapQueue,
-    /// Clients that wait for some.
-    waiting: AtomicUsize,
+    /// Units that clients hold. Others that are in use are kept for those who wait.
+    held: AtomicUsize,
+    line: Mutex<Line>,
+}
+
+/// Clients that wait, in the order in which they have asked.
+#[derive(Debug, Default)]
+struct Line {
+    /// The number of each, and how many units it waits for.
+    all: Vec<(u64, usize)>,
+    next: u64,
 }
 
 impl Memory {
@@ -30,26 +39,56 @@ impl Memory {
         let units = SbitmapQueue::builder(bytes / UNIT).fairness(Fairness::fifo());
         Ok(Arc::new(Self {
             units: units.build().context("--memory")?,
-            waiting: AtomicUsize::new(0),
+            held: AtomicUsize::new(0),
+            line: Mutex::default(),
         }))
     }
 
-    /// Counts who waits, while it does.
-    async fn take(self: Arc<Self>, units: usize) -> Vec<usize> {
-        struct One<'a>(&'a AtomicUsize);
-        impl Drop for One<'_> {
-            fn drop(&mut self) {
-                self.0.fetch_sub(1, Ordering::Relaxed);
-            }
+    fn line(&self) -> MutexGuard<'_, Line> {
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks for so many units, behind those who have asked before.
+    fn ask(self: &Arc<Self>, units: usize) -> Asking {
+        let mut line = self.line();
+        let number = line.next;
+        line.next += 1;
+        line.all.push((number, units));
+        drop(line);
+        let place = Place {
+            memory: self.clone(),
+            number,
+        };
+        let future = async move {
+            let taken = place.memory.units.get_many(units).await;
+            taken.expect("never closed, and no request needs more than all units")
+        };
+        Asking {
+            future: Box::pin(future),
+            number,
+            units,
         }
-        self.waiting.fetch_add(1, Ordering::Relaxed);
-        let _one = One(&self.waiting);
-        let taken = self.units.get_many(units).await;
-        taken.expect("never closed, and no request needs more than all units")
     }
 }
 
-type Asking = Pin<Box<dyn Future<Output = Vec<usize>>>>;
+/// A place in the line, until it is dropped.
+struct Place {
+    memory: Arc<Memory>,
+    number: u64,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let Self { memory, number } = self;
+        memory.line().all.retain(|(other, _)| other != number);
+    }
+}
+
+struct Asking {
+    future: Pin<Box<dyn Future<Output = Vec<usize>>>>,
+    number: u64,
+    units: usize,
+}
 
 /// One client's part of it.
 pub(crate) struct Share {
@@ -58,8 +97,8 @@ pub(crate) struct Share {
     used: usize,
     /// Units that it has, enough for what goes beyond its own.
     held: Vec<usize>,
-    /// More are on the way: so many, and for so many bytes.
-    asking: Option<(Asking, usize)>,
+    /// More are on the way.
+    asking: Option<Asking>,
 }
 
 impl Share {
@@ -92,15 +131,17 @@ impl Share {
             if self
                 .asking
                 .as_ref()
-                .is_none_or(|(_, asked)| *asked < missing)
+                .is_none_or(|asking| asking.units < missing)
             {
-                let memory = self.memory.clone();
-                self.asking = Some((Box::pin(memory.take(missing)), missing));
+                // Its place first: nothing is kept for it there any more.
+                self.asking = None;
+                self.asking = Some(self.memory.ask(missing));
             }
-            if let Some((asking, _)) = &mut self.asking {
-                let Poll::Ready(taken) = asking.as_mut().poll(cx) else {
+            if let Some(asking) = &mut self.asking {
+                let Poll::Ready(taken) = asking.future.as_mut().poll(cx) else {
                     return Poll::Pending;
                 };
+                self.memory.held.fetch_add(taken.len(), Ordering::Relaxed);
                 self.held.extend(taken);
                 self.asking = None;
                 self.put(units);
@@ -123,11 +164,19 @@ impl Share {
     }
 
     /// Whether others wait for what this client has. What it has asked for may have come, all or
-    /// some of it, without being in `held` yet.
+    /// some of it, without being in `held` yet: units that are kept are for the first in the line,
+    /// then for the second.
     pub(crate) fn is_wanted(&self) -> bool {
-        let asks = self.asking.is_some();
-        let has = asks || !self.held.is_empty();
-        has && self.memory.waiting.load(Ordering::Relaxed) > usize::from(asks)
+        let memory = &self.memory;
+        let line = memory.line();
+        let others = line.all.len() - usize::from(self.asking.is_some());
+        let is_kept_for = |asking: &Asking| {
+            let before = line.all.iter().take_while(|it| it.0 != asking.number);
+            let in_use = memory.units.weight();
+            let kept = in_use.saturating_sub(memory.held.load(Ordering::Relaxed));
+            kept > before.map(|it| it.1).sum()
+        };
+        others > 0 && (!self.held.is_empty() || self.asking.as_ref().is_some_and(is_kept_for))
     }
 
     /// Gives back what is held beyond so many units.
@@ -137,6 +186,7 @@ impl Share {
         }
         let surplus = self.held.split_off(keep);
         let put = self.memory.units.put_batch(&surplus);
+        self.memory.held.fetch_sub(surplus.len(), Ordering::Relaxed);
         debug_assert!(put.is_ok(), "what is held was taken");
     }
 }
@@ -190,6 +240,28 @@ mod tests {
         assert!(stalled.is_wanted());
         stalled.give_up();
         assert!(take(&mut third, OWN + 4 * UNIT));
+    }
+
+    /// A client is not sent away for memory that others have.
+    #[test]
+    fn who_waits_and_has_got_nothing_holds_nothing() {
+        let memory = Memory::new(4 * UNIT).unwrap();
+        let [mut one, mut first, mut second] = [0, 1, 2].map(|_| Share::new(memory.clone()));
+        assert!(take(&mut one, OWN + 3 * UNIT));
+        assert!(!take(&mut first, OWN + 2 * UNIT) && !take(&mut second, OWN + 2 * UNIT));
+        assert!(
+            one.is_wanted() && first.is_wanted(),
+            "one unit is kept for it"
+        );
+        assert!(!second.is_wanted());
+        one.give_back(2 * UNIT);
+        assert!(first.is_wanted(), "it has not come for the other one");
+        assert!(second.is_wanted(), "one of two has come");
+        first.give_up();
+        assert!(
+            second.used() == 0 && !second.is_wanted(),
+            "nobody else waits"
+        );
     }
 
     #[test]

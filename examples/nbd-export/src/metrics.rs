@@ -19,7 +19,7 @@ use crate::server::Shared;
 /// How long nobody is let in after that has failed.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Answers every request on the address with the page, on a thread of its own.
+/// Answers requests for `/metrics` on the address, on a thread of its own.
 pub(crate) fn serve(address: &str, shared: &Arc<Shared>) -> Result<()> {
     let listener = TcpListener::bind(address).with_context(|| format!("--metrics {address}"))?;
     let recorder = PrometheusBuilder::new().install_recorder();
@@ -38,22 +38,42 @@ pub(crate) fn serve(address: &str, shared: &Arc<Shared>) -> Result<()> {
             };
             let _ = stream.set_read_timeout(Some(Duration::from_secs(2)));
             let _ = stream.set_write_timeout(Some(Duration::from_secs(2)));
-            // What is asked for does not matter: there is one page.
             let mut request = [0; 4096];
-            let _ = stream.read(&mut request);
-            let page = page(&shared, &recorder);
-            let head = format!(
-                "HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\n\
-                 Content-Length: {}\r\nConnection: close\r\n\r\n",
-                page.len()
-            );
-            let _ = stream.write_all(head.as_bytes());
-            let _ = stream.write_all(page.as_bytes());
+            let len = stream.read(&mut request).unwrap_or_default();
+            let answer = answer(&request[..len], || page(&shared, &recorder));
+            let _ = stream.write_all(answer.as_bytes());
         }
     };
     let thread = thread::Builder::new().name("nbd-metrics".to_owned());
     thread.spawn(answer).context("starting a thread")?;
     Ok(())
+}
+
+/// The answer to a request, of which the first line is looked at.
+fn answer(request: &[u8], page: impl FnOnce() -> String) -> String {
+    let line = request.split(|&byte| byte == b'\n').next();
+    let mut words = line.unwrap_or_default().split(|&byte| byte == b' ');
+    let (method, target) = (words.next(), words.next().unwrap_or_default());
+    let path = target.split(|&byte| byte == b'?').next();
+    let is_head = method == Some(b"HEAD");
+    let (status, more, body) = if path != Some(b"/metrics") {
+        let body = "The metrics are at /metrics\n";
+        ("404 Not Found", "", body.to_owned())
+    } else if method == Some(b"GET") || is_head {
+        ("200 OK", "", page())
+    } else {
+        (
+            "405 Method Not Allowed",
+            "Allow: GET, HEAD\r\n",
+            String::new(),
+        )
+    };
+    let head = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4\r\n{more}\
+         Content-Length: {}\r\nConnection: close\r\n\r\n",
+        body.len()
+    );
+    if is_head { head } else { head + &body }
 }
 
 fn page(shared: &Shared, recorder: &PrometheusHandle) -> String {
@@ -194,5 +214,32 @@ impl Display for Escaped<'_> {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_is_one_page_and_it_can_only_be_read() {
+        for (line, status, ends) in [
+            ("GET /metrics HTTP/1.1", "200 OK", "\r\n\r\nthe page"),
+            ("GET /metrics?name=x HTTP/1.1", "200 OK", "\r\n\r\nthe page"),
+            ("HEAD /metrics HTTP/1.1", "200 OK", "\r\n\r\n"),
+            ("POST /metrics HTTP/1.1", "405 ", "\r\n\r\n"),
+            ("GET / HTTP/1.1", "404 ", "at /metrics\n"),
+            ("HEAD /x HTTP/1.1", "404 ", "\r\n\r\n"),
+            ("DELETE /metrics/x HTTP/1.1", "404 ", "at /metrics\n"),
+            ("", "404 ", "at /metrics\n"),
+        ] {
+            let request = format!("{line}\r\nHost: x\r\n\r\n");
+            let said = answer(request.as_bytes(), || "the page".to_owned());
+            let expected = format!("HTTP/1.1 {status}");
+            assert!(said.starts_with(&expected), "{line}: {said}");
+            assert!(said.ends_with(ends), "{line}: {said}");
+            let is_allowed = !said.contains("405 ") || said.contains("\r\nAllow: GET, HEAD\r\n");
+            assert!(is_allowed, "{said}");
+        }
     }
 }

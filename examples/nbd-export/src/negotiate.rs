@@ -4,6 +4,8 @@ use crate::proto::{self, Fields, Limits, option, reply, transmission};
 
 /// The longest option that is read; longer ones are passed over and refused.
 const MAX_OPTION: u32 = 8 << 10;
+/// The longest one that is passed over.
+const MAX_PASSED_OVER: u32 = 1 << 20;
 /// The longest name that the protocol allows.
 pub const MAX_NAME: usize = 4096;
 /// More options than any client needs end the connection: so many, and more for each export, as a
@@ -177,12 +179,7 @@ impl Negotiation {
                 let left = left - now as u32;
                 self.phase = Phase::Skipping(number, left);
                 if left == 0 {
-                    answer(
-                        output,
-                        number,
-                        reply::ERR_TOO_BIG,
-                        b"the option is too long",
-                    );
+                    refuse_length(output, number);
                     self.phase = Phase::Options;
                 }
                 (now, Next::More)
@@ -207,6 +204,10 @@ impl Negotiation {
                 if number == option::EXPORT_NAME && len as usize > MAX_NAME {
                     // There is no answer for this.
                     return (16, Next::Close("a name that is too long"));
+                }
+                if len > MAX_PASSED_OVER {
+                    refuse_length(output, number);
+                    return (16, Next::Close("an option that is much too long"));
                 }
                 if len > MAX_OPTION {
                     self.phase = Phase::Skipping(number, len);
@@ -412,6 +413,15 @@ fn answer(output: &mut Vec<u8>, number: u32, kind: u32, data: &[u8]) {
     output.extend(kind.to_be_bytes());
     output.extend((data.len() as u32).to_be_bytes());
     output.extend(data);
+}
+
+fn refuse_length(output: &mut Vec<u8>, number: u32) {
+    answer(
+        output,
+        number,
+        reply::ERR_TOO_BIG,
+        b"the option is too long",
+    );
 }
 
 #[cfg(test)]

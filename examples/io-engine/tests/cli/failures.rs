@@ -318,3 +318,32 @@ fn a_run_ends_though_standard_error_takes_nothing() {
         }
     }
 }
+
+/// Each would find the other's blocks where its own should be.
+#[test]
+fn two_runs_on_one_file_exclude_each_other_unless_they_only_read() {
+    let place = Place::new();
+    place
+        .run("--filename f --size 1m --rw write --number_ios 256 --verify crc32c")
+        .expect(0);
+    let check = "--rw randread --verify crc32c";
+    let beside = |first: &str, others: &[&str]| -> Vec<Ran> {
+        let mut first = place.start(&format!("--filename f {first} --runtime 1h"));
+        let run = |other| place.run(&format!("--filename f {other} --number_ios 1"));
+        let ran = others.iter().map(run).collect();
+        first.kill().unwrap();
+        first.wait().unwrap();
+        ran
+    };
+    let why = "f: another program has locked it";
+    let others = ["--rw randwrite", check, "--rw read"];
+    let [writes, checks, reads] = beside("--rw randrw --verify crc32c", &others)
+        .try_into()
+        .unwrap();
+    writes.expect(2).complains(why);
+    checks.expect(2).complains(why);
+    reads.expect(0);
+    let [writes, checks] = beside(check, &["--rw write", check]).try_into().unwrap();
+    writes.expect(2).complains(why);
+    checks.expect(0);
+}

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::program::Place;
+use crate::program::{PROGRAM, Place, Ran};
 
 const JOB: &str = "\
 ; four at once
@@ -21,7 +21,7 @@ runtime=200ms
 ";
 
 #[test]
-fn a_job_file_runs_and_the_command_line_goes_before_it() {
+fn a_job_file_runs_and_the_command_line_overrides_it() {
     let place = Place::new();
     fs::write(place.path("writers.fio"), JOB).unwrap();
     let json = place.run("writers.fio --json --bs 4k").expect(0).json();
@@ -43,6 +43,9 @@ fn what_a_job_file_has_wrong_is_told_with_its_name() {
     fs::write(place.path("two.fio"), "[a]\nrw=read\n[b]\nrw=write\n").unwrap();
     fs::write(place.path("odd.fio"), "[a]\ncolour=3\n").unwrap();
     fs::write(place.path("loops.fio"), "[a]\nloops=3\n").unwrap();
+    fs::write(place.path("aio.fio"), "[a]\nioengine=libaio\n").unwrap();
+    let both = "[a]\nfilename=x:y\nrw=write\nsize=1m\n";
+    fs::write(place.path("both.fio"), both).unwrap();
     for (file, why) in [
         ("two.fio", "two.fio: line 3: [b] is a second job after [a]"),
         ("odd.fio", "odd.fio: unexpected argument '--colour'"),
@@ -50,11 +53,41 @@ fn what_a_job_file_has_wrong_is_told_with_its_name() {
             "loops.fio",
             "loops.fio: --loops is not supported: a run ends after --runtime",
         ),
+        (
+            "aio.fio",
+            "not supported: use io_uring, which has the same depth of requests",
+        ),
+        ("both.fio", "x:y: does not exist; with fio a colon stands"),
+        (
+            "--filename x:y --rw write --size 1m",
+            "several files: a run has one file; start one run for each",
+        ),
         ("none.fio", "none.fio: No such file"),
     ] {
         let ran = place.run(file).expect(2);
         assert!(ran.stderr.contains(why), "{file}: {ran:?}");
     }
+    assert!(!place.path("x:y").exists());
+    // A file with such a name may be there already.
+    fs::write(place.path("x:y"), [0; 4096]).unwrap();
+    place.run("--filename x:y --number_ios 1").expect(0);
+}
+
+/// A name may come from somebody else's file.
+#[test]
+fn control_characters_of_a_name_are_escaped() {
+    let place = Place::new();
+    let mut command = place.command(PROGRAM);
+    command.args([
+        "--size",
+        "64k",
+        "--number_ios",
+        "5",
+        "--name",
+        "a\x1b[31mb\nc",
+    ]);
+    let ran = Ran::new(command.output().unwrap()).expect(0);
+    assert!(ran.stdout.starts_with("a\\u{1b}[31mb\\nc\n"), "{ran:?}");
 }
 
 #[test]

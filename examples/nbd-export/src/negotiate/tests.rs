@@ -125,6 +125,21 @@ fn an_option_that_is_too_long_is_passed_over() {
     assert_eq!(kinds.last(), Some(&reply::ACK));
 }
 
+/// It would be read for as long as its client likes to send.
+#[test]
+fn an_option_that_is_much_too_long_ends_the_connection() {
+    for len in [(1 << 20) + 1, u32::MAX] {
+        let mut head = option(option::GO, &[]);
+        head[12..].copy_from_slice(&len.to_be_bytes());
+        let (kinds, next) = run(&[flags(3), head].concat());
+        assert_eq!(kinds, [reply::ERR_TOO_BIG]);
+        assert!(matches!(next, Next::Close(_)), "{next:?}");
+    }
+    let longest = option(option::GO, &vec![1; 1 << 20]);
+    let (kinds, next) = run(&[flags(3), longest].concat());
+    assert_eq!((&kinds[..], next), (&[reply::ERR_TOO_BIG][..], Next::More));
+}
+
 /// `qemu-nbd -L` asks for each export and its contexts in one session.
 #[test]
 fn a_hundred_exports_can_be_asked_about_one_by_one() {

@@ -6,6 +6,10 @@ use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// A server that listens to nobody for so long has ended.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Where a server listens.
 #[derive(Clone, Debug)]
@@ -83,12 +87,15 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) fn new(to: &Address) -> Self {
-        // The path may be there before anybody listens.
+        // The path may be there before anybody listens. A server that has ended is not waited for
+        // without end.
+        let since = Instant::now();
         let stream = loop {
-            if let Ok(stream) = Stream::connect(to) {
-                break stream;
+            match Stream::connect(to) {
+                Ok(stream) => break stream,
+                Err(error) if since.elapsed() > PATIENCE => panic!("{to:?}: {error}"),
+                Err(_) => std::thread::yield_now(),
             }
-            std::thread::yield_now();
         };
         let mut client = Self { stream, cookie: 0 };
         let greeting = client.read(18);

@@ -3,7 +3,7 @@
 use crate::client::{Address, Client};
 use crate::{
     Server, addresses, engines, figure, free_address, let_open_files, limit_open_files, noise,
-    open_many_files, scrape,
+    open_many_files,
 };
 use nbd_export::proto;
 use std::fs::File;
@@ -26,7 +26,8 @@ fn requests_that_were_begun_are_answered_before_the_server_ends() {
     let disk = File::open(path).unwrap();
     server.stop();
     let mut replies = Vec::new();
-    client_stream.read_to_end(&mut replies).unwrap();
+    // It may be reset, if the server has ended with requests that it had not read.
+    let _ = client_stream.read_to_end(&mut replies);
     assert_eq!(replies.len() % 16, 0, "whole replies");
     for reply in replies.chunks(16) {
         let cookie = u64::from_be_bytes(reply[8..].try_into().unwrap());
@@ -286,25 +287,12 @@ fn a_server_that_may_open_no_more_files_goes_on() {
     const FILES: u64 = 64;
     let folder = tempfile::tempdir().unwrap();
     let limit = |command: &mut _| limit_open_files(command, FILES, FILES);
-    let server = Server::start_with(folder, "auto", "disk=disk", &[], limit);
+    let mut server = Server::start_with(folder, "auto", "disk=disk", &[], limit);
     let mut client = server.connect().go("disk");
     let many: Vec<_> = (0..2 * FILES)
         .map(|_| UnixStream::connect(server.path("nbd.sock")).unwrap())
         .collect();
-    let open = format!("/proc/{}/fd", server.child.id());
-    // Whoever started this test may have left it others, with large numbers.
-    let is_counted = |name: std::ffi::OsString| {
-        let number: u64 = name.to_str().unwrap().parse().unwrap();
-        number < FILES
-    };
-    let is_full = || {
-        let open = std::fs::read_dir(&open).unwrap();
-        let counted = open.filter(|file| is_counted(file.as_ref().unwrap().file_name()));
-        counted.count() as u64 == FILES
-    };
-    while !is_full() {
-        std::thread::yield_now();
-    }
+    server.wait_until_it_says("not accepted");
     let since = Instant::now();
     while since.elapsed() < Duration::from_secs(1) {
         assert_eq!(client.write(0, &[1; 4096], 0), 0);
@@ -429,10 +417,12 @@ fn the_metrics_port_waits_when_no_more_files_may_be_opened() {
     let server = Server::start("auto", "disk=disk", &["--metrics", &address]);
     let mut client = server.connect().go("disk");
     let_open_files(server.child.id(), 4);
-    // Who waits in `accept` has a place already.
-    assert!(scrape(&address).contains("nbd_clients"));
-    let mut waits = TcpStream::connect(&address).unwrap();
-    waits.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+    // The first one may be answered: if the thread waits in `accept` it has a place already.
+    let asked = [(); 2].map(|()| {
+        let mut stream = TcpStream::connect(&address).unwrap();
+        stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+        stream
+    });
     let before = ticks_of(&server, "nbd-metrics");
     let since = Instant::now();
     while since.elapsed() < Duration::from_secs(2) {
@@ -440,9 +430,11 @@ fn the_metrics_port_waits_when_no_more_files_may_be_opened() {
     }
     let used = ticks_of(&server, "nbd-metrics") - before;
     let_open_files(server.child.id(), 1024);
-    let mut page = String::new();
-    waits.read_to_string(&mut page).unwrap();
-    assert!(page.contains("nbd_clients"), "{page}");
+    for mut stream in asked {
+        let mut page = String::new();
+        stream.read_to_string(&mut page).unwrap();
+        assert!(page.contains("nbd_clients"), "{page}");
+    }
     assert!(used <= 5, "{used} clock ticks for nothing");
     server.stop();
 }

@@ -184,7 +184,9 @@ fn a_disk_that_has_stopped_does_not_stop_another() {
         }
         let mut client = server.connect().go("disk");
         for n in 0..16 {
-            assert_eq!(client.write(n * 4096, &[2; 4096], proto::flag::FUA), 0);
+            // A flush of this disk may take long. One is enough.
+            let flags = if n == 0 { proto::flag::FUA } else { 0 };
+            assert_eq!(client.write(n * 4096, &[2; 4096], flags), 0);
             assert_eq!(client.read_at(n * 4096, 4096), [2; 4096]);
         }
         assert!(stuck.is_silent(), "after half a minute it has failed");

@@ -18,12 +18,15 @@ use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 
 const SIZE: u64 = 8 << 20;
 
 struct Server {
     child: Child,
     folder: tempfile::TempDir,
+    /// What it has said so far, as far as it was read.
+    heard: Vec<u8>,
 }
 
 impl Server {
@@ -58,7 +61,11 @@ impl Server {
             .stderr(Stdio::piped());
         prepare(&mut command);
         let child = command.spawn().unwrap();
-        let mut server = Self { child, folder };
+        let mut server = Self {
+            child,
+            folder,
+            heard: Vec::new(),
+        };
         while !server.path("nbd.sock").exists() {
             if let Some(status) = server.child.try_wait().unwrap() {
                 panic!("{status}: {}", server.said());
@@ -70,10 +77,18 @@ impl Server {
 
     /// What it has said, when it has ended.
     fn said(&mut self) -> String {
-        let mut said = String::new();
         let stderr = self.child.stderr.as_mut().unwrap();
-        stderr.read_to_string(&mut said).unwrap();
-        said
+        stderr.read_to_end(&mut self.heard).unwrap();
+        String::from_utf8(std::mem::take(&mut self.heard)).unwrap()
+    }
+
+    fn wait_until_it_says(&mut self, what: &str) {
+        let stderr = self.child.stderr.as_mut().unwrap();
+        while !self.heard.ends_with(what.as_bytes()) {
+            let mut byte = [0];
+            stderr.read_exact(&mut byte).expect(what);
+            self.heard.extend(byte);
+        }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -113,14 +128,7 @@ impl Server {
     }
 
     fn terminate(&mut self, status: i32) -> String {
-        let pid = self.child.id().to_string();
-        assert!(
-            Command::new("kill")
-                .args(["-TERM", &pid])
-                .status()
-                .unwrap()
-                .success()
-        );
+        signal(self.child.id(), libc::SIGTERM);
         let said = self.said();
         let ended = self.child.wait().unwrap();
         assert_eq!(ended.code(), Some(status), "{said}");
@@ -137,6 +145,12 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+fn signal(program: u32, signal: libc::c_int) {
+    // SAFETY: the program is a child that has not been waited for.
+    let sent = unsafe { libc::kill(program as libc::pid_t, signal) };
+    assert_eq!(sent, 0);
 }
 
 /// A key's file, as its owner keeps it.
@@ -256,7 +270,18 @@ fn scrape(address: &str) -> String {
     page
 }
 
+/// An address that nobody else takes before the server has it. The process chooses the address of
+/// the loopback, and a counter the port, from below those that the system gives to clients.
 fn free_address() -> String {
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    port.local_addr().unwrap().to_string()
+    static NEXT: AtomicU16 = AtomicU16::new(10_000);
+    let [_, a, b, c] = std::process::id().to_be_bytes();
+    // Neither the address of the network nor its broadcast.
+    let (c, more) = (c / 2 + 1, u16::from(c % 2) * 10_000);
+    loop {
+        let port = NEXT.fetch_add(1, Ordering::Relaxed) + more;
+        let address = format!("127.{a}.{b}.{c}:{port}");
+        if std::net::TcpListener::bind(&address).is_ok() {
+            return address;
+        }
+    }
 }

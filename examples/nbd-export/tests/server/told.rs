@@ -28,7 +28,7 @@ fn completions_go_on_where_they_are_steered() {
             ];
             let server = Server::start_in(folder, engine, "disk=disk", &more);
             let mut client = server.connect().go("disk");
-            let _other = (!alone).then(|| server.connect());
+            let _other = (!alone).then(|| server.connect().go("disk"));
             let large = noise(1 << 20);
             assert_eq!(client.write(0, &large, proto::flag::FUA), 0);
             assert!(client.read_at(0, 1 << 20) == large);
@@ -221,6 +221,10 @@ fn bad_input_is_told_in_a_line() {
             &["/dev/null", "neither a file nor a block device"],
         ),
         ("--export a=/etc/hostname,ro", &["--unix", "--listen"]),
+        (
+            "--export a=/etc/hostname,ro --listen nowhere",
+            &["--listen nowhere: "],
+        ),
         ("--unix x", &["--export"]),
         (
             "--export a=/etc/hostname,ro --export a=/etc/passwd,ro --unix x",
