@@ -262,7 +262,7 @@ fn the_system_is_shown_and_changed() {
     }
     let far = format!("cpumask 1{}", ",00000000".repeat(128));
     for file in ["set-system ", "set crypt "] {
-        let why = "cpumask: there is no CPU 4096; there are 0";
+        let why = "cpumask: there is no CPU 4096; the CPUs are 0";
         served.run(&format!("{file}{far}")).complained(1, why);
     }
 }

@@ -220,7 +220,7 @@ fn mask(system: &WorkqueueSystem, file: &str, value: &str) -> Result<CpuSet, Str
         Ok(cpus)
     } else {
         Err(format!(
-            "{file}: there is no CPU {others}; there are {possible}"
+            "{file}: there is no CPU {others}; the CPUs are {possible}"
         ))
     }
 }

@@ -277,7 +277,7 @@ fn d4_what_cannot_be_written_is_refused_in_one_line() {
             "slow",
             "cpumask",
             "f6",
-            "cpumask: there is no CPU 4-7; there are 0-3",
+            "cpumask: there is no CPU 4-7; the CPUs are 0-3",
         ),
         (
             "slow",
