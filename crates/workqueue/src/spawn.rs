@@ -197,11 +197,8 @@ impl Workqueue {
         self.try_spawn_job(self.inner().here(), f)
     }
 
-    /// As [`try_spawn`](Workqueue::try_spawn), on a CPU.
-    ///
-    /// # Errors
-    ///
-    /// [`Rejected`], with the function and the reason; [`QueueError::NoSuchCpu`] is one.
+    /// As [`try_spawn`](Workqueue::try_spawn), with the same errors, on a CPU. Also
+    /// [`QueueError::NoSuchCpu`] is a reason.
     pub fn try_spawn_on<T, F>(&self, cpu: usize, f: F) -> Result<JoinHandle<T>, Rejected<F>>
     where
         F: FnOnce() -> T + Send + 'static,
@@ -250,11 +247,8 @@ impl Workqueue {
         self.spawn_job(self.inner().here(), Named { name, f })
     }
 
-    /// As [`spawn_named`](Workqueue::spawn_named), but returns a function that the queue refuses.
-    ///
-    /// # Errors
-    ///
-    /// [`Rejected`], with the function and the reason.
+    /// As [`spawn_named`](Workqueue::spawn_named), with the errors of
+    /// [`try_spawn`](Workqueue::try_spawn).
     pub fn try_spawn_named<T, F>(
         &self,
         name: impl Into<Name>,
