@@ -17,11 +17,7 @@ impl Workqueue {
     }
 
     #[inline]
-    fn spawn_job<T, F>(&self, cpu: usize, f: F) -> JoinHandle<T>
-    where
-        F: Job<T> + 'static,
-        T: Send + 'static,
-    {
+    fn spawn_job<F: Job>(&self, cpu: usize, f: F) -> JoinHandle<F::Out> {
         let task = match self.inner().spawn(cpu, f) {
             Ok(task) => task,
             Err((refusal, task)) => return self.rejected(refusal, task),
@@ -56,11 +52,7 @@ impl Workqueue {
 
     /// The rejection is counted, because a caller that detaches the handle does not see it.
     #[cold]
-    fn rejected<T, F>(&self, refusal: QueueError, task: NewTask<F, T>) -> JoinHandle<T>
-    where
-        F: Job<T> + 'static,
-        T: Send + 'static,
-    {
+    fn rejected<F: Job>(&self, refusal: QueueError, task: NewTask<F>) -> JoinHandle<F::Out> {
         self.inner().counted(Count::Refused, 1);
         let task = task.reject(JoinError::Rejected(refusal));
         JoinHandle::of_task(task, self.clock())
@@ -211,11 +203,7 @@ impl Workqueue {
     }
 
     #[inline]
-    fn try_spawn_job<T, F>(&self, cpu: usize, f: F) -> Result<JoinHandle<T>, Rejected<F>>
-    where
-        F: Job<T> + 'static,
-        T: Send + 'static,
-    {
+    fn try_spawn_job<F: Job>(&self, cpu: usize, f: F) -> Result<JoinHandle<F::Out>, Rejected<F>> {
         match self.inner().spawn(cpu, f) {
             Ok(task) => Ok(JoinHandle::of_task(task, self.clock())),
             Err((refusal, task)) => Err(Rejected::new(refusal, task.into_function())),

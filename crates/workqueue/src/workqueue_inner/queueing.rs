@@ -97,15 +97,11 @@ impl WorkqueueInner {
     }
 
     #[inline]
-    pub(crate) fn spawn<F, T>(
+    pub(crate) fn spawn<F: Job>(
         self: &Arc<Self>,
         cpu: usize,
         f: F,
-    ) -> Result<TaskHandle<T>, (QueueError, NewTask<F, T>)>
-    where
-        F: Job<T> + 'static,
-        T: Send + 'static,
-    {
+    ) -> Result<TaskHandle<F::Out>, (QueueError, NewTask<F>)> {
         let task = NewTask::new(f);
         match self.submit(task.ptr(), cpu) {
             Ok(()) => Ok(task.into_handle()),
