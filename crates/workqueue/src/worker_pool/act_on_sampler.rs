@@ -36,9 +36,7 @@ impl PoolState {
             return false;
         }
         let next = self.thread(worker).shared.batch.next();
-        let thread = self.threads[worker]
-            .as_mut()
-            .expect("a worker with a batch has registered");
+        let thread = self.thread_mut(worker);
         thread.seen.replace(next) == Some(next) && !self.is_recalled(worker)
     }
 

@@ -114,7 +114,7 @@ impl PoolState {
     ) -> WorkerId {
         let me = self.core.workers.attach();
         self.register(me, shared);
-        self.threads[me].as_mut().expect("just registered").own = own;
+        self.thread_mut(me).own = own;
         me
     }
 }

@@ -359,6 +359,12 @@ impl PoolState {
             .expect("the worker has registered")
     }
 
+    fn thread_mut(&mut self, worker: WorkerId) -> &mut WorkerThread {
+        self.threads[worker]
+            .as_mut()
+            .expect("the worker has registered")
+    }
+
     /// `None` while it is being created.
     fn known_thread(&self, worker: WorkerId) -> Option<&WorkerThread> {
         self.threads.get(worker)?.as_ref()

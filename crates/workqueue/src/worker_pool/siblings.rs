@@ -94,10 +94,7 @@ impl WorkerPool {
 
     /// A worker that was woken has arrived.
     pub(crate) fn has_come(&self, state: &mut PoolState, worker: WorkerId) {
-        let thread = state.threads[worker]
-            .as_mut()
-            .expect("the worker has registered");
-        if let Some(woken_at) = thread.woken_at.take() {
+        if let Some(woken_at) = state.thread_mut(worker).woken_at.take() {
             let now = self.shared.clock.now();
             let took = u64::try_from((now - woken_at).as_nanos()).unwrap_or(u64::MAX);
             state.delay.note(took, 10);

@@ -32,9 +32,7 @@ impl WorkerPool {
     /// whatever waits here.
     pub(super) fn set_away(&self, worker: WorkerId, away: Option<Arc<WorkerShared>>) {
         let mut state = self.lock();
-        let thread = state.threads[worker]
-            .as_mut()
-            .expect("the worker has registered");
+        let thread = state.thread_mut(worker);
         // The queue that is charged goes with the worker, there and back.
         let (from, to) = match &away {
             Some(guest) => (&thread.shared, guest),

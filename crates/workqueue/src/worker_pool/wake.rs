@@ -44,9 +44,7 @@ impl WorkerPool {
             WakeAction::Wake(worker) if state.is_poller(worker) => after.poll = true,
             WakeAction::Wake(worker) => {
                 let matters = state.siblings.is_some();
-                let thread = state.threads[worker]
-                    .as_mut()
-                    .expect("an idle worker has registered");
+                let thread = state.thread_mut(worker);
                 thread.woken_at = matters.then(|| self.shared.clock.now());
                 after.wake = Some(thread.shared.clone());
             }
