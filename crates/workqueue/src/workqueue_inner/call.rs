@@ -49,10 +49,10 @@ impl WorkqueueInner {
             return Ok(None);
         }
         let busy = state.core.has_waiting() || state.core.workers.nr_running() > 0;
-        if busy || !state.core.begin_inline(pwq.index) {
+        if busy {
             return Ok(None);
         }
-        Ok(Some(state.core.enter_inline(pwq.index)))
+        Ok(state.core.begin_inline(pwq.index))
     }
 
     fn end_call(&self, pwq: &Pwq, colour: u8) {
