@@ -193,6 +193,6 @@ pub fn set_worker_desc(description: impl fmt::Display) {
 pub fn touch_watchdog() {
     let _ = current::with_running(|_, pwq, context| {
         context.pool.touch();
-        pwq.wq.counted(Count::Touched, 1);
+        pwq.wq.counted(Count::Touched);
     });
 }

@@ -158,7 +158,7 @@ impl<F: Future<Output: Send> + Send + 'static> Task<F> {
         if let Some(refusal) = refusal {
             task.forget_wake();
             if task.end(JoinError::Rejected(refusal)) {
-                task.queue.inner().counted(Count::Refused, 1);
+                task.queue.inner().counted(Count::Refused);
             }
         }
         refusal

@@ -53,7 +53,7 @@ impl Workqueue {
     /// The rejection is counted, because a caller that detaches the handle does not see it.
     #[cold]
     fn rejected<F: Job>(&self, refusal: QueueError, task: NewTask<F>) -> JoinHandle<F::Out> {
-        self.inner().counted(Count::Refused, 1);
+        self.inner().counted(Count::Refused);
         let task = task.reject(JoinError::Rejected(refusal));
         JoinHandle::of_task(task, self.clock())
     }

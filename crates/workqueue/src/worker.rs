@@ -409,7 +409,7 @@ impl Runner for ItemRunner<'_> {
         let item = unsafe { ReusableRef::of_running(item) };
         let wq = &self.pwq.wq;
         if wq.queue(&item, cpu::current()).is_err() {
-            wq.counted(Count::Refused, 1);
+            wq.counted(Count::Refused);
         }
     }
 

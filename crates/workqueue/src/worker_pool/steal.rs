@@ -77,7 +77,7 @@ impl Theft {
         let context = Context::new(victim.clone(), guest, shared.clone(), own);
         for (_, entry) in state.entries(guest) {
             // SAFETY: the entry has just been taken.
-            unsafe { entry.pwq.as_ref() }.wq.counted(Count::Stolen, 1);
+            unsafe { entry.pwq.as_ref() }.wq.counted(Count::Stolen);
         }
         let unmanaged = !state.core.workers.get(guest).may_hold_others_back();
         victim.unlock(state, false);

@@ -117,7 +117,7 @@ impl WorkerPool {
             if helper.is_some_and(|helper| helper.invite()) {
                 self.lock().look_later = 0;
                 if let Some(pwq) = first {
-                    pwq.wq.counted(Count::RemoteWakeups, 1);
+                    pwq.wq.counted(Count::RemoteWakeups);
                 }
                 return;
             }

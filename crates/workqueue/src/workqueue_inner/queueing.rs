@@ -308,7 +308,7 @@ impl WorkqueueInner {
             match header.take_pending(seen, 0) {
                 Some(old) => {
                     if origin == Origin::Timer {
-                        self.counted(Count::Refused, 1);
+                        self.counted(Count::Refused);
                     }
                     item.tell_cancelled(old);
                     return true;
