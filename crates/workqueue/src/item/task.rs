@@ -43,7 +43,8 @@ pub(crate) trait Job: Send + 'static {
 
     /// The name, for traces after the function is gone.
     fn owned_name(&self) -> Name {
-        self.own_name().map_or_else(|| Self::function().into(), Name::clone)
+        self.own_name()
+            .map_or_else(|| Self::function().into(), Name::clone)
     }
 }
 

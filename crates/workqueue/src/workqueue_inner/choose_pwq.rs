@@ -110,12 +110,11 @@ impl WorkqueueInner {
         let (frozen, flags) = (control.frozen, control.flags());
         let counting = control.counting;
         let unmanaged = self.is_unmanaged(&control.attrs);
-        let made = Pwq::new(self, &pool, limit, unmanaged, |pwq, core| {
+        let pwq = Pwq::new(self, &pool, limit, unmanaged, |pwq, core| {
             let state = core.pwq_mut(pwq.index);
             (state.frozen, state.counted) = (frozen, counting);
             pwq.set_flag(flags, true);
-        });
-        let pwq = made.map_err(|_| QueueError::TooManyQueues)?;
+        })?;
         control.pwqs.push(pwq.clone());
         Ok(pwq)
     }
