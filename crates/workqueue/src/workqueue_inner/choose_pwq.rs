@@ -3,11 +3,9 @@
 //! [`PodMap`](crate::choose_pool::PodMap) says which CPUs share a pwq. If wake rules choose the
 //! CPU, `wake_placement` applies them first.
 
-use super::queueing::Origin;
 use super::{Control, WorkqueueInner};
 use crate::attrs::Mode;
 use crate::error::QueueError;
-use crate::item::ItemPtr;
 use crate::nr_active::Limit;
 use crate::pool_attrs::PoolAttrs;
 use crate::pwq::{Pwq, RETIRED};
@@ -75,20 +73,6 @@ impl WorkqueueInner {
         let pwq = Arc::as_ptr(&pwq);
         // SAFETY: it is in `control` now; see `known_pwq`.
         Ok(unsafe { &*pwq })
-    }
-
-    /// The pwq for a task that is not shared yet; stores it in the task.
-    #[inline]
-    pub(super) fn pwq_of_new(
-        self: &Arc<Self>,
-        task: ItemPtr,
-        cpu: usize,
-    ) -> Result<&Pwq, QueueError> {
-        let pwq = self.pwq_of(cpu)?;
-        self.ensure_worker(pwq, Origin::Anybody)?;
-        // SAFETY: the task has not been queued yet.
-        unsafe { task.header() }.set_first_pwq(pwq.id);
-        Ok(pwq)
     }
 
     /// Adds a pwq for a pool.

@@ -111,7 +111,10 @@ impl WorkqueueInner {
 
     /// Queues a task that is not shared yet.
     fn submit(self: &Arc<Self>, task: ItemPtr, cpu: usize) -> Result<(), QueueError> {
-        let pwq = self.pwq_of_new(task, cpu)?;
+        let pwq = self.pwq_of(cpu)?;
+        self.ensure_worker(pwq, Origin::Anybody)?;
+        // SAFETY: the task has not been queued yet.
+        unsafe { task.header() }.set_first_pwq(pwq.id);
         self.push_and_trace(pwq, task, 0, cpu, Origin::Anybody)
     }
 
