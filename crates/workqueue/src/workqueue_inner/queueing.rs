@@ -169,10 +169,10 @@ impl WorkqueueInner {
         }
         let waits = self.rescuer.is_some() || origin != Origin::Anybody;
         let has_worker = pwq.pool.ensure_worker(waits);
-        has_worker.map_err(|e| {
-            let refused = QueueError::NoWorker(e.kind());
-            self.shared.no_thread(QueueError::ShutDown, refused)
-        })
+        let no_thread = self
+            .shared
+            .no_thread(QueueError::ShutDown, QueueError::NoWorker);
+        has_worker.map_err(no_thread)
     }
 
     /// *queue*: pushes the entry of an item that is pending with that pwq.
