@@ -80,7 +80,6 @@ pub(crate) fn run(pool: &Arc<WorkerPool>, me: WorkerId) -> End {
                 if state.core.workers.get(me).phase == WorkerPhase::Leaving {
                     break pool.leave(state, me);
                 }
-                pool.has_come(&mut state, me);
                 state.core.workers.arrive(me);
                 if pool.strays() {
                     drop(state);

@@ -97,7 +97,6 @@ impl PoolState {
         self.threads[worker] = Some(WorkerThread {
             shared,
             number: proc::this_thread(),
-            woken_at: None,
             seen: None,
             runs_since: None,
             own: None,

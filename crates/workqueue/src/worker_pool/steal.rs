@@ -60,7 +60,7 @@ impl Theft {
     /// `false` if there was none.
     pub(crate) fn steal(self, thief: &Arc<WorkerPool>, me: WorkerId) -> bool {
         let Self { siblings, mine } = self;
-        let loads = siblings.loads(thief, mine);
+        let loads = siblings.loads(mine);
         let victim = siblings.policy.victim(siblings.me, &loads);
         let victim = victim.and_then(|(from, _)| siblings.all[from].pool.upgrade());
         let Some(victim) = victim else {
@@ -114,9 +114,6 @@ impl StealPolicy {
             if let Some(from) = self.longest(thief, loads, short_of_cpus) {
                 return Some((from, Reason::Submitters));
             }
-        }
-        if !self.is_prompt(mine) {
-            return None;
         }
         let slow = |from: &usize| {
             let theirs = &loads[*from];

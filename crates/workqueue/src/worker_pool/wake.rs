@@ -43,10 +43,7 @@ impl WorkerPool {
             WakeAction::None => {}
             WakeAction::Wake(worker) if state.is_poller(worker) => after.poll = true,
             WakeAction::Wake(worker) => {
-                let matters = state.siblings.is_some();
-                let thread = state.thread_mut(worker);
-                thread.woken_at = matters.then(|| self.shared.clock.now());
-                after.wake = Some(thread.shared.clone());
+                after.wake = Some(state.thread(worker).shared.clone());
             }
             WakeAction::Create(worker) if self.may_create(state) => after.create = Some(worker),
             WakeAction::Create(worker) => state.core.workers.remove(worker),
@@ -106,7 +103,7 @@ impl WorkerPool {
             let first = first.map(|index| state.pwq(index).clone());
             (siblings, state.load(self), first)
         };
-        let mut loads = siblings.loads(self, mine);
+        let mut loads = siblings.loads(mine);
         loop {
             let to = match siblings.policy.wake_for(siblings.me, &loads) {
                 WakeTarget::Nobody => return,
