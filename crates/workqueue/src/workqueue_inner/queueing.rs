@@ -8,10 +8,9 @@ use crate::item::word::{Seq, is_live};
 use crate::item::{ItemPtr, Job, NewTask, ReusableRef, TaskHandle};
 use crate::pwq::{CLOSED, DESTROYED, DRAINING, NOT_OPEN, Pwq, RETIRED, SHUT_DOWN};
 use crate::queued::Queued;
-use crate::rescuer::Rescuer;
 use crate::trace::TraceStep;
 use crate::worker_pool::PoolState;
-use inflight_sync::{Arc, thread};
+use inflight_sync::{Arc, MutexGuard, thread};
 use std::ptr;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -194,19 +193,19 @@ impl WorkqueueInner {
             return self.push_closed(pwq, item, seq, cpu, origin);
         }
         self.push_locked(&mut state, pwq, item, seq);
-        let rescuer = self.rescuer_for_new(&state);
+        self.unlock_pushed(state, pwq);
+        Ok(())
+    }
+
+    /// Releases the lock after a push. A pool that has called rescuers calls again for each new
+    /// item at once.
+    #[inline]
+    fn unlock_pushed(&self, state: MutexGuard<'_, PoolState>, pwq: &Pwq) {
+        let rescuer = self.rescuer.as_ref().filter(|_| state.has_called());
         pwq.pool.unlock_pushed(state);
         if let Some(rescuer) = rescuer {
             rescuer.call(&pwq.pool);
         }
-        Ok(())
-    }
-
-    /// The rescuer to call for a new item: a pool that has called rescuers calls again for each new
-    /// item at once.
-    #[inline]
-    fn rescuer_for_new(&self, state: &PoolState) -> Option<&Arc<Rescuer>> {
-        self.rescuer.as_ref().filter(|_| state.has_called())
     }
 
     /// Pushes under the pool's lock.
@@ -250,11 +249,7 @@ impl WorkqueueInner {
             if flags & RETIRED == 0 {
                 self.may_queue(flags, origin)?;
                 self.push_locked(&mut state, pwq, item, seq);
-                let rescuer = self.rescuer_for_new(&state);
-                pwq.pool.unlock(state, false);
-                if let Some(rescuer) = rescuer {
-                    rescuer.call(&pwq.pool);
-                }
+                self.unlock_pushed(state, pwq);
                 return Ok(());
             }
             drop(state);
