@@ -23,7 +23,7 @@ use std::fmt;
 /// assert_eq!((attrs.get_nice(), attrs.get_cpumask().len()), (0, 2));
 /// assert_eq!(attrs.get_concurrency(), Concurrency::Managed);
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Attrs {
     /// `None` for the system's default.
     scope: Option<Scope>,
@@ -181,12 +181,6 @@ impl Attrs {
             return Ok(());
         }
         Err(AttrsError::Nice { asked: self.nice })
-    }
-}
-
-impl Default for Attrs {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

@@ -107,10 +107,7 @@ impl BhPoller {
         }
         // The timer detects a late poller.
         let started = shared.start_timer();
-        started.map_err(|e| {
-            let refused = PollerError::NoTimer(e.kind());
-            shared.no_thread(PollerError::ShutDown, refused)
-        })?;
+        started.map_err(shared.no_thread(PollerError::ShutDown, PollerError::NoTimer))?;
         let mut poller = Self {
             cpu,
             pools: Vec::new(),

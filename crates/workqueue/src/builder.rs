@@ -65,17 +65,8 @@ impl fmt::Debug for SystemBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SystemBuilder")
             .field("topology", &self.topology)
-            .field("clock", &self.clock)
-            .field("faults", &self.faults)
-            .field("idle_timeout", &self.idle_timeout)
-            .field("sampling", &self.sampling)
-            .field("intensive_threshold", &self.intensive)
-            .field("trace", &self.tracer.is_some())
-            .field("cpu_time", &self.cpu_time)
             .field("default_scope", &self.default_scope)
-            .field("power_efficient", &self.power_efficient)
-            .field("watchdog", &self.watchdog.as_ref().map(|w| w.0))
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 

@@ -21,9 +21,10 @@ pub(crate) struct Completion {
 }
 
 impl Completion {
-    pub(crate) fn of(things: usize) -> Self {
+    /// One event has to happen.
+    pub(crate) fn new() -> Self {
         Self {
-            left: AtomicUsize::new(things),
+            left: AtomicUsize::new(1),
             event: Event::new(),
         }
     }

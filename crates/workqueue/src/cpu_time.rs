@@ -1,9 +1,6 @@
-//! How much CPU time the items of each queue use.
-//!
-//! Nothing is measured around an item, because that would cost more than many items take. While
-//! workers run, the timer reads from time to time how much CPU time each worker's thread has used
-//! since the last reading. It charges that to the queue whose item the worker runs, or ran last, as
-//! a kernel's ticks do. The result is right on average, but not for a single item.
+//! How much CPU time the items of each queue use, as
+//! [`SystemBuilder::cpu_time`](crate::SystemBuilder::cpu_time) says. Nothing is measured around an
+//! item, because that would cost more than many items take.
 
 use crate::proc;
 use inflight_sync::atomic::{AtomicBool, AtomicU64, Ordering};

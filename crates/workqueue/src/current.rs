@@ -214,7 +214,7 @@ impl Context {
     #[inline]
     pub(crate) fn count_findings(&self, pwq: &Pwq) {
         if self.repatriated.replace(false) {
-            pwq.wq.counted(Count::Repatriated, 1);
+            pwq.wq.counted(Count::Repatriated);
         }
         // Relaxed: a statistic.
         let found = self.shared.found.load(Ordering::Relaxed);

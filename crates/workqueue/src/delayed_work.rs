@@ -63,8 +63,7 @@ impl DelayedWork {
         Wait::new(self.flush_now())
     }
 
-    /// As [`flush`](DelayedWork::flush), with the same errors, for threads. On a worker the wait
-    /// counts as blocking.
+    /// As [`flush`](Self::flush), errors too, for threads. On a worker it counts as blocking.
     pub fn flush_blocking(&self) -> Result<bool, FlushError> {
         block_on(self.flush_now())
     }

@@ -219,25 +219,18 @@ impl Dump<'_> {
         header(out, &format!("{columns} {:>9}", "dfl"))?;
         for (queue, stats) in self.queues.iter().filter(|(q, _)| !q.mode.is_bound()) {
             // An ordered queue has one slot, on no node.
-            let nodes = queue.levels();
+            let mut nodes = queue.levels();
+            let nodeless = nodes.pop().filter(|_| !nodes.is_empty());
             let (active, max) = (stats.active, queue.max_active());
             let min = queue.min_active();
             let min = min.map_or("-".to_owned(), |min| min.to_string());
             write!(out, "{:NAME$} {min:>4} {max:4}", queue.name)?;
             let pair = |(active, max): &(usize, usize)| format!("{active}/{max}");
-            let none = || "-".to_owned();
-            let columns = self.settings.topology.nodes().len();
-            let per_node = nodes.len() > 1;
-            for at in 0..columns {
-                let node = nodes.get(at).filter(|_| per_node);
-                write!(out, " {:>9}", node.map_or_else(none, pair))?;
+            for at in 0..self.settings.topology.nodes().len() {
+                let node = nodes.get(at).map_or("-".to_owned(), pair);
+                write!(out, " {node:>9}")?;
             }
-            let dfl = if per_node {
-                nodes.get(columns).map_or_else(none, pair)
-            } else {
-                pair(&(active, max))
-            };
-            writeln!(out, " {dfl:>9}")?;
+            writeln!(out, " {:>9}", pair(&nodeless.unwrap_or((active, max))))?;
         }
         Ok(())
     }

@@ -21,7 +21,7 @@ impl WorkqueueInner {
 
     /// *flush* begins: it is done when everything that was queued before this call has ended.
     pub(crate) fn begin_flush(&self) -> Arc<Completion> {
-        let flush = Arc::new(Completion::of(1));
+        let flush = Arc::new(Completion::new());
         let mut deferred = QueueDeferred::default();
         let control = self.control.lock();
         for pwq in &control.pwqs {

@@ -52,11 +52,7 @@ struct Polls<F: Future> {
     woken: Arc<Woken<F>>,
 }
 
-impl<F> Run for Polls<F>
-where
-    F: Future + Send + 'static,
-    F::Output: Send,
-{
+impl<F: Future<Output: Send> + Send + 'static> Run for Polls<F> {
     fn own_name(&self) -> Option<&str> {
         self.name.as_deref()
     }
@@ -76,11 +72,7 @@ where
     }
 }
 
-impl<F> Task<F>
-where
-    F: Future + Send + 'static,
-    F::Output: Send,
-{
+impl<F: Future<Output: Send> + Send + 'static> Task<F> {
     /// `Err` if it panicked; the handle has the payload.
     fn poll(self: Arc<Self>) -> Result<(), Box<dyn std::any::Any + Send>> {
         let mut future = {
@@ -166,28 +158,20 @@ where
         if let Some(refusal) = refusal {
             task.forget_wake();
             if task.end(JoinError::Rejected(refusal)) {
-                task.queue.inner().counted(Count::Refused, 1);
+                task.queue.inner().counted(Count::Refused);
             }
         }
         refusal
     }
 }
 
-impl<F> Wake for Task<F>
-where
-    F: Future + Send + 'static,
-    F::Output: Send,
-{
+impl<F: Future<Output: Send> + Send + 'static> Wake for Task<F> {
     fn wake(self: Arc<Self>) {
         self.submit_or_end(Origin::Own);
     }
 }
 
-impl<F> Ends for Task<F>
-where
-    F: Future + Send + 'static,
-    F::Output: Send,
-{
+impl<F: Future<Output: Send> + Send + 'static> Ends for Task<F> {
     fn end(&self, why: JoinError) -> bool {
         let mut state = self.state.lock();
         match &mut *state {
@@ -213,15 +197,11 @@ where
 }
 
 /// Polls a future on a queue, with the name that its user gave it. Also returns the refusal.
-pub(crate) fn spawn<F>(
+pub(crate) fn spawn<F: Future<Output: Send> + Send + 'static>(
     queue: &Workqueue,
     name: Option<Name>,
     future: F,
-) -> (JoinHandle<F::Output>, Option<QueueError>)
-where
-    F: Future + Send + 'static,
-    F::Output: Send + 'static,
-{
+) -> (JoinHandle<F::Output>, Option<QueueError>) {
     let woken = Arc::new(Mutex::new(None));
     let item = ReusableRef::new(Polls {
         name,

@@ -85,7 +85,7 @@ impl HogTable {
 }
 
 pub(crate) struct Hogs {
-    by_function: Mutex<HogTable>,
+    table: Mutex<HogTable>,
     /// The user's function, and the count of the first report.
     on_hog: Option<(u64, OnHog)>,
 }
@@ -98,15 +98,13 @@ fn is_due(count: u64, first: u64) -> bool {
 
 impl Hogs {
     pub(crate) fn new(on_hog: Option<(u64, OnHog)>) -> Self {
-        Self {
-            by_function: Mutex::default(),
-            on_hog,
-        }
+        let table = Mutex::default();
+        Self { table, on_hog }
     }
 
     /// Counts a function that was found. Returns the report that is due.
     pub(crate) fn found(&self, function: usize, hog: Hog) -> Option<impl FnOnce() + Send + use<>> {
-        let now = self.by_function.lock().note(function, hog)?;
+        let now = self.table.lock().note(function, hog)?;
         let (first, on_hog) = self.on_hog.as_ref()?;
         let on_hog = on_hog.clone();
         is_due(now.count, *first).then_some(move || on_hog(&now))
@@ -114,20 +112,14 @@ impl Hogs {
 
     /// All functions, the most frequent first.
     pub(crate) fn all(&self) -> Vec<Hog> {
-        let mut all: Vec<_> = self
-            .by_function
-            .lock()
-            .by_function
-            .values()
-            .cloned()
-            .collect();
+        let mut all: Vec<_> = self.table.lock().by_function.values().cloned().collect();
         all.sort_by_key(|hog| (std::cmp::Reverse(hog.count), hog.function));
         all
     }
 
     /// How often functions were found for which there was no room.
     pub(crate) fn others(&self) -> u64 {
-        self.by_function.lock().others
+        self.table.lock().others
     }
 }
 

@@ -184,7 +184,7 @@ pub use wq_builder::{WorkqueueBuilder, WorkqueueDraft};
 #[cfg(any(loom, feature = "unstable-sim"))]
 #[doc(hidden)]
 pub mod unstable {
-    pub use crate::load_hint::{Lately, LoadHint};
+    pub use crate::load_hint::LoadHint;
     #[cfg(loom)]
     pub use crate::model_support::{ManualPool, NumberBatch};
     pub use crate::nr_active::{Limit, NrActive, PwqId, default_min_active, node_shares};

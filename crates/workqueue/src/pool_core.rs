@@ -315,25 +315,22 @@ impl<T: PoolItem> PoolCore<T> {
         }
     }
 
-    /// Begins an item of the pwq on its caller's thread: takes a slot if one is free and nothing
-    /// waits. If it returns `true`, call [`enter_inline`](PoolCore::enter_inline) next.
-    pub(crate) fn begin_inline(&mut self, index: PwqIndex) -> bool {
+    /// Begins an item of the pwq on its caller's thread, if a slot is free and nothing waits: takes
+    /// the slot and counts the item as in flight. Returns its colour.
+    pub(crate) fn begin_inline(&mut self, index: PwqIndex) -> Option<u8> {
         let pwq = self.pwq_mut(index);
         if !pwq.fifo.is_empty() || pwq.is_stopped() || pwq.slot_is_wanted() {
-            return false;
+            return None;
         }
-        match &mut pwq.limit {
+        let begins = match &mut pwq.limit {
             Limit::None => true,
             Limit::Own { .. } => pwq.acquire_slot(),
             Limit::Shared(nr_active) => nr_active.try_acquire(),
-        }
-    }
-
-    /// Counts the item as in flight. Returns its colour.
-    pub(crate) fn enter_inline(&mut self, index: PwqIndex) -> u8 {
-        let pwq = self.pwq_mut(index);
-        pwq.inline += 1;
-        pwq.enter()
+        };
+        begins.then(|| {
+            pwq.inline += 1;
+            pwq.enter()
+        })
     }
 
     pub(crate) fn end_inline(&mut self, index: PwqIndex, colour: u8) {

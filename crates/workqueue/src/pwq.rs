@@ -4,6 +4,7 @@
 
 use crate::batch::{self, Entry};
 use crate::completion::Completion;
+use crate::error::QueueError;
 use crate::flush_colour::FlushNumber;
 use crate::nr_active::{Limit, NrActive, PwqId};
 use crate::pool_core::{PoolCore, PwqIndex};
@@ -60,10 +61,6 @@ pub(crate) struct Pwq {
     pub(crate) successor: Mutex<Option<Arc<Pwq>>>,
 }
 
-/// The process has as many pwqs as items can name.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct TooMany;
-
 /// The pwq of that number, if it still exists.
 pub(crate) fn by_id(id: PwqId) -> Option<Arc<Pwq>> {
     PWQS.get(id)
@@ -98,12 +95,12 @@ impl Pwq {
         limit: Limit,
         unmanaged: bool,
         set: impl FnOnce(&Self, &mut PoolCore<Entry>),
-    ) -> Result<Arc<Self>, TooMany> {
+    ) -> Result<Arc<Self>, QueueError> {
         let nr_active = match &limit {
             Limit::Shared(nr_active) => Some(nr_active.clone()),
             _ => None,
         };
-        let id = PWQS.reserve().ok_or(TooMany)?;
+        let id = PWQS.reserve().ok_or(QueueError::TooManyQueues)?;
         Ok(pool.add_pwq(|core| {
             let index = core.add_pwq(id, limit, unmanaged);
             let pwq = Arc::new(Self {

@@ -74,7 +74,7 @@ impl Rescuer {
         let wq = state.pwq(index).wq.clone();
         state.take_one(me, &shared.batch, index);
         pool.unlock(state, false);
-        wq.counted(Count::Rescued, 1);
+        wq.counted(Count::Rescued);
         true
     }
 }

@@ -17,11 +17,7 @@ impl Workqueue {
     }
 
     #[inline]
-    fn spawn_job<T, F>(&self, cpu: usize, f: F) -> JoinHandle<T>
-    where
-        F: Job<T> + 'static,
-        T: Send + 'static,
-    {
+    fn spawn_job<F: Job>(&self, cpu: usize, f: F) -> JoinHandle<F::Out> {
         let task = match self.inner().spawn(cpu, f) {
             Ok(task) => task,
             Err((refusal, task)) => return self.rejected(refusal, task),
@@ -56,12 +52,8 @@ impl Workqueue {
 
     /// The rejection is counted, because a caller that detaches the handle does not see it.
     #[cold]
-    fn rejected<T, F>(&self, refusal: QueueError, task: NewTask<F, T>) -> JoinHandle<T>
-    where
-        F: Job<T> + 'static,
-        T: Send + 'static,
-    {
-        self.inner().counted(Count::Refused, 1);
+    fn rejected<F: Job>(&self, refusal: QueueError, task: NewTask<F>) -> JoinHandle<F::Out> {
+        self.inner().counted(Count::Refused);
         let task = task.reject(JoinError::Rejected(refusal));
         JoinHandle::of_task(task, self.clock())
     }
@@ -197,11 +189,8 @@ impl Workqueue {
         self.try_spawn_job(self.inner().here(), f)
     }
 
-    /// As [`try_spawn`](Workqueue::try_spawn), on a CPU.
-    ///
-    /// # Errors
-    ///
-    /// [`Rejected`], with the function and the reason; [`QueueError::NoSuchCpu`] is one.
+    /// As [`try_spawn`](Workqueue::try_spawn), with the same errors, on a CPU. Also
+    /// [`QueueError::NoSuchCpu`] is a reason.
     pub fn try_spawn_on<T, F>(&self, cpu: usize, f: F) -> Result<JoinHandle<T>, Rejected<F>>
     where
         F: FnOnce() -> T + Send + 'static,
@@ -214,11 +203,7 @@ impl Workqueue {
     }
 
     #[inline]
-    fn try_spawn_job<T, F>(&self, cpu: usize, f: F) -> Result<JoinHandle<T>, Rejected<F>>
-    where
-        F: Job<T> + 'static,
-        T: Send + 'static,
-    {
+    fn try_spawn_job<F: Job>(&self, cpu: usize, f: F) -> Result<JoinHandle<F::Out>, Rejected<F>> {
         match self.inner().spawn(cpu, f) {
             Ok(task) => Ok(JoinHandle::of_task(task, self.clock())),
             Err((refusal, task)) => Err(Rejected::new(refusal, task.into_function())),
@@ -250,11 +235,8 @@ impl Workqueue {
         self.spawn_job(self.inner().here(), Named { name, f })
     }
 
-    /// As [`spawn_named`](Workqueue::spawn_named), but returns a function that the queue refuses.
-    ///
-    /// # Errors
-    ///
-    /// [`Rejected`], with the function and the reason.
+    /// As [`spawn_named`](Workqueue::spawn_named), with the errors of
+    /// [`try_spawn`](Workqueue::try_spawn).
     pub fn try_spawn_named<T, F>(
         &self,
         name: impl Into<Name>,

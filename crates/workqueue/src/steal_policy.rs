@@ -34,8 +34,6 @@ pub struct Load {
     pub awake: usize,
     /// The time that an item takes, in ns.
     pub service: u64,
-    /// How long a worker takes from being woken to running, in ns.
-    pub delay: u64,
     /// Threads, other than workers, that have recently submitted from its CPUs. They need these
     /// CPUs too.
     pub submitters: usize,
@@ -201,10 +199,5 @@ impl StealPolicy {
         } else {
             self.costs.far
         }
-    }
-
-    /// Whether its workers start soon enough after a wakeup to be of use.
-    pub(crate) fn is_prompt(&self, load: &Load) -> bool {
-        load.delay <= self.costs.near.max(load.service)
     }
 }

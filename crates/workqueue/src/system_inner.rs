@@ -71,7 +71,7 @@ impl SystemInner {
             settings: Mutex::new(settings),
             pools: Mutex::default(),
             registry: Mutex::default(),
-            stopped: Arc::new(Completion::of(1)),
+            stopped: Arc::new(Completion::new()),
             joined: Event::new(),
             system_queues: Mutex::default(),
         })

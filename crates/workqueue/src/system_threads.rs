@@ -49,11 +49,14 @@ impl SystemShared {
     }
 
     /// Why there is no thread: the system has ended, which may have been meanwhile, or `refused`.
-    pub(crate) fn no_thread<E>(&self, ended: E, refused: E) -> E {
-        if self.threads.lock().stopped {
-            ended
-        } else {
-            refused
+    pub(crate) fn no_thread<E>(
+        &self,
+        ended: E,
+        refused: fn(io::ErrorKind) -> E,
+    ) -> impl FnOnce(io::Error) -> E {
+        move |e| match self.threads.lock().stopped {
+            true => ended,
+            false => refused(e.kind()),
         }
     }
 

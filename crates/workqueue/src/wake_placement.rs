@@ -46,7 +46,7 @@ impl WorkqueueInner {
         let wake = Wake::new(source, waker, previous).loads(load(waker), load(previous));
         let place = wake.place(rules, self.shared.machine(), |cpu| self.has_room_on(cpu));
         if place.cpu != previous {
-            self.counted(Count::Placed, 1);
+            self.counted(Count::Placed);
         }
         place.cpu
     }

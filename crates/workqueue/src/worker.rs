@@ -80,7 +80,6 @@ pub(crate) fn run(pool: &Arc<WorkerPool>, me: WorkerId) -> End {
                 if state.core.workers.get(me).phase == WorkerPhase::Leaving {
                     break pool.leave(state, me);
                 }
-                pool.has_come(&mut state, me);
                 state.core.workers.arrive(me);
                 if pool.strays() {
                     drop(state);
@@ -409,7 +408,7 @@ impl Runner for ItemRunner<'_> {
         let item = unsafe { ReusableRef::of_running(item) };
         let wq = &self.pwq.wq;
         if wq.queue(&item, cpu::current()).is_err() {
-            wq.counted(Count::Refused, 1);
+            wq.counted(Count::Refused);
         }
     }
 

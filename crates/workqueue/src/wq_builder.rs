@@ -270,10 +270,7 @@ impl WorkqueueBuilder {
 
 /// The rescuer of a queue, and the timer that calls it.
 fn rescuer_of(queue: &str, shared: &Arc<SystemShared>) -> Result<Arc<Rescuer>, BuildError> {
-    let refused = |e: std::io::Error| {
-        let refused = BuildError::NoRescuer(e.kind());
-        shared.no_thread(BuildError::ShutDown, refused)
-    };
-    shared.start_timer().map_err(refused)?;
-    Rescuer::start(queue, shared).map_err(refused)
+    let no_thread = || shared.no_thread(BuildError::ShutDown, BuildError::NoRescuer);
+    shared.start_timer().map_err(no_thread())?;
+    Rescuer::start(queue, shared).map_err(no_thread())
 }

@@ -185,7 +185,7 @@ impl Crypt {
 
     fn work(&mut self, cpus: &mut Cpus<Event>, thread: ThreadId, cpu: usize) -> Option<f64> {
         let waited = cpus.wait_of(thread);
-        let io = self.pools.next(cpus, thread, waited)?;
+        let io = self.pools.next(cpus, thread)?;
         let at = thread - self.issuers.len();
         if self.running.len() <= at {
             self.running.resize(at + 1, (0, 0));

@@ -8,7 +8,7 @@ use inflight_sync::Arc;
 use inflight_sync::time::Instant;
 use inflight_topology::{self as topology, Topology};
 use inflight_workqueue::unstable::{
-    Lately, Limit, Load as Seen, LoadHint, NrActive, PwqIndex, StealPolicy, Submitters, WakeAction,
+    Limit, Load as Seen, LoadHint, NrActive, PwqIndex, StealPolicy, Submitters, WakeAction,
     WakeTarget, WorkerId,
 };
 
@@ -44,7 +44,6 @@ struct Pod {
     cache: Option<usize>,
     /// Threads by number of the worker.
     threads: Vec<ThreadId>,
-    delay: Lately,
     /// What the others see of it.
     hint: Arc<LoadHint>,
     look_later: u32,
@@ -120,7 +119,6 @@ impl Pools {
                 pwqs,
                 cache,
                 threads: Vec::new(),
-                delay: Lately::default(),
                 hint,
                 look_later: 0,
                 watch: None,
@@ -213,7 +211,7 @@ impl Pools {
         now: bool,
     ) {
         self.pods[home].look_later = LOOK_LATER;
-        let loads = self.loads(home, cpus.now());
+        let loads = self.loads(home);
         let (pod, action) = match self.policy.wake_for(home, &loads) {
             WakeTarget::Nobody => return,
             WakeTarget::Other(other, _) => (other, self.pods[other].pool.invite()),
@@ -261,15 +259,10 @@ impl Pools {
     }
 
     /// And of all.
-    fn loads(&self, home: usize, now: u64) -> Vec<Seen> {
-        let now = Instant::from_nanos(now);
-        let load = |(at, pod): (usize, &Pod)| Seen {
-            delay: pod.hint.delay(now),
-            ..if at == home {
-                self.load(home)
-            } else {
-                pod.hint.load()
-            }
+    fn loads(&self, home: usize) -> Vec<Seen> {
+        let load = |(at, pod): (usize, &Pod)| match at == home {
+            true => self.load(home),
+            false => pod.hint.load(),
         };
         self.pods.iter().enumerate().map(load).collect()
     }
@@ -331,21 +324,14 @@ impl Pools {
         thread
     }
 
-    /// The worker asks for an item. `waited` is how long it took to come, if it was woken.
+    /// The worker asks for an item.
     pub(super) fn next<E: Copy + From<Tick>>(
         &mut self,
         cpus: &mut Cpus<E>,
         thread: ThreadId,
-        waited: Option<u64>,
     ) -> Option<usize> {
         let Worker { pod, number, away } = self.worker(thread);
         let cpu = self.pods[pod].cache.map_or(0, |cache| cpus.cache(cache)[0]);
-        if let Some(waited) = waited.filter(|_| self.scope == Scope::Ours) {
-            let state = &mut self.pods[pod];
-            state.delay.note(waited, 10);
-            let now = Instant::from_nanos(cpus.now());
-            state.hint.came(state.delay.ns(), now);
-        }
         if let Some((from, guest)) = away {
             self.workers[thread - self.first].away = None;
             self.end(cpus, from, guest);
@@ -385,7 +371,7 @@ impl Pools {
     ) -> Option<usize> {
         let Worker { pod, .. } = self.worker(thread);
         self.steals.looks += 1;
-        let loads = self.loads(pod, cpus.now());
+        let loads = self.loads(pod);
         let (from, _) = self.policy.victim(pod, &loads)?;
         let (guest, item) = self.pods[from].pool.steal()?;
         self.steals.taken += 1;

@@ -62,7 +62,7 @@ impl Context {
             }
         };
         if brought {
-            running.pwq().wq.counted(Count::CmWakeup, 1);
+            running.pwq().wq.counted(Count::CmWakeup);
         }
     }
 

@@ -49,11 +49,8 @@ impl Workqueue {
     fn check_open(&self, cpu: usize) -> Result<(), QueueError> {
         let inner = self.inner();
         inner.may_queue(inner.flags_of(cpu)?, Origin::Timer)?;
-        let started = inner.shared.start_timer();
-        started.map_err(|e| {
-            let refused = QueueError::NoTimer(e.kind());
-            inner.shared.no_thread(QueueError::ShutDown, refused)
-        })
+        let (shared, started) = (&inner.shared, inner.shared.start_timer());
+        started.map_err(shared.no_thread(QueueError::ShutDown, QueueError::NoTimer))
     }
 
     pub(crate) fn queue_later(

@@ -21,29 +21,35 @@ use std::ptr::{self, NonNull};
 /// For a task: its result has been taken.
 const TAKEN: u64 = DISABLED;
 
-/// A function that runs once, with its name.
-pub(crate) trait Job<T>: Send {
-    fn name(&self) -> &str;
-
-    /// The name, for traces after the function is gone.
-    fn owned_name(&self) -> Name;
+/// A function that runs once, perhaps with its own name.
+pub(crate) trait Job: Send + 'static {
+    type Out: Send + 'static;
 
     /// The type of the user's function.
     fn function() -> &'static str;
 
+    /// The name that its user has given it.
+    fn own_name(&self) -> Option<&Name> {
+        None
+    }
+
     /// The result; or the name and the payload of a panic. `tell` gets the user's name, if there is
     /// one.
-    fn run(self, tell: impl FnOnce(&str)) -> Result<T, (Name, Payload)>;
+    fn run(self, tell: impl FnOnce(&str)) -> Result<Self::Out, (Name, Payload)>;
+
+    fn name(&self) -> &str {
+        self.own_name().map_or(Self::function(), |name| name)
+    }
+
+    /// The name, for traces after the function is gone.
+    fn owned_name(&self) -> Name {
+        self.own_name()
+            .map_or_else(|| Self::function().into(), Name::clone)
+    }
 }
 
-impl<T, F: FnOnce() -> T + Send> Job<T> for F {
-    fn name(&self) -> &str {
-        type_name::<F>()
-    }
-
-    fn owned_name(&self) -> Name {
-        type_name::<F>().into()
-    }
+impl<T: Send + 'static, F: FnOnce() -> T + Send + 'static> Job for F {
+    type Out = T;
 
     fn function() -> &'static str {
         type_name::<F>()
@@ -61,17 +67,15 @@ pub(crate) struct Named<F> {
     pub(crate) f: F,
 }
 
-impl<T, F: FnOnce() -> T + Send> Job<T> for Named<F> {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn owned_name(&self) -> Name {
-        self.name.clone()
-    }
+impl<T: Send + 'static, F: FnOnce() -> T + Send + 'static> Job for Named<F> {
+    type Out = T;
 
     fn function() -> &'static str {
         type_name::<F>()
+    }
+
+    fn own_name(&self) -> Option<&Name> {
+        Some(&self.name)
     }
 
     fn run(self, tell: impl FnOnce(&str)) -> Result<T, (Name, Payload)> {
@@ -83,23 +87,23 @@ impl<T, F: FnOnce() -> T + Send> Job<T> for Named<F> {
 type Outcome<T> = Result<T, Box<JoinError>>;
 
 /// The function before the run, the result after it.
-union Content<F, T> {
+union Content<F: Job> {
     f: ManuallyDrop<F>,
-    outcome: ManuallyDrop<Outcome<T>>,
+    outcome: ManuallyDrop<Outcome<F::Out>>,
 }
 
 #[repr(C)]
-struct Task<F, T> {
+struct Task<F: Job> {
     header: Header,
     /// The function belongs to the thread that cleared PENDING. The result belongs to the runner
     /// until RUNNING is cleared, then to the handle.
-    content: UnsafeCell<Content<F, T>>,
+    content: UnsafeCell<Content<F>>,
 }
 
 /// A task that has not been queued yet, or whose queueing was refused.
-pub(crate) struct NewTask<F, T> {
+pub(crate) struct NewTask<F> {
     item: ItemPtr,
-    owns: PhantomData<(F, T)>,
+    owns: PhantomData<F>,
 }
 
 /// The only handle on a task.
@@ -113,11 +117,7 @@ unsafe impl<T: Send> Send for TaskHandle<T> {}
 // SAFETY: a shared reference gives no access to the result.
 unsafe impl<T: Send> Sync for TaskHandle<T> {}
 
-impl<F, T> Task<F, T>
-where
-    F: Job<T> + 'static,
-    T: Send + 'static,
-{
+impl<F: Job> Task<F> {
     const VTABLE: VTable = VTable {
         run: Self::run,
         free: Self::free,
@@ -128,7 +128,7 @@ where
             // SAFETY: the caller has seen the end.
             let outcome = unsafe { Self::take(item) };
             // SAFETY: `out` has room for an outcome.
-            unsafe { out.cast::<Outcome<T>>().write(outcome) };
+            unsafe { out.cast::<Outcome<F::Out>>().write(outcome) };
         },
         discard: Self::discard,
     };
@@ -191,7 +191,7 @@ where
         })
     }
 
-    unsafe fn take(item: ItemPtr) -> Outcome<T> {
+    unsafe fn take(item: ItemPtr) -> Outcome<F::Out> {
         // SAFETY: the handle keeps the item alive.
         let this = unsafe { Self::of(item) };
         this.content.with_mut(|p| {
@@ -289,7 +289,7 @@ where
 
     /// Traces the steps of a run, if tracing is on. The function has not been taken yet.
     #[inline]
-    fn tracer<'a>(item: ItemPtr, scope: &RunScope<'a>) -> impl Fn(TraceStep) + use<'a, F, T> {
+    fn tracer<'a>(item: ItemPtr, scope: &RunScope<'a>) -> impl Fn(TraceStep) + use<'a, F> {
         let traced = scope.trace.map(|trace| {
             // SAFETY: the caller is about to run the item, and no one else can.
             (trace, unsafe { Self::with_function(item, F::owned_name) })
@@ -301,7 +301,7 @@ where
         }
     }
 
-    fn step(outcome: &Outcome<T>) -> TraceStep {
+    fn step(outcome: &Outcome<F::Out>) -> TraceStep {
         match outcome {
             Ok(_) => TraceStep::Ended,
             Err(_) => TraceStep::Panicked,
@@ -309,7 +309,7 @@ where
     }
 
     #[inline]
-    fn outcome(f: F, runner: &dyn Runner) -> Outcome<T> {
+    fn outcome(f: F, runner: &dyn Runner) -> Outcome<F::Out> {
         f.run(|name| runner.tell_name(name))
             .map_err(|(item, payload)| {
                 runner.panicked(&item, message(&payload).as_deref());
@@ -322,7 +322,7 @@ where
     /// # Safety
     ///
     /// The caller has set RUNNING, and the payload has been taken.
-    unsafe fn complete(item: ItemPtr, outcome: Outcome<T>) {
+    unsafe fn complete(item: ItemPtr, outcome: Outcome<F::Out>) {
         // SAFETY: RUNNING keeps it alive.
         let this = unsafe { Self::of(item) };
         let outcome = ManuallyDrop::new(outcome);
@@ -382,15 +382,11 @@ where
     }
 }
 
-impl<F, T> NewTask<F, T>
-where
-    F: Job<T> + 'static,
-    T: Send + 'static,
-{
+impl<F: Job> NewTask<F> {
     #[inline]
     pub(crate) fn new(f: F) -> Self {
         Self {
-            item: Task::<F, T>::make(f),
+            item: Task::<F>::make(f),
             owns: PhantomData,
         }
     }
@@ -401,7 +397,7 @@ where
 
     /// The handle, once it has been queued.
     #[inline]
-    pub(crate) fn into_handle(self) -> TaskHandle<T> {
+    pub(crate) fn into_handle(self) -> TaskHandle<F::Out> {
         TaskHandle {
             item: self.item,
             result: PhantomData,
@@ -409,14 +405,14 @@ where
     }
 
     /// Its queueing was refused: the handle gives the reason.
-    pub(crate) fn reject(self, why: JoinError) -> TaskHandle<T> {
+    pub(crate) fn reject(self, why: JoinError) -> TaskHandle<F::Out> {
         let handle = self.into_running();
         handle.discard(why);
         handle
     }
 
     /// The handle of a task that is not queued; RUNNING is the caller's.
-    fn into_running(self) -> TaskHandle<T> {
+    fn into_running(self) -> TaskHandle<F::Out> {
         let handle = self.into_handle();
         // Relaxed: the task is not shared yet.
         let word = &handle.header().word;
@@ -427,11 +423,11 @@ where
     /// Its queueing was refused: returns the function.
     pub(crate) fn into_function(self) -> F {
         // SAFETY: it is of this type.
-        let task = unsafe { Task::<F, T>::of(self.item) };
+        let task = unsafe { Task::<F>::of(self.item) };
         // SAFETY: no one else knows it.
         let f = unsafe { task.take_function() };
         // SAFETY: the function has been taken.
-        unsafe { Task::<F, T>::free_block(self.item) };
+        unsafe { Task::<F>::free_block(self.item) };
         f
     }
 }
@@ -453,7 +449,7 @@ fn promised<T>() -> T {
 impl<T: Send + 'static> Promise<T> {
     /// A promise, and the handle on its result.
     pub(crate) fn new() -> (Self, TaskHandle<T>) {
-        let handle = NewTask::<fn() -> T, T>::new(promised).into_running();
+        let handle = NewTask::<fn() -> T>::new(promised).into_running();
         let (item, result) = (handle.item, PhantomData);
         (Self { item, result }, handle)
     }
@@ -462,7 +458,7 @@ impl<T: Send + 'static> Promise<T> {
     pub(crate) fn complete(self, result: Result<T, JoinError>) {
         let item = ManuallyDrop::new(self).item;
         // SAFETY: RUNNING is the promise's, and a plain function need not be taken.
-        unsafe { Task::<fn() -> T, T>::complete(item, result.map_err(Box::new)) };
+        unsafe { Task::<fn() -> T>::complete(item, result.map_err(Box::new)) };
     }
 }
 

@@ -151,23 +151,6 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_without_a_pause_before_it_says_nothing() {
-        let mut pace = pace(MOST / 4);
-        pace.pause(1);
-        pace.took(2);
-        for taken in 3..10 {
-            pace.took(taken);
-        }
-        assert_eq!(pace.turns, MOST / 2);
-    }
-
-    #[test]
-    fn short_batches_of_short_items_are_short() {
-        assert!(Pace::is_short(1, 999) && Pace::is_short(48, 20));
-        assert!(!Pace::is_short(1, 1_000) && !Pace::is_short(48, 21));
-    }
-
-    #[test]
     fn a_worker_that_nobody_looks_after_never_pauses() {
         let mut pace = Pace::new(false);
         assert_eq!(mean(&mut pace, 10, |_| 15), 0);

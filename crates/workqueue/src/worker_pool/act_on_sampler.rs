@@ -36,9 +36,7 @@ impl PoolState {
             return false;
         }
         let next = self.thread(worker).shared.batch.next();
-        let thread = self.threads[worker]
-            .as_mut()
-            .expect("a worker with a batch has registered");
+        let thread = self.thread_mut(worker);
         thread.seen.replace(next) == Some(next) && !self.is_recalled(worker)
     }
 
@@ -179,9 +177,9 @@ impl WorkerPool {
     /// Counts what was found of an item of that pwq, unless that has been done.
     pub(crate) fn count_finding(&self, pwq: &Pwq, found: u8) {
         if found == FOUND_ASLEEP {
-            pwq.wq.counted(Count::FoundAsleep, 1);
+            pwq.wq.counted(Count::FoundAsleep);
         } else if found == FOUND_INTENSIVE && hog::is_hog(&self.attrs) {
-            pwq.wq.counted(Count::Intensive, 1);
+            pwq.wq.counted(Count::Intensive);
         }
     }
 

@@ -97,7 +97,6 @@ impl PoolState {
         self.threads[worker] = Some(WorkerThread {
             shared,
             number: proc::this_thread(),
-            woken_at: None,
             seen: None,
             runs_since: None,
             own: None,
@@ -114,7 +113,7 @@ impl PoolState {
     ) -> WorkerId {
         let me = self.core.workers.attach();
         self.register(me, shared);
-        self.threads[me].as_mut().expect("just registered").own = own;
+        self.thread_mut(me).own = own;
         me
     }
 }

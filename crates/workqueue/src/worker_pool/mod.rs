@@ -4,7 +4,7 @@ use crate::batch::Entry;
 use crate::busy_worker::WorkerDesc;
 use crate::cpu_time::{Charged, Meter};
 use crate::item::{FunctionCell, ItemPtr};
-use crate::load_hint::{Lately, LoadHint};
+use crate::load_hint::LoadHint;
 use crate::nr_active::{NrActive, PwqId};
 use crate::pool_attrs::PoolAttrs;
 use crate::pool_core::{Deferred, PoolCore, PoolItem, PwqIndex, WorkerId};
@@ -110,8 +110,6 @@ pub(crate) struct PoolState {
     pub(crate) calls: u64,
     /// Whether a check is planned that the poller has polled.
     pub(crate) expected: bool,
-    /// How long woken workers take to arrive, in ns.
-    delay: Lately,
     /// Threads asked for, to number them.
     started: usize,
     /// Set while threads are refused.
@@ -126,8 +124,6 @@ pub(crate) struct WorkerThread {
     pub(crate) shared: Arc<WorkerShared>,
     /// Its number, if threads have one.
     number: Option<u32>,
-    /// When it was woken, if it has not arrived yet and the pool has siblings.
-    woken_at: Option<Instant>,
     /// Its position in the batch at the last tick.
     seen: Option<u32>,
     /// The entry that it was seen to run, and when it was first seen to do so.
@@ -356,6 +352,12 @@ impl PoolState {
     pub(crate) fn thread(&self, worker: WorkerId) -> &WorkerThread {
         self.threads[worker]
             .as_ref()
+            .expect("the worker has registered")
+    }
+
+    fn thread_mut(&mut self, worker: WorkerId) -> &mut WorkerThread {
+        self.threads[worker]
+            .as_mut()
             .expect("the worker has registered")
     }
 

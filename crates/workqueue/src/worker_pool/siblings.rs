@@ -2,7 +2,6 @@
 //! it.
 
 use super::{Overloaded, PoolState, QueueDeferred, Sibling, Siblings, WorkerPool};
-use crate::pool_core::WorkerId;
 use crate::steal_policy::{Costs, Load, StealPolicy};
 use inflight_sync::Arc;
 use inflight_sync::atomic::Ordering;
@@ -31,15 +30,10 @@ impl Siblings {
         }
     }
 
-    pub(super) fn loads(&self, pool: &WorkerPool, mine: Load) -> Vec<Load> {
-        let now = pool.shared.clock.now();
-        let load = |(at, sibling): (usize, &Sibling)| Load {
-            delay: sibling.hint.delay(now),
-            ..if at == self.me {
-                mine
-            } else {
-                sibling.hint.load()
-            }
+    pub(super) fn loads(&self, mine: Load) -> Vec<Load> {
+        let load = |(at, sibling): (usize, &Sibling)| match at == self.me {
+            true => mine,
+            false => sibling.hint.load(),
         };
         self.all.iter().enumerate().map(load).collect()
     }
@@ -73,7 +67,6 @@ impl PoolState {
             },
             service: self.core.service_ns(),
             submitters: pool.hint.submitters(),
-            ..Load::default()
         }
     }
 }
@@ -90,18 +83,5 @@ impl WorkerPool {
         state.tells |= siblings.are_some();
         state.siblings = siblings.are_some().then(|| Arc::new(siblings));
         self.unlock_deferred(state, false, deferred);
-    }
-
-    /// A worker that was woken has arrived.
-    pub(crate) fn has_come(&self, state: &mut PoolState, worker: WorkerId) {
-        let thread = state.threads[worker]
-            .as_mut()
-            .expect("the worker has registered");
-        if let Some(woken_at) = thread.woken_at.take() {
-            let now = self.shared.clock.now();
-            let took = u64::try_from((now - woken_at).as_nanos()).unwrap_or(u64::MAX);
-            state.delay.note(took, 10);
-            self.hint.came(state.delay.ns(), now);
-        }
     }
 }

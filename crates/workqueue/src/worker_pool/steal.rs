@@ -32,9 +32,7 @@ impl WorkerPool {
     /// whatever waits here.
     pub(super) fn set_away(&self, worker: WorkerId, away: Option<Arc<WorkerShared>>) {
         let mut state = self.lock();
-        let thread = state.threads[worker]
-            .as_mut()
-            .expect("the worker has registered");
+        let thread = state.thread_mut(worker);
         // The queue that is charged goes with the worker, there and back.
         let (from, to) = match &away {
             Some(guest) => (&thread.shared, guest),
@@ -62,7 +60,7 @@ impl Theft {
     /// `false` if there was none.
     pub(crate) fn steal(self, thief: &Arc<WorkerPool>, me: WorkerId) -> bool {
         let Self { siblings, mine } = self;
-        let loads = siblings.loads(thief, mine);
+        let loads = siblings.loads(mine);
         let victim = siblings.policy.victim(siblings.me, &loads);
         let victim = victim.and_then(|(from, _)| siblings.all[from].pool.upgrade());
         let Some(victim) = victim else {
@@ -79,7 +77,7 @@ impl Theft {
         let context = Context::new(victim.clone(), guest, shared.clone(), own);
         for (_, entry) in state.entries(guest) {
             // SAFETY: the entry has just been taken.
-            unsafe { entry.pwq.as_ref() }.wq.counted(Count::Stolen, 1);
+            unsafe { entry.pwq.as_ref() }.wq.counted(Count::Stolen);
         }
         let unmanaged = !state.core.workers.get(guest).may_hold_others_back();
         victim.unlock(state, false);
@@ -116,9 +114,6 @@ impl StealPolicy {
             if let Some(from) = self.longest(thief, loads, short_of_cpus) {
                 return Some((from, Reason::Submitters));
             }
-        }
-        if !self.is_prompt(mine) {
-            return None;
         }
         let slow = |from: &usize| {
             let theirs = &loads[*from];

@@ -43,12 +43,7 @@ impl WorkerPool {
             WakeAction::None => {}
             WakeAction::Wake(worker) if state.is_poller(worker) => after.poll = true,
             WakeAction::Wake(worker) => {
-                let matters = state.siblings.is_some();
-                let thread = state.threads[worker]
-                    .as_mut()
-                    .expect("an idle worker has registered");
-                thread.woken_at = matters.then(|| self.shared.clock.now());
-                after.wake = Some(thread.shared.clone());
+                after.wake = Some(state.thread(worker).shared.clone());
             }
             WakeAction::Create(worker) if self.may_create(state) => after.create = Some(worker),
             WakeAction::Create(worker) => state.core.workers.remove(worker),
@@ -108,7 +103,7 @@ impl WorkerPool {
             let first = first.map(|index| state.pwq(index).clone());
             (siblings, state.load(self), first)
         };
-        let mut loads = siblings.loads(self, mine);
+        let mut loads = siblings.loads(mine);
         loop {
             let to = match siblings.policy.wake_for(siblings.me, &loads) {
                 WakeTarget::Nobody => return,
@@ -119,7 +114,7 @@ impl WorkerPool {
             if helper.is_some_and(|helper| helper.invite()) {
                 self.lock().look_later = 0;
                 if let Some(pwq) = first {
-                    pwq.wq.counted(Count::RemoteWakeups, 1);
+                    pwq.wq.counted(Count::RemoteWakeups);
                 }
                 return;
             }

@@ -71,7 +71,6 @@ impl StealPolicy {
             drain >= self.threshold(own, *to)
                 && theirs.waiting == 0
                 && theirs.awake < self.pods[*to].cpus
-                && self.is_prompt(theirs)
         };
         match self.others(own).find(idle) {
             Some(to) => WakeTarget::Other(to, Reason::Backlog),

@@ -26,16 +26,14 @@ impl Workqueue {
         self.inner().limit()
     }
 
-    /// How many items may be active on each memory node, however few CPUs the node has. `None`
-    /// unless the limit is split among the nodes: see
-    /// [`set_min_active`](Workqueue::set_min_active).
+    /// The [`min_active`](crate::WorkqueueBuilder::min_active) of the queue. `None` unless its
+    /// limit is split among the nodes: see [`set_min_active`](Workqueue::set_min_active).
     #[must_use]
     pub fn min_active(&self) -> Option<usize> {
         self.inner().min_active()
     }
 
-    /// Changes how many items may be active at once: for each CPU of a bound queue, in total for an
-    /// unbound one.
+    /// Changes the [`max_active`](Workqueue::max_active).
     ///
     /// After a raise, waiting items become active at once, in their order. After a reduction, the
     /// number falls as items end. 0 sets the default, [`DEFAULT_MAX_ACTIVE`], as in the builder.
@@ -59,11 +57,9 @@ impl Workqueue {
         Ok(())
     }
 
-    /// Changes how many items may be active on each memory node, however few CPUs the node has: see
-    /// [`WorkqueueBuilder::min_active`](crate::WorkqueueBuilder::min_active).
-    ///
-    /// After a raise, waiting items become active at once, in their order. After a reduction, the
-    /// number falls as items end. A later `max_active` below it lowers it too.
+    /// Changes the [`min_active`](crate::WorkqueueBuilder::min_active), with the effect that
+    /// [`set_max_active`](Workqueue::set_max_active) has. A later `max_active` below it lowers it
+    /// too.
     ///
     /// # Errors
     ///

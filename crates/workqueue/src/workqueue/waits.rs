@@ -45,8 +45,7 @@ impl Workqueue {
         })
     }
 
-    /// As [`flush`](Workqueue::flush), with the same errors, for threads. On a worker the wait
-    /// counts as blocking.
+    /// As [`flush`](Self::flush), errors too, for threads. On a worker it counts as blocking.
     pub fn flush_blocking(&self) -> Result<(), WaitError> {
         block_on(self.flush())
     }
@@ -61,9 +60,8 @@ impl Workqueue {
     /// queue its futures; others get [`QueueError::Draining`](crate::QueueError::Draining).
     /// Afterwards the queue takes items again.
     ///
-    /// Items whose delay has not passed are not waited for. Items that come due during a drain are
-    /// queued when the last drain ends, in the order of their times; see
-    /// [`DelayedWork`](crate::DelayedWork).
+    /// Items whose delay has not passed are not waited for; [`DelayedWork`](crate::DelayedWork)
+    /// says what happens when it passes. They are queued in the order of their times.
     ///
     /// The drain does not end while an item keeps queueing itself. Several drains may overlap. The
     /// drain begins with the call. It ends when the future completes or is dropped.
@@ -96,8 +94,7 @@ impl Workqueue {
         })
     }
 
-    /// As [`drain`](Workqueue::drain), with the same errors, for threads. On a worker the wait
-    /// counts as blocking.
+    /// As [`drain`](Self::drain), errors too, for threads. On a worker it counts as blocking.
     pub fn drain_blocking(&self) -> Result<(), WaitError> {
         block_on(self.drain())
     }
@@ -127,8 +124,7 @@ impl Workqueue {
         })
     }
 
-    /// As [`destroy`](Workqueue::destroy), with the same errors, for threads. On a worker the wait
-    /// counts as blocking.
+    /// As [`destroy`](Self::destroy), errors too, for threads. On a worker it counts as blocking.
     pub fn destroy_blocking(&self) -> Result<(), WaitError> {
         block_on(self.destroy())
     }

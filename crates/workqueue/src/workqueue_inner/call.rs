@@ -11,10 +11,10 @@ use inflight_sync::{Arc, cpu};
 
 impl WorkqueueInner {
     /// Runs `f` on this thread. Returns `f` if it has to be queued.
-    pub(crate) fn call_inline<T, F: Job<T>>(
+    pub(crate) fn call_inline<F: Job>(
         self: &Arc<Self>,
         f: F,
-    ) -> Result<Result<T, JoinError>, F> {
+    ) -> Result<Result<F::Out, JoinError>, F> {
         // Bound items run on their CPUs, and highpri workers have a priority that the caller lacks.
         let bound = self.mode.is_bound() || self.flags.highpri;
         if bound || !current::may_begin_inline() {
@@ -49,10 +49,10 @@ impl WorkqueueInner {
             return Ok(None);
         }
         let busy = state.core.has_waiting() || state.core.workers.nr_running() > 0;
-        if busy || !state.core.begin_inline(pwq.index) {
+        if busy {
             return Ok(None);
         }
-        Ok(Some(state.core.enter_inline(pwq.index)))
+        Ok(state.core.begin_inline(pwq.index))
     }
 
     fn end_call(&self, pwq: &Pwq, colour: u8) {
@@ -61,7 +61,7 @@ impl WorkqueueInner {
         pwq.pool.unlock(state, false);
     }
 
-    fn run_here<T, F: Job<T>>(&self, f: F) -> Result<T, JoinError> {
+    fn run_here<F: Job>(&self, f: F) -> Result<F::Out, JoinError> {
         let traced = self.shared.tracing.is_on().then(|| f.name().to_owned());
         let tell = |step| {
             if let Some(name) = &traced {

@@ -3,11 +3,9 @@
 //! [`PodMap`](crate::choose_pool::PodMap) says which CPUs share a pwq. If wake rules choose the
 //! CPU, `wake_placement` applies them first.
 
-use super::queueing::Origin;
 use super::{Control, WorkqueueInner};
 use crate::attrs::Mode;
 use crate::error::QueueError;
-use crate::item::ItemPtr;
 use crate::nr_active::Limit;
 use crate::pool_attrs::PoolAttrs;
 use crate::pwq::{Pwq, RETIRED};
@@ -77,20 +75,6 @@ impl WorkqueueInner {
         Ok(unsafe { &*pwq })
     }
 
-    /// The pwq for a task that is not shared yet; stores it in the task.
-    #[inline]
-    pub(super) fn pwq_of_new(
-        self: &Arc<Self>,
-        task: ItemPtr,
-        cpu: usize,
-    ) -> Result<&Pwq, QueueError> {
-        let pwq = self.pwq_of(cpu)?;
-        self.ensure_worker(pwq, Origin::Anybody)?;
-        // SAFETY: the task has not been queued yet.
-        unsafe { task.header() }.set_first_pwq(pwq.id);
-        Ok(pwq)
-    }
-
     /// Adds a pwq for a pool.
     pub(super) fn add_pwq(
         self: &Arc<Self>,
@@ -110,12 +94,11 @@ impl WorkqueueInner {
         let (frozen, flags) = (control.frozen, control.flags());
         let counting = control.counting;
         let unmanaged = self.is_unmanaged(&control.attrs);
-        let made = Pwq::new(self, &pool, limit, unmanaged, |pwq, core| {
+        let pwq = Pwq::new(self, &pool, limit, unmanaged, |pwq, core| {
             let state = core.pwq_mut(pwq.index);
             (state.frozen, state.counted) = (frozen, counting);
             pwq.set_flag(flags, true);
-        });
-        let pwq = made.map_err(|_| QueueError::TooManyQueues)?;
+        })?;
         control.pwqs.push(pwq.clone());
         Ok(pwq)
     }

@@ -199,8 +199,8 @@ impl WorkqueueInner {
         bound || attrs.is_unmanaged()
     }
 
-    pub(crate) fn counted(&self, count: Count, times: u64) {
-        self.counts[count as usize].fetch_add(times, Ordering::Relaxed);
+    pub(crate) fn counted(&self, count: Count) {
+        self.counts[count as usize].fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn count(&self, count: Count) -> u64 {
@@ -211,7 +211,7 @@ impl WorkqueueInner {
     pub(crate) fn panicked(&self, item: &str, message: Option<&str>) {
         #[cfg(loom)]
         inflight_sync::model::contained(item, message);
-        self.counted(Count::Panicked, 1);
+        self.counted(Count::Panicked);
         *self.last_panic.lock() = Some((item.to_owned(), message.map(str::to_owned)));
     }
 }

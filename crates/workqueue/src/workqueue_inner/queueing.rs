@@ -8,10 +8,9 @@ use crate::item::word::{Seq, is_live};
 use crate::item::{ItemPtr, Job, NewTask, ReusableRef, TaskHandle};
 use crate::pwq::{CLOSED, DESTROYED, DRAINING, NOT_OPEN, Pwq, RETIRED, SHUT_DOWN};
 use crate::queued::Queued;
-use crate::rescuer::Rescuer;
 use crate::trace::TraceStep;
 use crate::worker_pool::PoolState;
-use inflight_sync::{Arc, thread};
+use inflight_sync::{Arc, MutexGuard, thread};
 use std::ptr;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,15 +96,11 @@ impl WorkqueueInner {
     }
 
     #[inline]
-    pub(crate) fn spawn<F, T>(
+    pub(crate) fn spawn<F: Job>(
         self: &Arc<Self>,
         cpu: usize,
         f: F,
-    ) -> Result<TaskHandle<T>, (QueueError, NewTask<F, T>)>
-    where
-        F: Job<T> + 'static,
-        T: Send + 'static,
-    {
+    ) -> Result<TaskHandle<F::Out>, (QueueError, NewTask<F>)> {
         let task = NewTask::new(f);
         match self.submit(task.ptr(), cpu) {
             Ok(()) => Ok(task.into_handle()),
@@ -115,7 +110,10 @@ impl WorkqueueInner {
 
     /// Queues a task that is not shared yet.
     fn submit(self: &Arc<Self>, task: ItemPtr, cpu: usize) -> Result<(), QueueError> {
-        let pwq = self.pwq_of_new(task, cpu)?;
+        let pwq = self.pwq_of(cpu)?;
+        self.ensure_worker(pwq, Origin::Anybody)?;
+        // SAFETY: the task has not been queued yet.
+        unsafe { task.header() }.set_first_pwq(pwq.id);
         self.push_and_trace(pwq, task, 0, cpu, Origin::Anybody)
     }
 
@@ -170,10 +168,10 @@ impl WorkqueueInner {
         }
         let waits = self.rescuer.is_some() || origin != Origin::Anybody;
         let has_worker = pwq.pool.ensure_worker(waits);
-        has_worker.map_err(|e| {
-            let refused = QueueError::NoWorker(e.kind());
-            self.shared.no_thread(QueueError::ShutDown, refused)
-        })
+        let no_thread = self
+            .shared
+            .no_thread(QueueError::ShutDown, QueueError::NoWorker);
+        has_worker.map_err(no_thread)
     }
 
     /// *queue*: pushes the entry of an item that is pending with that pwq.
@@ -195,19 +193,19 @@ impl WorkqueueInner {
             return self.push_closed(pwq, item, seq, cpu, origin);
         }
         self.push_locked(&mut state, pwq, item, seq);
-        let rescuer = self.rescuer_for_new(&state);
+        self.unlock_pushed(state, pwq);
+        Ok(())
+    }
+
+    /// Releases the lock after a push. A pool that has called rescuers calls again for each new
+    /// item at once.
+    #[inline]
+    fn unlock_pushed(&self, state: MutexGuard<'_, PoolState>, pwq: &Pwq) {
+        let rescuer = self.rescuer.as_ref().filter(|_| state.has_called());
         pwq.pool.unlock_pushed(state);
         if let Some(rescuer) = rescuer {
             rescuer.call(&pwq.pool);
         }
-        Ok(())
-    }
-
-    /// The rescuer to call for a new item: a pool that has called rescuers calls again for each new
-    /// item at once.
-    #[inline]
-    fn rescuer_for_new(&self, state: &PoolState) -> Option<&Arc<Rescuer>> {
-        self.rescuer.as_ref().filter(|_| state.has_called())
     }
 
     /// Pushes under the pool's lock.
@@ -251,11 +249,7 @@ impl WorkqueueInner {
             if flags & RETIRED == 0 {
                 self.may_queue(flags, origin)?;
                 self.push_locked(&mut state, pwq, item, seq);
-                let rescuer = self.rescuer_for_new(&state);
-                pwq.pool.unlock(state, false);
-                if let Some(rescuer) = rescuer {
-                    rescuer.call(&pwq.pool);
-                }
+                self.unlock_pushed(state, pwq);
                 return Ok(());
             }
             drop(state);
@@ -312,7 +306,7 @@ impl WorkqueueInner {
             match header.take_pending(seen, 0) {
                 Some(old) => {
                     if origin == Origin::Timer {
-                        self.counted(Count::Refused, 1);
+                        self.counted(Count::Refused);
                     }
                     item.tell_cancelled(old);
                     return true;

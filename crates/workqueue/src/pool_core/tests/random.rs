@@ -346,14 +346,14 @@ impl<'a> Driver<'a> {
 
     fn begin_inline(&mut self, at: usize) {
         let index = at as PwqIndex;
-        if self.core.begin_inline(index) {
+        if let Some(colour) = self.core.begin_inline(index) {
             let queue = &mut self.queues[at];
             assert!(queue.waiting.is_empty() && !queue.stopped, "it overtakes");
             let number = self.pushed;
             self.pushed += 1;
             self.ran.push(true);
             queue.busy = true;
-            queue.inline.push((self.core.enter_inline(index), number));
+            queue.inline.push((colour, number));
             queue.in_flight.insert(number, queue.begun);
             queue.queued += 1;
         }
