@@ -63,7 +63,7 @@ impl DelayedWork {
         Wait::new(self.flush_now())
     }
 
-    /// As [`flush`](Self::flush), errors too, for threads. On a worker it counts as blocking.
+    /// As [`flush`](Self::flush), with its errors, for threads. On a worker it counts as blocking.
     pub fn flush_blocking(&self) -> Result<bool, FlushError> {
         block_on(self.flush_now())
     }

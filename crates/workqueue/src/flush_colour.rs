@@ -117,6 +117,28 @@ mod tests {
         }
     }
 
+    /// I.22: one flush more than there are colours, over one old entry.
+    #[test]
+    fn seventeen_flushes_share_what_is_left() {
+        let mut colours = FlushColours::default();
+        let old = colours.enter();
+        let mut later = Vec::new();
+        let flushes: Vec<_> = (0..17)
+            .map(|_| {
+                let flush = colours.begin_flush().unwrap();
+                later.push(colours.enter());
+                flush
+            })
+            .collect();
+        assert!(flushes.iter().all(|flush| colours.over() <= *flush));
+        colours.leave(old, 1);
+        for colour in later {
+            colours.leave(colour, 1);
+        }
+        assert!(flushes.iter().all(|flush| colours.over() > *flush));
+        assert_eq!(colours.in_flight(), 0);
+    }
+
     proptest! {
         /// A flush waits only for entries that were queued before it and, if fifteen flushes are in
         /// progress, for those queued until the next one can begin.

@@ -45,7 +45,7 @@ impl Workqueue {
         })
     }
 
-    /// As [`flush`](Self::flush), errors too, for threads. On a worker it counts as blocking.
+    /// As [`flush`](Self::flush), with its errors, for threads. On a worker it counts as blocking.
     pub fn flush_blocking(&self) -> Result<(), WaitError> {
         block_on(self.flush())
     }
@@ -94,7 +94,7 @@ impl Workqueue {
         })
     }
 
-    /// As [`drain`](Self::drain), errors too, for threads. On a worker it counts as blocking.
+    /// As [`drain`](Self::drain), with its errors, for threads. On a worker it counts as blocking.
     pub fn drain_blocking(&self) -> Result<(), WaitError> {
         block_on(self.drain())
     }
@@ -124,7 +124,7 @@ impl Workqueue {
         })
     }
 
-    /// As [`destroy`](Self::destroy), errors too, for threads. On a worker it counts as blocking.
+    /// As [`destroy`](Self::destroy), with its errors, for threads. On a worker it counts as blocking.
     pub fn destroy_blocking(&self) -> Result<(), WaitError> {
         block_on(self.destroy())
     }
