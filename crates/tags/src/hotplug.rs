@@ -1,13 +1,6 @@
 //! Offline CPUs: a hardware queue whose last CPU is offline is inactive, and can be drained.
 //!
-//! ```text
-//! leave:     D1 write the queue's stand-in  D2 heavy fence
-//!            D3 wait on `drained` until none of its bits is set, or it serves again
-//! submitter: A1 .. A3, then D4: the queue is inactive -> put back (B1), look again
-//! return:    E1 write it back               E2 notify `drained`
-//! ```
-//!
-//! PROTOCOL-freeze.md has the proof.
+//! PROTOCOL-freeze.md has the steps (D1 to E2) and the proof.
 
 use crate::cpu_groups::CpuNodes;
 use crate::queue_kind::QueueKind;
@@ -52,8 +45,6 @@ impl<T: Send + 'static> Cpus<'_, T> {
     /// Panics in the build closure of this set.
     ///
     /// [`Completions::close_cpu`](crate::Completions::close_cpu) does the same for completions.
-    ///
-    /// The idea is the CPU hotplug of blk-mq.
     ///
     /// ```
     /// use inflight_tags::{AllocError, AllocOptions, TagSet};
@@ -113,9 +104,6 @@ impl<T: Send + 'static> Cpus<'_, T> {
     ///
     /// Panics with the first panic of a callback that ran here, after all of them have been called,
     /// and everything has changed; and in the build closure of this set.
-    ///
-    /// The idea is blk-mq's, which maps its queues anew when CPUs come online; Linux does so under
-    /// a freeze.
     ///
     /// ```
     /// use inflight_tags::TagSet;

@@ -79,8 +79,6 @@ impl<T: Send + 'static> TagSet<T> {
     /// it; the depth is then unchanged. Panics with a waiter's waker, when all hardware queues have
     /// the new depth.
     ///
-    /// The idea is `nr_requests` of blk-mq, which may grow to what was allocated at first.
-    ///
     /// ```
     /// # use inflight_tags::{AllocOptions, TagSet};
     /// let set = TagSet::builder().depth(2).max_depth(8).build(|_, tag| tag)?;

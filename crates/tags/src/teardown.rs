@@ -2,16 +2,9 @@
 //!
 //! Tags are not counted in a common word, because all CPUs would contend for its cache line. Each
 //! slot counts how often it was allocated, and each CPU counts how many tags have ended for good.
-//! The two are compared only when the last handle is dropped:
+//! The two are compared only when the last handle is dropped.
 //!
-//! ```text
-//! tag's end:    K1 free the slot, put the bit (S5, P1 to P3)     K2 counter += 1, if it is open
-//! last handle:  K3 close the counter    K4 take the payloads of free slots
-//!               K5 outstanding += given out - counter - BIAS; if that is 0: free
-//! tag refused at K2:                  K6 take the slot's payload   K7 outstanding -= 1; if 0: free
-//! ```
-//!
-//! PROTOCOL.md has the proof.
+//! PROTOCOL.md has the steps (K1 to K7) and the proof.
 
 use inflight_sync::atomic::{AtomicU64, Ordering, fence};
 use inflight_sync::cpu;

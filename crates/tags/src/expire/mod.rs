@@ -246,8 +246,6 @@ impl<T: Send + 'static> TagSet<T> {
     ///
     /// With the system's clock a request's time may begin as much as a tick (1 to 10 ms) too late,
     /// never too early; see [`InFlight::age`](crate::InFlight::age).
-    ///
-    /// The idea is the timeout work of blk-mq.
     #[must_use = "the request is marked: nobody else will hear of it"]
     pub fn try_expired(&self) -> Option<Expired<T>> {
         self.iter_expired().next()

@@ -1,18 +1,10 @@
 //! Freezing: no tag is held or in flight, and none is allocated until the thaw.
 //!
 //! There is no counter of users. The freezer reads the tags in use from the bitmaps. The freeze
-//! costs an allocation one light fence and one load of a word that seldom changes:
+//! costs an allocation one light fence and one load of a word that seldom changes.
 //!
-//! ```text
-//! submitter: A1 take the bit          A2 light fence    A3 depth == 0 -> a tag, else put it back
-//! freezer:   F1 depth += 1            F2 heavy fence    F3 wait on `drained` until no bit is set
-//! put:       P1 clear the bit         P2 light fence    P3 depth != 0 -> notify `drained`
-//! thaw:      T1 depth -= 1            T2 it was the last -> notify `thawed`
-//! refused:   B1 put the bit back      B2 wait on `thawed` while depth != 0
-//! ```
-//!
-//! PROTOCOL-freeze.md has the proof. The word is in `gate`, F3 in `wait_until_unused`, T1 and T2 in
-//! `thaw`.
+//! PROTOCOL-freeze.md has the steps (A1 to T2) and the proof. The word is in `gate`, F3 in
+//! `wait_until_unused`, T1 and T2 in `thaw`.
 
 mod gate;
 mod thaw;
@@ -37,8 +29,6 @@ use std::time::Duration;
 /// Guards nest: the set thaws when the last is dropped. All accesses of earlier owners to the data
 /// of the set's requests happen before the guard exists, and accesses while it exists happen before
 /// any later tag is given out.
-///
-/// The idea is the frozen request queue of blk-mq.
 ///
 /// # Panics
 ///
