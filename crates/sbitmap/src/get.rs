@@ -45,11 +45,7 @@ impl SbitmapQueue {
         Get(QueuedWait::new(self, Request::one(0)))
     }
 
-    /// Takes a bit; the thread sleeps until there is one.
-    ///
-    /// # Errors
-    ///
-    /// [`GetError::Closed`].
+    /// Takes a bit; the thread sleeps until there is one. Errors as [`get`](SbitmapQueue::get).
     pub fn get_blocking(&self) -> Result<usize, GetError> {
         self.get_until(None)
     }
@@ -92,11 +88,7 @@ impl SbitmapQueue {
     }
 
     /// Takes a bit as [`get`](SbitmapQueue::get), in a guard that puts the bit back, also if the
-    /// task of the guard is cancelled.
-    ///
-    /// # Errors
-    ///
-    /// [`GetError::Closed`].
+    /// task of the guard is cancelled. Errors are the same.
     ///
     /// ```
     /// use inflight_sbitmap::{GetId, SbitmapQueue, block_on};
@@ -115,20 +107,13 @@ impl SbitmapQueue {
         GetId(self.get())
     }
 
-    /// Takes a bit as [`id`](SbitmapQueue::id); the thread sleeps.
-    ///
-    /// # Errors
-    ///
-    /// [`GetError::Closed`].
+    /// Takes a bit as [`id`](SbitmapQueue::id); the thread sleeps. Errors are the same.
     pub fn id_blocking(&self) -> Result<IdGuard<'_>, GetError> {
         self.get_blocking().map(|bit| IdGuard::adopt(self, bit))
     }
 
-    /// Takes a bit as [`id`](SbitmapQueue::id); the thread sleeps at most `timeout`.
-    ///
-    /// # Errors
-    ///
-    /// [`GetError::TimedOut`] and [`GetError::Closed`].
+    /// Takes a bit as [`id`](SbitmapQueue::id); the thread sleeps at most `timeout`. Errors are the
+    /// same; also [`GetError::TimedOut`].
     pub fn id_timeout(&self, timeout: Duration) -> Result<IdGuard<'_>, GetError> {
         self.get_timeout(timeout)
             .map(|bit| IdGuard::adopt(self, bit))
@@ -207,20 +192,14 @@ impl SbitmapQueue {
         })
     }
 
-    /// Takes `n` bits as [`get_many`](SbitmapQueue::get_many); the thread sleeps.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`get_many`](SbitmapQueue::get_many).
+    /// Takes `n` bits as [`get_many`](SbitmapQueue::get_many); the thread sleeps. Errors are the
+    /// same.
     pub fn get_many_blocking(&self, n: usize) -> Result<Vec<usize>, GetManyError> {
         self.get_many_until(n, None)
     }
 
     /// Takes `n` bits as [`get_many`](SbitmapQueue::get_many); the thread sleeps at most `timeout`.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`get_many`](SbitmapQueue::get_many), and [`GetManyError::TimedOut`].
+    /// Errors are the same; also [`GetManyError::TimedOut`].
     ///
     /// ```
     /// use inflight_sbitmap::{GetManyError, SbitmapQueue};

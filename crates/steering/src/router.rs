@@ -205,11 +205,8 @@ impl<I: Item> Router<I> {
 
     /// Closes the done list of `cpu`'s shard, and runs its completions on the calling thread: for a
     /// CPU that is taken out of use. Until [`open_cpu`](Self::open_cpu) completions for that shard
-    /// run where they are seen. Without such a shard it does nothing.
-    ///
-    /// # Panics
-    ///
-    /// The panics of [`close`](Self::close).
+    /// run where they are seen. Without such a shard it does nothing. Panics as
+    /// [`close`](Self::close).
     pub fn close_cpu(&self, cpu: usize) {
         if let Some(list) = self.maps.current().done_list(cpu) {
             self.maps.core().close(&list.shard);

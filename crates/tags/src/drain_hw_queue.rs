@@ -121,23 +121,15 @@ impl<T: Send + 'static> HwQueues<'_, T> {
         DrainHwQueue::new(self.set.clone(), hw_queue)
     }
 
-    /// Waits as [`drain`](HwQueues::drain); the thread sleeps.
+    /// Waits as [`drain`](HwQueues::drain); the thread sleeps. Errors are the same.
     ///
     /// A thread that holds a tag of the hardware queue waits for itself, for ever.
-    ///
-    /// # Errors
-    ///
-    /// As [`drain`](HwQueues::drain).
     pub fn drain_blocking(&self, hw_queue: usize) -> Result<(), DrainError> {
         self.set.shared().drain_hw_queue(hw_queue, None)
     }
 
     /// Waits as [`drain`](HwQueues::drain); the thread sleeps at most `timeout`. The hardware queue
-    /// stays inactive.
-    ///
-    /// # Errors
-    ///
-    /// As [`drain`](HwQueues::drain); [`TimedOut`](DrainError::TimedOut).
+    /// stays inactive. Errors are the same; also [`TimedOut`](DrainError::TimedOut).
     ///
     /// ```
     /// # use inflight_tags::{AllocOptions, DrainError, TagSet};

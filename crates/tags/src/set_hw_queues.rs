@@ -115,8 +115,6 @@ impl<T: Send + 'static> TagSet<T> {
     /// Panics with the build closure, and in a build closure of the same set, which must not change
     /// it. The set is then as it was.
     ///
-    /// The idea is blk-mq's update of the number of hardware queues.
-    ///
     /// ```
     /// # use inflight_tags::{HwQueueOptions, TagSet};
     /// let rings = HwQueueOptions::new(1).max(4);
@@ -134,15 +132,7 @@ impl<T: Send + 'static> TagSet<T> {
     }
 
     /// Changes the number as [`set_hw_queues`](TagSet::set_hw_queues), if no tag is held or in
-    /// flight now.
-    ///
-    /// # Errors
-    ///
-    /// As [`set_hw_queues`](TagSet::set_hw_queues); [`ResizeError::InUse`].
-    ///
-    /// # Panics
-    ///
-    /// As [`set_hw_queues`](TagSet::set_hw_queues).
+    /// flight now. Errors and panics are the same; also [`ResizeError::InUse`].
     ///
     /// ```
     /// # use inflight_tags::{HwQueueOptions, ResizeError, TagSet};
@@ -157,15 +147,8 @@ impl<T: Send + 'static> TagSet<T> {
         self.set_hw_queues_under(n, || self.try_freeze())
     }
 
-    /// Changes the number as [`set_hw_queues`](TagSet::set_hw_queues); the thread sleeps.
-    ///
-    /// # Errors
-    ///
-    /// As [`set_hw_queues`](TagSet::set_hw_queues).
-    ///
-    /// # Panics
-    ///
-    /// As [`set_hw_queues`](TagSet::set_hw_queues).
+    /// Changes the number as [`set_hw_queues`](TagSet::set_hw_queues); the thread sleeps. Errors
+    /// and panics are the same.
     ///
     /// ```
     /// # use inflight_tags::{AllocOptions, HwQueueOptions, TagSet};
@@ -184,15 +167,8 @@ impl<T: Send + 'static> TagSet<T> {
     }
 
     /// Changes the number as [`set_hw_queues`](TagSet::set_hw_queues); the thread sleeps at most
-    /// `timeout`. After a timeout the set is as it was.
-    ///
-    /// # Errors
-    ///
-    /// As [`set_hw_queues`](TagSet::set_hw_queues); [`ResizeError::TimedOut`].
-    ///
-    /// # Panics
-    ///
-    /// As [`set_hw_queues`](TagSet::set_hw_queues).
+    /// `timeout`. After a timeout the set is as it was. Errors and panics are the same; also
+    /// [`ResizeError::TimedOut`].
     ///
     /// ```
     /// # use inflight_tags::{HwQueueOptions, ResizeError, TagSet};

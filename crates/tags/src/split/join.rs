@@ -70,11 +70,8 @@ impl<T: Send + 'static> Split<T> {
         Join(self)
     }
 
-    /// Takes the tags of [`join`](Split::join), if all can be had without waiting.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`join`](Split::join) and [`Tenant::try_alloc`](crate::Tenant::try_alloc).
+    /// Takes the tags of [`join`](Split::join), if all can be had without waiting. Errors are those
+    /// of `join` and of [`Tenant::try_alloc`](crate::Tenant::try_alloc).
     ///
     /// ```
     /// # use inflight_tags::{AllocError, TagSet};
@@ -89,11 +86,7 @@ impl<T: Send + 'static> Split<T> {
         self.join_by(Self::try_next)
     }
 
-    /// Waits as [`join`](Split::join); the thread sleeps.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`join`](Split::join).
+    /// Waits as [`join`](Split::join); the thread sleeps. Errors are the same.
     ///
     /// ```
     /// # use inflight_tags::{AllocError, TagSet};
@@ -109,11 +102,7 @@ impl<T: Send + 'static> Split<T> {
     }
 
     /// Waits as [`join`](Split::join); the thread sleeps at most `timeout`. The `Split` can be
-    /// asked again after a timeout.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`join`](Split::join), and [`TimedOut`](AllocError::TimedOut).
+    /// asked again after a timeout. Errors are the same; also [`TimedOut`](AllocError::TimedOut).
     ///
     /// ```
     /// # use inflight_tags::{AllocError, TagSet};

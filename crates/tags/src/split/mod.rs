@@ -163,11 +163,8 @@ impl<T: Send + 'static> Split<T> {
         self.remaining
     }
 
-    /// Waits as a task for the tag of the next piece; `None` after the last one.
-    ///
-    /// # Errors
-    ///
-    /// As [`Tenant::alloc_with`].
+    /// Waits as a task for the tag of the next piece; `None` after the last one. Errors as
+    /// [`Tenant::alloc_with`].
     ///
     /// ```
     /// # use inflight_tags::TagSet;
@@ -188,14 +185,10 @@ impl<T: Send + 'static> Split<T> {
     }
 
     /// Polls [`next`](Split::next) by hand, in the form of a stream: `None` after the last piece,
-    /// and after an error.
+    /// and after an error. Errors are the same.
     ///
     /// Between two polls it keeps its place in the wait queue. If you do not poll it again, wait in
     /// another form, or drop it. With the feature `futures` it is a `Stream`.
-    ///
-    /// # Errors
-    ///
-    /// As [`next`](Split::next).
     ///
     /// ```
     /// # use inflight_tags::TagSet;
@@ -312,21 +305,13 @@ impl<T: Send + 'static> Split<T> {
         result
     }
 
-    /// Waits as [`next`](Split::next); the thread sleeps.
-    ///
-    /// # Errors
-    ///
-    /// As [`Tenant::alloc_blocking_with`].
+    /// Waits as [`next`](Split::next); the thread sleeps. Errors are the same.
     pub fn next_blocking(&mut self) -> Result<Option<Tag<T>>, AllocError> {
         self.next_sleeping(None)
     }
 
     /// Waits as [`next`](Split::next); the thread sleeps at most `timeout`. The `Split` can be
-    /// asked again after a timeout.
-    ///
-    /// # Errors
-    ///
-    /// As [`Tenant::alloc_timeout_with`].
+    /// asked again after a timeout. Errors are the same; also [`TimedOut`](AllocError::TimedOut).
     ///
     /// ```
     /// # use inflight_tags::{AllocError, TagSet};
@@ -345,11 +330,7 @@ impl<T: Send + 'static> Split<T> {
 
     /// Returns the tag of [`next`](Split::next), if it can be had without waiting. If not, a wait
     /// of [`poll_next`](Split::poll_next) continues. After a tag by a try, poll again without a
-    /// wake: the wait may have ended without one.
-    ///
-    /// # Errors
-    ///
-    /// As [`Tenant::try_alloc`].
+    /// wake: the wait may have ended without one. Errors as [`Tenant::try_alloc`].
     ///
     /// ```
     /// # use inflight_tags::{AllocError, TagSet};
