@@ -14,7 +14,7 @@ impl<S: Store> Turns<S> {
         if queue.list.all_want_one() {
             return;
         }
-        let next = queue.list.next(|tenant| self.rules.shares.may_take(tenant));
+        let next = queue.list.next(|tenant| self.shares.may_take(tenant));
         let Some(next) = next.and_then(|next| queue.list.node(next)) else {
             return;
         };

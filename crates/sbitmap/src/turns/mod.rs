@@ -30,7 +30,6 @@ use crate::store::Store;
 use inflight_sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use inflight_sync::time::{Clock, Instant};
 use inflight_sync::{CachePadded, Mutex, cpu};
-use mode_rules::Policy;
 use wait_queue::WaitQueue;
 
 /// The state that puts and turns read without the lock; written with it.
@@ -99,7 +98,8 @@ impl UnlockedState {
 #[derive(Debug)]
 pub(crate) struct Turns<S> {
     store: S,
-    rules: Policy,
+    rules: ModeRules,
+    shares: Option<Box<dyn ShareLimiter>>,
     clock: Clock,
     /// Identifies the turns of this queue.
     number: u64,
@@ -125,7 +125,8 @@ impl<S: Store> Turns<S> {
         };
         Self {
             store,
-            rules: Policy { rules, shares },
+            rules,
+            shares,
             clock,
             number,
             unlocked: CachePadded::new(UnlockedState {
@@ -145,7 +146,7 @@ impl<S: Store> Turns<S> {
 
     /// Idle tenants leave more for the others, which are served then.
     fn look_for_idle(&self, now: Instant) {
-        if self.rules.shares.look_for_idle(now) {
+        if self.shares.look_for_idle(now) {
             self.serve_all();
         }
     }

@@ -62,7 +62,7 @@ impl<S: Store> Turns<S> {
         let waits = |size| queue.list.tenants.has(tenant, size);
         let comes_later = waits(RequestSize::Small) || (large && waits(RequestSize::Large));
         // A waiter that may be served will be served soon, by the threads that the claim names.
-        let next = queue.list.next(|tenant| self.rules.shares.may_take(tenant));
+        let next = queue.list.next(|tenant| self.shares.may_take(tenant));
         let may = next.is_none() && !comes_later && !queue.closed;
         let id = may.then(|| self.store.take()).flatten();
         drop(queue);

@@ -73,7 +73,7 @@ impl<S: Store> Drop for UnfetchedIds<'_, S> {
         self.set_owned();
         let ids = self.ids.as_slice();
         if !ids.is_empty() {
-            let shares = &self.turns.rules.shares;
+            let shares = &self.turns.shares;
             ids.iter().for_each(|&id| shares.gives(id));
             // An error: a user has put one of them a second time, and that put looked like a good
             // one. The others are back.
@@ -339,14 +339,14 @@ impl<'a, S: Store> Wait<'a, S> {
         }
         let clock = &self.turns.clock;
         // What may be missed while one sleeps: a token that is lost, a limit that begins.
-        let rules = &self.turns.rules;
-        let watches = rules.tokens != u32::MAX || rules.shares.is_some();
+        let shares = &self.turns.shares;
+        let watches = self.turns.rules.tokens != u32::MAX || shares.is_some();
         let mut interval = WATCH;
         let mut watch_at = watches.then(|| clock.now() + interval);
         let mut look_at = None;
         loop {
             // G7.
-            let (shares, tenant) = (&self.turns.rules.shares, self.waiter.request.tenant);
+            let tenant = self.waiter.request.tenant;
             look_at = match shares.look_every(tenant) {
                 Some(every) => look_at.or_else(|| Some(clock.now() + every)),
                 None => None,

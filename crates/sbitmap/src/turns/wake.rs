@@ -28,7 +28,7 @@ impl<S: Store> Turns<S> {
         }
         let next = queue
             .list
-            .next_slot(|tenant| self.rules.shares.may_take(tenant));
+            .next_slot(|tenant| self.shares.may_take(tenant));
         // Tasks need no token.
         self.unlocked
             .set_awaits_token(next.is_some_and(|next| queue.needs_token(next, self.rules.tokens)));
@@ -72,7 +72,7 @@ impl<S: Store> Turns<S> {
             if std::mem::take(&mut first) {
                 self.end_turns_for_collector(queue);
             }
-            let Some(key) = queue.list.next(|tenant| self.rules.shares.may_take(tenant)) else {
+            let Some(key) = queue.list.next(|tenant| self.shares.may_take(tenant)) else {
                 break;
             };
             if me != Some(key) && queue.needs_token(key.index, self.rules.tokens) {
@@ -80,13 +80,13 @@ impl<S: Store> Turns<S> {
             }
             let node = queue.list.node(key).expect("the waiter is in the list");
             let tenant = node.tenant;
-            if !node.has_part() && self.rules.shares.may_take(tenant) {
+            if !node.has_part() && self.shares.may_take(tenant) {
                 let Some(id) = self.store.take() else { break };
-                self.rules.shares.took(tenant, id);
+                self.shares.took(tenant, id);
                 node.push_id(id);
             }
             // It gets what it has, if its tenant is at its limit.
-            if node.has_part() || (node.has_some() && !self.rules.shares.may_take(tenant)) {
+            if node.has_part() || (node.has_some() && !self.shares.may_take(tenant)) {
                 self.grant(queue, key, me, chosen);
                 self.end_turns_for_collector(queue);
             } else if node.has_some() {
