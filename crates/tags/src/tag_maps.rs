@@ -5,12 +5,12 @@ use crate::admission::Admission;
 use crate::freeze::FreezeGate;
 use crate::queue_kind::{Kinds, QueueKind};
 use crate::set_id::SetId;
-use crate::shares::{ShareAccounts, SharePolicy, Shares};
+use crate::shares::{ShareAccounts, SharePolicy};
 use crate::size::Size;
 use crate::tag_layout::{TagLayout, TagMap, TagMapId};
 use crate::teardown::Teardown;
 use crate::tenant::TenantIds;
-use inflight_sbitmap::tenancy::{BuildWithRules as _, Rules, Tenancy as _, Users};
+use inflight_sbitmap::tenancy::{Rules, Tenancy as _, Users};
 use inflight_sbitmap::{BatchedOptions, Engine, Fairness, SbitmapQueue};
 use inflight_steering::Policies;
 use inflight_sync::Arc;
@@ -120,7 +120,7 @@ impl TagMaps {
             let (reserved, extra) = (layout.reserved, layout.extra);
             let accounts = Arc::new(ShareAccounts::new(setup.share, normal, most));
             HwQueue {
-                normal: bitmap(n, normal, most, Some(Box::new(Shares(accounts.clone())))),
+                normal: bitmap(n, normal, most, Some(accounts.clone())),
                 reserved: (reserved > 0).then(|| Box::new(bitmap(n, reserved, reserved, None))),
                 extra: (extra > 0).then(|| Box::new(bitmap(n, extra, extra, None))),
                 accounts,

@@ -20,13 +20,12 @@ impl<S: Store> Turns<S> {
         };
         if next.several && !next.collects {
             next.collects = true;
-            self.end_turns(queue);
+            self.end_turns();
         }
     }
 
-    /// Ends all turns that have begun.
-    pub(super) fn end_turns(&self, queue: &mut WaitQueue) {
-        queue.serial = queue.serial.wrapping_add(self.rules.life);
-        self.unlocked.set_grants(queue.serial);
+    /// Ends all turns that have begun. With the lock.
+    pub(super) fn end_turns(&self) {
+        self.unlocked.add_grants(self.rules.life);
     }
 }

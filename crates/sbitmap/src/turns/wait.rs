@@ -125,7 +125,7 @@ impl<'a, S: Store> Wait<'a, S> {
         // With several lists the next waiter may be another one now.
         let behind = !front && others_wait && queue.list.tenants.has_one_list();
         self.waiter.place = Some(key);
-        self.waiter.seen = queue.serial;
+        self.waiter.seen = turns.unlocked.grants();
         if thread {
             queue.set_watchdog(key, front);
         }
@@ -137,7 +137,7 @@ impl<'a, S: Store> Wait<'a, S> {
         }
         // While there are waiters a drained store stays drained: then one look at the words is
         // enough. Otherwise ids may come into the words after the look without anyone being told.
-        let one_look = queue.announced && turns.store.is_drained();
+        let one_look = turns.is_announced() && turns.store.is_drained();
         turns.serve(&mut queue, Some(key), &mut chosen); // G5
         let waits = !queue.list.is_served(key);
         queue.waits += u64::from(waits);
@@ -237,8 +237,9 @@ impl<'a, S: Store> Wait<'a, S> {
         let turns = self.turns;
         let mut queue = turns.wait_queue.lock();
         let is_out = turns.unlocked.awaits_token();
-        let stalled = is_out && queue.serial == self.waiter.seen;
-        self.waiter.seen = queue.serial;
+        let grants = turns.unlocked.grants();
+        let stalled = is_out && grants == self.waiter.seen;
+        self.waiter.seen = grants;
         if stalled && queue.give_up_tokens() {
             turns.serve_and_wake(queue, Wakers::default());
         }
@@ -312,7 +313,7 @@ impl<'a, S: Store> Wait<'a, S> {
         let changes = mem::replace(&mut node.kind, kind) != kind;
         let mut chosen = WakeSet::default();
         if changes {
-            self.waiter.seen = queue.serial;
+            self.waiter.seen = self.turns.unlocked.grants();
             let watchdog = queue.change_watchdog(key);
             watchdog
                 .into_iter()
