@@ -16,6 +16,7 @@ use inflight_steering::Policies;
 use inflight_sync::Arc;
 use inflight_sync::atomic::{AtomicPtr, Ordering};
 use inflight_sync::time::{Clock, Instant, Ticks};
+use inflight_sync::wait::Event;
 use std::ptr::NonNull;
 
 /// The bitmaps of one hardware queue.
@@ -194,10 +195,26 @@ impl TagMaps {
         self.stamps.as_ref().map(|_| self.clock.now())
     }
 
+    /// Sleeps on an event of the gate while `condition` holds, at most until the deadline. Returns
+    /// whether the condition ended.
+    pub(crate) fn wait_while(
+        &self,
+        event: &Event,
+        deadline: Option<Instant>,
+        condition: impl FnMut() -> bool,
+    ) -> bool {
+        match deadline {
+            None => {
+                event.wait_while(condition);
+                true
+            }
+            Some(deadline) => event.wait_while_until(&self.clock, deadline, condition),
+        }
+    }
+
     /// B2 for a thread, at most until the deadline. Returns whether the set was thawed.
     pub(crate) fn wait_thaw(&self, deadline: Option<Instant>) -> bool {
-        self.gate
-            .wait_thaw(deadline.map(|deadline| (&self.clock, deadline)))
+        self.wait_while(self.gate.thawed(), deadline, || self.gate.is_stopped())
     }
 
     /// Called only for a kind that the set has tags of.

@@ -4,10 +4,9 @@
 //! costs an allocation one light fence and one load of a word that seldom changes.
 //!
 //! PROTOCOL-freeze.md has the steps (A1 to T2) and the proof. The word is in `gate`, F3 in
-//! `wait_until_unused`, T1 and T2 in `thaw`.
+//! `wait_until_unused`.
 
 mod gate;
-mod thaw;
 mod wait_until_unused;
 
 pub(crate) use gate::{FREEZE, FreezeGate, QUIESCE};
@@ -120,16 +119,6 @@ impl<T: Send + 'static> TagSet<T> {
     /// # Errors
     ///
     /// [`FreezeError::InUse`].
-    ///
-    /// ```
-    /// # use inflight_tags::{FreezeError, TagSet};
-    /// let set = TagSet::builder().depth(4).build(|_, _| ())?;
-    /// let held = set.add_tenant("nvme0n1")?.try_alloc()?;
-    /// assert_eq!(set.try_freeze().unwrap_err(), FreezeError::InUse);
-    /// drop(held);
-    /// assert!(set.try_freeze().is_ok());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn try_freeze(&self) -> Result<FrozenGuard, FreezeError> {
         let frozen = FrozenGuard::begin(&self.shared.bitmaps);
         is_unused(&frozen.bitmaps).map(|()| frozen)
@@ -148,12 +137,19 @@ impl<T: Send + 'static> TagSet<T> {
     /// Dropping the future ends the freeze: the set is as it was.
     ///
     /// ```
-    /// # use inflight_tags::TagSet;
+    /// # use inflight_tags::{FreezeError, TagSet};
+    /// use std::time::Duration;
     /// let set = TagSet::builder().depth(4).build(|_, _| ())?;
+    /// let held = set.add_tenant("nvme0n1")?.try_alloc()?;
+    /// assert_eq!(set.try_freeze().unwrap_err(), FreezeError::InUse);
+    /// let short = Duration::from_millis(1);
+    /// assert_eq!(set.freeze_timeout(short).unwrap_err(), FreezeError::TimedOut);
+    /// assert!(!set.is_frozen());
+    /// drop(held);
     /// let frozen = inflight_sync::block_on(set.freeze());
     /// assert!(set.is_frozen());
     /// # drop(frozen);
-    /// # Ok::<(), inflight_tags::BuildError>(())
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn freeze(&self) -> Freeze {
         Freeze::new(&self.shared.bitmaps)
@@ -176,19 +172,6 @@ impl<T: Send + 'static> TagSet<T> {
     /// # Errors
     ///
     /// [`FreezeError::TimedOut`].
-    ///
-    /// ```
-    /// # use inflight_tags::{FreezeError, TagSet};
-    /// use std::time::Duration;
-    /// let set = TagSet::builder().depth(4).build(|_, _| ())?;
-    /// let held = set.add_tenant("nvme0n1")?.try_alloc()?;
-    /// let short = Duration::from_millis(1);
-    /// assert_eq!(set.freeze_timeout(short).unwrap_err(), FreezeError::TimedOut);
-    /// assert!(!set.is_frozen());
-    /// drop(held);
-    /// assert!(set.freeze_timeout(Duration::from_secs(1)).is_ok());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn freeze_timeout(&self, timeout: Duration) -> Result<FrozenGuard, FreezeError> {
         let deadline = self.shared.bitmaps.clock.now() + timeout;
         let frozen = FrozenGuard::begin(&self.shared.bitmaps);
