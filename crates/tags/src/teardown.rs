@@ -22,15 +22,6 @@ pub(crate) struct Teardown {
     outstanding: AtomicU64,
 }
 
-/// The result of counting the end of a tag.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
-    /// Counted. The memory may be gone.
-    Counted,
-    /// Not yet counted, so the memory is there; and all handles are gone if this is `true`.
-    Refused(bool),
-}
-
 impl Teardown {
     pub(crate) fn new() -> Self {
         Self {
@@ -39,26 +30,27 @@ impl Teardown {
         }
     }
 
-    /// K2 for `n` tags, after K1 of each.
+    /// K2 for `n` tags, after K1 of each. `None`: they are counted, and the memory may be gone.
+    /// Otherwise the memory is there, and all handles are gone if it is `true`.
     ///
     /// # Safety
     ///
     /// The caller was `n` tags of the set until now, and is not counted yet. Afterwards, if it is
     /// counted, it does not access the set any more.
     #[inline]
-    pub(crate) unsafe fn end(this: *const Self, n: u64) -> End {
+    pub(crate) unsafe fn end(this: *const Self, n: u64) -> Option<bool> {
         // SAFETY: a tag that is not counted keeps the memory. A place, not a reference, which would
         // promise that the memory outlives this call.
         let ended = unsafe { &raw const (*this).ended };
         // SAFETY: as above.
         if unsafe { PerCpuCounter::add_last(ended, n) } {
-            End::Counted
+            None
         } else {
             // Ordering: pairs with the barrier of K3 (`PerCpuCounter::close`): either K4 sees the
             // slot free, or this sees the counter closed.
             fence(Ordering::SeqCst);
             // SAFETY: nothing was counted.
-            End::Refused(unsafe { &*ended }.is_closed())
+            Some(unsafe { &*ended }.is_closed())
         }
     }
 

@@ -33,15 +33,9 @@ impl Generation {
     /// The first generation of a slot. Neighbours start far apart, so that a token with a damaged
     /// index finds a slot whose generation does not match.
     pub(crate) fn start() -> Self {
-        #[cfg(not(any(loom, shuttle)))]
-        {
-            Self::new(fastrand::u64(..))
-        }
         // A model must run the same way each time.
-        #[cfg(any(loom, shuttle))]
-        {
-            Self::new(0)
-        }
+        let model = cfg!(any(loom, shuttle));
+        Self::new(if model { 0 } else { fastrand::u64(..) })
     }
 
     #[inline]
