@@ -1,7 +1,6 @@
 //! One wait, as a thread or as a task. Events G3 to G7 and A1 to A4.
 
-use super::list::{Kind, Node, NodeKey, WaiterState};
-use super::next_waiter::RequestSize;
+use super::list::{Node, NodeKey, WaiterState, is_thread};
 use super::stall_watchdog::{WATCH, WATCH_LONGEST};
 use super::wait_queue::WaitQueue;
 use super::wake::WakeSet;
@@ -87,7 +86,7 @@ impl<'a, S: Store> Wait<'a, S> {
     fn join(&mut self, notify: Notify) -> Option<Outcome> {
         let turns = self.turns;
         // Tasks have no turns: waking them is cheap.
-        let thread = matches!(notify, Notify::Thread(_));
+        let thread = is_thread(&notify);
         let mut request = self.waiter.request;
         let want = request.want;
         let in_turn = thread && want == 1 && !request.large;
@@ -178,8 +177,8 @@ impl<'a, S: Store> Wait<'a, S> {
         let closed = queue.closed;
         let node = queue.list.remove(key).expect("a waiter is removed once");
         if let WaiterState::Granted { serial } = node.state {
-            let one = node.want == 1 && node.size == RequestSize::Small;
-            if turns.rules.quantum > 1 && node.kind == Kind::Thread && one {
+            let one = node.want == 1 && !node.large;
+            if turns.rules.quantum > 1 && node.is_thread && one {
                 turn::set(turns.number, serial, node.credits);
             }
             if queue.return_token(node.token) {
@@ -306,11 +305,11 @@ impl<'a, S: Store> Wait<'a, S> {
             Ok(outcome) => return Some(outcome),
             Err(queue) => queue,
         };
-        let kind = Kind::of(&notify);
+        let thread = is_thread(&notify);
         let node = queue.list.node(key)?;
         // Dropping a waker may run anything, so it is not done under the lock.
         let outdated = node.notify.replace(notify);
-        let changes = mem::replace(&mut node.kind, kind) != kind;
+        let changes = mem::replace(&mut node.is_thread, thread) != thread;
         let mut chosen = WakeSet::default();
         if changes {
             self.waiter.seen = self.turns.unlocked.grants();
@@ -348,10 +347,8 @@ impl<'a, S: Store> Wait<'a, S> {
         loop {
             // G7.
             let tenant = self.waiter.request.tenant;
-            look_at = match shares.look_every(tenant) {
-                Some(every) => look_at.or_else(|| Some(clock.now() + every)),
-                None => None,
-            };
+            let next = |every| look_at.unwrap_or_else(|| clock.now() + every);
+            look_at = shares.look_every(tenant).map(next);
             let until = deadline.into_iter().chain(watch_at).chain(look_at).min();
             let passed = match until {
                 Some(until) => !parker.park_until(clock, until),

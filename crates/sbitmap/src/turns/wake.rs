@@ -111,7 +111,7 @@ impl<S: Store> Turns<S> {
     ) {
         let (serial, wake_epoch) = (self.unlocked.add_grants(1), queue.wake_epoch);
         let node = queue.list.node(key).expect("the waiter is in the list");
-        let (tenant, size) = (node.tenant, node.size);
+        let (tenant, large) = (node.tenant, node.large);
         // Unlimited tokens need no counting.
         let limited = self.rules.tokens != u32::MAX;
         if limited && me != Some(key) && node.sleeps() {
@@ -119,13 +119,13 @@ impl<S: Store> Turns<S> {
             queue.tokens += 1;
         }
         let node = if node.has_all() {
-            queue.list.tenants.served(tenant, size);
+            queue.list.tenants.served(tenant, large);
             let node = queue.list.unlink(key);
             node.state = WaiterState::Granted { serial };
             node
         } else {
             node.full = true;
-            queue.list.tenants.served_in_part(tenant, size, key);
+            queue.list.tenants.served_in_part(tenant, large, key);
             queue.list.node(key).expect("the waiter is in the list")
         };
         if me != Some(key) {
