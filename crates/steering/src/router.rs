@@ -8,7 +8,7 @@ use crate::shard::{Core, ShardRef};
 use crate::sink::CompletionSink;
 use crate::stats::{Counters, ShardStats, SteeringStats};
 use crate::submit_info::Submission;
-use inflight_sync::panics::FirstPanic;
+use inflight_sync::panics::{FirstPanic, call_for_each};
 use inflight_sync::{Arc, Mutex, RetainedVersions, cpu};
 use inflight_topology::steering::{Completion, Decision, DoneList, InlineReason, RedirectReason};
 use inflight_topology::{Scope, Topology};
@@ -228,11 +228,7 @@ impl<I: Item> Router<I> {
             let known = shards.known.iter();
             known.map(|known| known.list.shard.clone()).collect()
         };
-        let mut panic = FirstPanic::default();
-        for shard in &shards {
-            panic.run(|| self.core.close(shard));
-        }
-        panic.finish();
+        call_for_each(&shards, |shard| self.core.close(shard));
     }
 
     /// Closes the done list of `cpu`'s shard, and runs its completions on the calling thread: for a
@@ -278,11 +274,7 @@ impl<I: Item> Router<I> {
         let left = left.into_iter().map(|shard| (shard.close(), shard));
         let (left, core) = (left.collect::<Vec<_>>(), self.core.clone());
         Box::new(move || {
-            let mut panic = FirstPanic::default();
-            for (batch, shard) in left {
-                panic.run(|| core.run_batch(&shard, batch));
-            }
-            panic.finish();
+            call_for_each(left, |(batch, shard)| core.run_batch(&shard, batch));
         })
     }
 

@@ -7,7 +7,7 @@ use crate::queue_kind::QueueKind;
 use crate::set::TagSet;
 use crate::shared::Shared;
 use crate::tag_maps::TagMaps;
-use inflight_sync::panics::FirstPanic;
+use inflight_sync::panics::call_for_each;
 use inflight_topology::Topology;
 use std::fmt;
 
@@ -137,11 +137,7 @@ impl<T: Send + 'static> Cpus<'_, T> {
                 .map(|subscriber| subscriber.refresh(topology));
             (changed, refreshed.collect::<Vec<_>>())
         };
-        let mut panic = FirstPanic::default();
-        left.into_iter().for_each(|left| {
-            panic.run(left);
-        });
-        panic.finish();
+        call_for_each(left, |left| left());
         changed
     }
 }

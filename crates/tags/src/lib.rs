@@ -103,7 +103,6 @@ mod get_tag;
 mod hw_queue_options;
 mod in_flight;
 mod last_handle;
-mod panics;
 mod pending_tag;
 mod put_tag;
 mod queue_kind;

@@ -8,13 +8,13 @@
 //! order, and to tenants whose share the new tags enlarge. PROTOCOL-freeze.md has the proof.
 
 use crate::error::ResizeError;
-use crate::panics::call_for_each;
 use crate::set::TagSet;
 use crate::shared::Shared;
 use crate::size::InBuildClosure;
 use crate::tag_layout::TagMapId;
 use crate::tag_maps::TagMaps;
 use inflight_sync::atomic::Ordering;
+use inflight_sync::panics::call_for_each;
 
 impl<T> Shared<T> {
     /// Makes the missing slots for `depth` tags in these tables, and those beyond the depth. Under
