@@ -167,15 +167,22 @@ impl<T: Send + 'static> Split<T> {
     /// [`Tenant::alloc_with`].
     ///
     /// ```
-    /// # use inflight_tags::TagSet;
-    /// let set = TagSet::builder().build(|_, _| ())?;
-    /// let mut split = set.add_tenant("sda")?.split(2);
+    /// # use inflight_tags::{AllocError, TagSet};
+    /// use std::time::Duration;
+    /// let set = TagSet::builder().depth(1).build(|_, _| ())?;
+    /// let mut split = set.add_tenant("sda")?.split(3);
+    /// let first = split.try_next()?;
+    /// assert_eq!(split.try_next().unwrap_err(), AllocError::Exhausted);
+    /// let late = split.next_timeout(Duration::from_millis(1)).unwrap_err();
+    /// assert_eq!(late, AllocError::TimedOut);
+    /// drop(first);
     /// inflight_sync::block_on(async {
     ///     while let Some(tag) = split.next().await? {
     ///         drop(tag);
     ///     }
-    ///     Ok::<(), inflight_tags::AllocError>(())
+    ///     Ok::<(), AllocError>(())
     /// })?;
+    /// assert!(split.try_next()?.is_none());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     // Not an iterator's `next`: it waits.
@@ -312,17 +319,6 @@ impl<T: Send + 'static> Split<T> {
 
     /// Waits as [`next`](Split::next); the thread sleeps at most `timeout`. The `Split` can be
     /// asked again after a timeout. Errors are the same; also [`TimedOut`](AllocError::TimedOut).
-    ///
-    /// ```
-    /// # use inflight_tags::{AllocError, TagSet};
-    /// use std::time::Duration;
-    /// let set = TagSet::builder().depth(1).build(|_, _| ())?;
-    /// let mut split = set.add_tenant("sda")?.split(2);
-    /// let _first = split.next_blocking()?;
-    /// let late = split.next_timeout(Duration::from_millis(1)).unwrap_err();
-    /// assert_eq!(late, AllocError::TimedOut);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn next_timeout(&mut self, timeout: Duration) -> Result<Option<Tag<T>>, AllocError> {
         let deadline = self.tenant.bitmaps().clock.now() + timeout;
         self.next_sleeping(Some(deadline))
@@ -331,18 +327,6 @@ impl<T: Send + 'static> Split<T> {
     /// Returns the tag of [`next`](Split::next), if it can be had without waiting. If not, a wait
     /// of [`poll_next`](Split::poll_next) continues. After a tag by a try, poll again without a
     /// wake: the wait may have ended without one. Errors as [`Tenant::try_alloc`].
-    ///
-    /// ```
-    /// # use inflight_tags::{AllocError, TagSet};
-    /// let set = TagSet::builder().depth(1).build(|_, _| ())?;
-    /// let mut split = set.add_tenant("sda")?.split(2);
-    /// let first = split.try_next()?;
-    /// assert_eq!(split.try_next().unwrap_err(), AllocError::Exhausted);
-    /// drop(first);
-    /// assert!(split.try_next()?.is_some());
-    /// assert!(split.try_next()?.is_none());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn try_next(&mut self) -> Result<Option<Tag<T>>, AllocError> {
         match self.step(false) {
             SplitStep::Done(done) => done,
