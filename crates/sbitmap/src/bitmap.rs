@@ -396,14 +396,10 @@ impl Sbitmap {
         }
     }
 
-    /// Gives a bit back and points a hint of the caller's at it.
+    /// Gives a bit back and points a hint of the caller's at it. Errors as [`put`](Sbitmap::put).
     ///
     /// For callers that keep a hint for each thread that allocates: the data of the bit is in its
     /// cache. The map's own hint does not move.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`put`](Sbitmap::put).
     ///
     /// ```
     /// use inflight_sbitmap::{Hint, Sbitmap};

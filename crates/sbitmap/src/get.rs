@@ -35,21 +35,21 @@ impl SbitmapQueue {
     /// task was cancelled, is lost: take an [`id`](SbitmapQueue::id) instead.
     ///
     /// ```
-    /// use inflight_sbitmap::{Get, SbitmapQueue};
+    /// use inflight_sbitmap::{Get, GetError, SbitmapQueue};
+    /// use std::time::Duration;
     /// let queue = SbitmapQueue::builder(1).build()?;
     /// let get: Get<'_> = queue.get();
     /// assert_eq!(inflight_sbitmap::block_on(get)?, 0);
+    /// assert_eq!(queue.get_timeout(Duration::from_millis(1)), Err(GetError::TimedOut));
+    /// queue.put(0)?;
+    /// assert_eq!(queue.get_blocking()?, 0);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn get(&self) -> Get<'_> {
         Get(QueuedWait::new(self, Request::one(0)))
     }
 
-    /// Takes a bit; the thread sleeps until there is one.
-    ///
-    /// # Errors
-    ///
-    /// [`GetError::Closed`].
+    /// Takes a bit; the thread sleeps until there is one. Errors as [`get`](SbitmapQueue::get).
     pub fn get_blocking(&self) -> Result<usize, GetError> {
         self.get_until(None)
     }
@@ -60,15 +60,6 @@ impl SbitmapQueue {
     /// # Errors
     ///
     /// [`GetError::TimedOut`] if the time passed first; [`GetError::Closed`].
-    ///
-    /// ```
-    /// use inflight_sbitmap::{GetError, SbitmapQueue};
-    /// use std::time::Duration;
-    /// let queue = SbitmapQueue::builder(1).build()?;
-    /// assert_eq!(queue.get_timeout(Duration::from_millis(1))?, 0);
-    /// assert_eq!(queue.get_timeout(Duration::from_millis(1)), Err(GetError::TimedOut));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn get_timeout(&self, timeout: Duration) -> Result<usize, GetError> {
         self.get_until(Some(self.clock.now() + timeout))
     }
@@ -92,11 +83,7 @@ impl SbitmapQueue {
     }
 
     /// Takes a bit as [`get`](SbitmapQueue::get), in a guard that puts the bit back, also if the
-    /// task of the guard is cancelled.
-    ///
-    /// # Errors
-    ///
-    /// [`GetError::Closed`].
+    /// task of the guard is cancelled. Errors are the same.
     ///
     /// ```
     /// use inflight_sbitmap::{GetId, SbitmapQueue, block_on};
@@ -115,20 +102,13 @@ impl SbitmapQueue {
         GetId(self.get())
     }
 
-    /// Takes a bit as [`id`](SbitmapQueue::id); the thread sleeps.
-    ///
-    /// # Errors
-    ///
-    /// [`GetError::Closed`].
+    /// Takes a bit as [`id`](SbitmapQueue::id); the thread sleeps. Errors are the same.
     pub fn id_blocking(&self) -> Result<IdGuard<'_>, GetError> {
         self.get_blocking().map(|bit| IdGuard::adopt(self, bit))
     }
 
-    /// Takes a bit as [`id`](SbitmapQueue::id); the thread sleeps at most `timeout`.
-    ///
-    /// # Errors
-    ///
-    /// [`GetError::TimedOut`] and [`GetError::Closed`].
+    /// Takes a bit as [`id`](SbitmapQueue::id); the thread sleeps at most `timeout`. Errors are the
+    /// same; also [`GetError::TimedOut`].
     pub fn id_timeout(&self, timeout: Duration) -> Result<IdGuard<'_>, GetError> {
         self.get_timeout(timeout)
             .map(|bit| IdGuard::adopt(self, bit))
@@ -147,15 +127,6 @@ impl SbitmapQueue {
     ///
     /// [`GetManyError::TooMany`] if `n` is above the depth, [`GetManyError::Exhausted`] if there
     /// are not so many for this caller now, [`GetManyError::Closed`].
-    ///
-    /// ```
-    /// use inflight_sbitmap::{GetManyError, SbitmapQueue};
-    /// let queue = SbitmapQueue::builder(4).build()?;
-    /// let three = queue.try_get_many(3)?;
-    /// assert_eq!(queue.try_get_many(2), Err(GetManyError::Exhausted { n: 2 }));
-    /// queue.put_batch(&three)?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn try_get_many(&self, n: usize) -> Result<Vec<usize>, GetManyError> {
         Request::together(n).check(self.depth())?;
         let mut bits = Vec::with_capacity(n);
@@ -191,13 +162,18 @@ impl SbitmapQueue {
     /// polled keeps them, and all others wait.
     ///
     /// ```
-    /// use inflight_sbitmap::{GetMany, SbitmapQueue, block_on};
-    /// let queue = SbitmapQueue::builder(8).build().unwrap();
+    /// use inflight_sbitmap::{GetMany, GetManyError, SbitmapQueue, block_on};
+    /// use std::time::Duration;
+    /// let queue = SbitmapQueue::builder(8).build()?;
     /// let many: GetMany<'_> = queue.get_many(4);
     /// let four = block_on(many)?;
-    /// queue.put_batch(&four).unwrap();
+    /// assert_eq!(queue.try_get_many(5), Err(GetManyError::Exhausted { n: 5 }));
+    /// let late = queue.get_many_timeout(5, Duration::from_millis(1));
+    /// assert_eq!(late, Err(GetManyError::TimedOut));
+    /// assert_eq!(queue.weight(), 4, "nothing was kept");
+    /// queue.put_batch(&four)?;
     /// assert_eq!(queue.get_many_blocking(8)?.len(), 8);
-    /// # Ok::<(), inflight_sbitmap::GetManyError>(())
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn get_many(&self, n: usize) -> GetMany<'_> {
         GetMany(match &self.inner {
@@ -207,31 +183,14 @@ impl SbitmapQueue {
         })
     }
 
-    /// Takes `n` bits as [`get_many`](SbitmapQueue::get_many); the thread sleeps.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`get_many`](SbitmapQueue::get_many).
+    /// Takes `n` bits as [`get_many`](SbitmapQueue::get_many); the thread sleeps. Errors are the
+    /// same.
     pub fn get_many_blocking(&self, n: usize) -> Result<Vec<usize>, GetManyError> {
         self.get_many_until(n, None)
     }
 
     /// Takes `n` bits as [`get_many`](SbitmapQueue::get_many); the thread sleeps at most `timeout`.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`get_many`](SbitmapQueue::get_many), and [`GetManyError::TimedOut`].
-    ///
-    /// ```
-    /// use inflight_sbitmap::{GetManyError, SbitmapQueue};
-    /// use std::time::Duration;
-    /// let queue = SbitmapQueue::builder(2).build().unwrap();
-    /// let one = queue.try_get().unwrap();
-    /// let many = queue.get_many_timeout(2, Duration::from_millis(1));
-    /// assert_eq!(many, Err(GetManyError::TimedOut));
-    /// assert!(queue.try_get().is_some(), "nothing was kept");
-    /// # let _ = one;
-    /// ```
+    /// Errors are the same; also [`GetManyError::TimedOut`].
     pub fn get_many_timeout(
         &self,
         n: usize,

@@ -172,14 +172,10 @@ impl SbitmapQueue {
     }
 
     /// Changes the depth while others get, wait and put; see
-    /// [`Sbitmap::resize`](crate::Sbitmap::resize).
+    /// [`Sbitmap::resize`](crate::Sbitmap::resize). Errors are the same.
     ///
     /// Waiters stay and search again, so they get the bits that growth makes. The wake batch
     /// follows the depth.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`Sbitmap::resize`](crate::Sbitmap::resize).
     ///
     /// # Panics
     ///
@@ -408,16 +404,13 @@ impl SbitmapQueue {
         on!(self, queue => queue.put(bit))
     }
 
-    /// Gives several bits back, and then serves the waiters once.
+    /// Gives several bits back, and then serves the waiters once. Panics as
+    /// [`put`](SbitmapQueue::put).
     ///
     /// # Errors
     ///
     /// The errors of [`Sbitmap::put_batch`](crate::Sbitmap::put_batch): all good bits are given
     /// back, and counted. The error is that of one of the others.
-    ///
-    /// # Panics
-    ///
-    /// The panics of [`put`](SbitmapQueue::put).
     ///
     /// ```
     /// let queue = inflight_sbitmap::SbitmapQueue::builder(4).build().unwrap();
@@ -429,17 +422,8 @@ impl SbitmapQueue {
         on!(self, queue => queue.put_batch(bits))
     }
 
-    /// Gives the bits of a mask back in one atomic step, and then serves the waiters once.
-    ///
-    /// # Errors
-    ///
-    /// As [`Sbitmap::put_mask`](crate::Sbitmap::put_mask): [`PutError::OutOfRange`] if the mask
-    /// reaches beyond its word, and nothing is given back; [`PutError::NotAllocated`] if some of
-    /// the bits are not in use, and the others are given back and counted.
-    ///
-    /// # Panics
-    ///
-    /// The panics of [`put`](SbitmapQueue::put).
+    /// Gives the bits of a mask back in one atomic step, and then serves the waiters once. Errors
+    /// as [`Sbitmap::put_mask`](crate::Sbitmap::put_mask), panics as [`put`](SbitmapQueue::put).
     pub fn put_mask(&self, bits: BitMask) -> Result<(), PutError> {
         on!(self, queue => queue.put_mask(bits))
     }

@@ -106,11 +106,12 @@ impl SbitmapQueueBuilder {
     /// [`RoundRobinNeedsShared`](BuildError::RoundRobinNeedsShared) or
     /// [`DepthNeedsShared`](BuildError::DepthNeedsShared).
     pub fn build(self) -> Result<SbitmapQueue, BuildError> {
-        self.build_with(Rules::default())
+        self.build_with_rules(Rules::default())
     }
 
     /// As [`build`](SbitmapQueueBuilder::build), with the rules of the crate above.
-    pub(crate) fn build_with(self, rules: Rules) -> Result<SbitmapQueue, BuildError> {
+    #[doc(hidden)]
+    pub fn build_with_rules(self, rules: Rules) -> Result<SbitmapQueue, BuildError> {
         let local = match self.engine {
             Engine::Shared => None,
             // Models of a user's code stay small; the local engine has its own models.

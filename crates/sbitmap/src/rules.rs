@@ -2,7 +2,7 @@
 
 use crate::newcomer_policy::NewcomerPolicy;
 use crate::share_limiter::ShareLimiter;
-use inflight_sync::cpu;
+use inflight_sync::{Arc, cpu};
 
 /// The CPUs that use a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ impl Users {
 #[derive(Debug, Default)]
 pub struct Rules {
     /// How tenants share the bits.
-    pub shares: Option<Box<dyn ShareLimiter>>,
+    pub shares: Option<Arc<dyn ShareLimiter>>,
     /// The newcomers that may try past the waiters, for `Batched`.
     pub newcomers: Option<NewcomerPolicy>,
     /// Which CPUs use it. `None`: all that the process may use.

@@ -1,5 +1,6 @@
 //! The rules of a crate above for its tenants' shares.
 
+use inflight_sync::Arc;
 use inflight_sync::time::Instant;
 use std::fmt::Debug;
 use std::time::Duration;
@@ -47,7 +48,7 @@ pub trait ShareLimiter: Debug + Send + Sync {
 }
 
 /// `None` means that no tenant is limited to a share.
-impl ShareLimiter for Option<Box<dyn ShareLimiter>> {
+impl ShareLimiter for Option<Arc<dyn ShareLimiter>> {
     fn may_take(&self, tenant: TenantIndex) -> bool {
         self.as_ref().is_none_or(|shares| shares.may_take(tenant))
     }

@@ -10,17 +10,13 @@ pub use crate::rules::{Rules, Users};
 pub use crate::share_limiter::{ShareLimiter, TenantIndex};
 pub use crate::waiter::Waiter;
 
-use crate::error::{BuildError, GetError};
+use crate::error::GetError;
 use crate::queue::{Inner, SbitmapQueue, on_bits};
-use crate::queue_builder::SbitmapQueueBuilder;
 use crate::waiter;
 use inflight_sync::time::Instant;
 use std::task::{Context, Poll};
 
 mod sealed {
-    pub trait Builder {}
-    impl Builder for super::SbitmapQueueBuilder {}
-
     pub trait Queue {
         fn queue(&self) -> &super::SbitmapQueue;
     }
@@ -30,22 +26,6 @@ mod sealed {
         fn queue(&self) -> &super::SbitmapQueue {
             self
         }
-    }
-}
-
-/// A builder that takes rules from above.
-pub trait BuildWithRules: sealed::Builder {
-    /// Makes the queue.
-    ///
-    /// # Errors
-    ///
-    /// As [`SbitmapQueueBuilder::build`].
-    fn build_with_rules(self, rules: Rules) -> Result<SbitmapQueue, BuildError>;
-}
-
-impl BuildWithRules for SbitmapQueueBuilder {
-    fn build_with_rules(self, rules: Rules) -> Result<SbitmapQueue, BuildError> {
-        self.build_with(rules)
     }
 }
 

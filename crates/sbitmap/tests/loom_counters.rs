@@ -10,7 +10,7 @@
 //! | the least share is asked for without the lock | `h15_*` |
 #![cfg(loom)]
 
-use inflight_sbitmap::tenancy::{BuildWithRules, Rules, ShareLimiter, Tenancy, TenantIndex};
+use inflight_sbitmap::tenancy::{Rules, ShareLimiter, Tenancy, TenantIndex};
 use inflight_sbitmap::{Fairness, Get, SbitmapQueue};
 use inflight_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use inflight_sync::model::{Bound, check};
@@ -189,7 +189,7 @@ fn h15_users_and_batch_change_together() {
     check("h15_users_and_batch_change_together", UNBOUNDED, || {
         let users = Users(Arc::new(AtomicUsize::new(0)));
         let rules = Rules {
-            shares: Some(Box::new(users.clone())),
+            shares: Some(Arc::new(users.clone())),
             ..Rules::default()
         };
         let queue = SbitmapQueue::builder(64)

@@ -32,9 +32,7 @@
 //! (`who_leaves_last_*`).
 #![cfg(loom)]
 
-use inflight_sbitmap::tenancy::{
-    BuildWithRules, Request, Rules, ShareLimiter, Tenancy, TenantIndex, Waiter,
-};
+use inflight_sbitmap::tenancy::{Request, Rules, ShareLimiter, Tenancy, TenantIndex, Waiter};
 use inflight_sbitmap::{Engine, Fairness, SbitmapQueue};
 use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_sync::model::{Bound, check};
@@ -107,7 +105,7 @@ impl Model {
             owners: [zero(), zero(), zero()],
         });
         let above = Rules {
-            shares: Some(Box::new(Accounts(limit.clone()))),
+            shares: Some(Arc::new(Accounts(limit.clone()))),
             ..Rules::default()
         };
         let queue = SbitmapQueue::builder(depth)

@@ -114,7 +114,7 @@ impl Shared {
     fn new(depth: usize, limits: [usize; TENANTS], mode: Mode) -> Arc<Self> {
         let shares = Shares::new(limits, mode);
         let rules = Rules {
-            shares: Some(Box::new(Limiter(shares.clone()))),
+            shares: Some(Arc::new(Limiter(shares.clone()))),
             ..Rules::default()
         };
         Arc::new(Self {

@@ -7,8 +7,7 @@
 mod turn_rig;
 
 use inflight_sbitmap::tenancy::{
-    BuildWithRules, Force, NewcomerPolicy, Request, Rules, ShareLimiter, Tenancy, TenantIndex,
-    Waiter,
+    Force, NewcomerPolicy, Request, Rules, ShareLimiter, Tenancy, TenantIndex, Waiter,
 };
 use inflight_sbitmap::{Engine, Fairness, GetError, SbitmapQueue};
 use inflight_sync::atomic::{AtomicUsize, Ordering};
@@ -427,7 +426,7 @@ fn f0_a_limit_that_falls_ends_the_part() {
         owners: (0..DEPTH).map(|_| AtomicUsize::new(2)).collect(),
     });
     let above = Rules {
-        shares: Some(Box::new(Shared(limits.clone()))),
+        shares: Some(Arc::new(Shared(limits.clone()))),
         newcomers: None,
         ..Rules::default()
     };
@@ -500,7 +499,7 @@ proptest! {
             active: (0..TENANTS).map(|_| AtomicUsize::new(0)).collect(),
             owners: (0..DEPTH).map(|_| AtomicUsize::new(0)).collect(),
         });
-        let above = Rules { shares: Some(Box::new(Shared(limits.clone()))), ..Rules::default() };
+        let above = Rules { shares: Some(Arc::new(Shared(limits.clone()))), ..Rules::default() };
         let queue = SbitmapQueue::builder(DEPTH).fairness(Fairness::fifo()).engine(Engine::Shared);
         let queue = queue.build_with_rules(above).unwrap();
         let mut oracle = Oracle {

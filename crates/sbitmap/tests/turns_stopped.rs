@@ -5,9 +5,7 @@
 #[path = "common/turn_rig.rs"]
 mod turn_rig;
 
-use inflight_sbitmap::tenancy::{
-    BuildWithRules, Request, Rules, ShareLimiter, Tenancy, TenantIndex,
-};
+use inflight_sbitmap::tenancy::{Request, Rules, ShareLimiter, Tenancy, TenantIndex};
 use inflight_sbitmap::{Engine, Fairness, SbitmapQueue};
 use inflight_sync::atomic::{AtomicBool, Ordering};
 use inflight_sync::time::{Clock, Instant};
@@ -160,7 +158,7 @@ fn a_thread_that_panics_hands_the_token_on() {
         let (clock, look) = (Clock::manual(), Arc::new(PanickingLook::default()));
         let queue = builder(4, (Fairness::fair(), engine)).clock(clock.clone());
         let rules = Rules {
-            shares: Some(Box::new(Limits(look.clone()))),
+            shares: Some(Arc::new(Limits(look.clone()))),
             ..Rules::default()
         };
         let queue = Arc::new(queue.build_with_rules(rules).unwrap());
@@ -220,7 +218,7 @@ fn a_thread_that_slept_before_the_limit_began_looks_for_idle_tenants() {
             let (clock, limit) = (Clock::manual(), LaterLimit::default());
             let queue = builder(1, (fairness, engine)).clock(clock.clone());
             let rules = Rules {
-                shares: Some(Box::new(limit.clone())),
+                shares: Some(Arc::new(limit.clone())),
                 ..Rules::default()
             };
             let queue = Arc::new(queue.build_with_rules(rules).unwrap());

@@ -1,18 +1,10 @@
 //! Which CPUs share a done list: a map for each topology, and the shards that all maps share.
 
-use crate::item::{Item, TenantId};
+use crate::item::Item;
 use crate::shard::{Core, Shard, ShardRef};
 use crate::sink::CompletionSink;
-use crate::stats::{ShardStats, SteeringStats};
-use inflight_sync::panics::FirstPanic;
-use inflight_sync::{Arc, Mutex, RetainedVersions};
+use inflight_sync::Arc;
 use inflight_topology::{Scope, Topology};
-
-/// Work for the caller: runs the completions of done lists that were closed.
-///
-/// # Panics
-/// With the first panic of a callback, after all have been called.
-pub type Leftover = Box<dyn FnOnce()>;
 
 const NONE: u32 = u32::MAX;
 
@@ -20,11 +12,11 @@ pub(crate) struct ShardMap<I: Item> {
     pub(crate) topology: Topology,
     /// The done list of each CPU; `NONE` if the topology does not know it.
     list_of: Box<[u32]>,
-    lists: Box<[ShardRef<I>]>,
+    pub(crate) lists: Box<[ShardRef<I>]>,
 }
 
 impl<I: Item> ShardMap<I> {
-    fn new(topology: Topology, lists: Box<[ShardRef<I>]>) -> Self {
+    pub(crate) fn new(topology: Topology, lists: Box<[ShardRef<I>]>) -> Self {
         let cpus = lists.iter().filter_map(|list| list.cpus.last());
         let mut list_of = vec![NONE; cpus.max().map_or(0, |last| last + 1)];
         for (index, list) in lists.iter().enumerate() {
@@ -54,32 +46,23 @@ impl<I: Item> ShardMap<I> {
     }
 }
 
-/// The shards of some completions, by map.
-pub(crate) struct CpuMaps<I: Item> {
-    core: Arc<Core<I>>,
-    scope: Scope,
-    sink: Box<dyn CompletionSink>,
-    map: RetainedVersions<ShardMap<I>>,
-    shards: Mutex<Shards<I>>,
-}
-
 /// All shards there have been.
-struct Shards<I: Item> {
-    known: Vec<Known<I>>,
+pub(crate) struct Shards<I: Item> {
+    pub(crate) known: Vec<Known<I>>,
     /// Shards that are added later are closed too.
-    closed: bool,
+    pub(crate) closed: bool,
 }
 
-struct Known<I: Item> {
+pub(crate) struct Known<I: Item> {
     /// With the CPUs that it serves, or served last.
-    list: ShardRef<I>,
+    pub(crate) list: ShardRef<I>,
     /// It is in the present map. Otherwise its done list is closed until it is in a map again.
     posted: bool,
 }
 
 /// The done lists of a topology: each pod gets the shard that has served most of its CPUs and that
 /// no other pod got, or a new one.
-fn lists<I: Item>(
+pub(crate) fn lists<I: Item>(
     pods: &Topology,
     scope: Scope,
     known: &[ShardRef<I>],
@@ -110,121 +93,20 @@ fn lists<I: Item>(
         .collect()
 }
 
-impl<I: Item> CpuMaps<I> {
-    pub(crate) fn new(
-        core: Arc<Core<I>>,
-        topology: Topology,
-        scope: Scope,
-        sink: Box<dyn CompletionSink>,
-    ) -> Self {
-        let lists = lists(&topology, scope, &[], &core, &*sink);
+impl<I: Item> Shards<I> {
+    pub(crate) fn new(lists: &[ShardRef<I>]) -> Self {
         let known = |list: &ShardRef<I>| Known {
             list: list.of(list.cpus.clone()),
             posted: true,
         };
-        let shards = Shards {
+        Self {
             known: lists.iter().map(known).collect(),
             closed: false,
-        };
-        Self {
-            core,
-            scope,
-            sink,
-            map: RetainedVersions::new(ShardMap::new(topology, lists)),
-            shards: Mutex::new(shards),
         }
     }
 
-    pub(crate) fn core(&self) -> &Arc<Core<I>> {
-        &self.core
-    }
-
-    #[inline]
-    pub(crate) fn current(&self) -> &ShardMap<I> {
-        self.map.current()
-    }
-
-    /// Uses this topology from now on. One call at a time. A shard whose CPUs are gone is closed.
-    pub(crate) fn refresh(&self, topology: &Topology) -> Leftover {
-        if self.current().topology == *topology {
-            return Box::new(|| ());
-        }
-        self.map.replace(
-            |map| map.topology == *topology,
-            || {
-                let known: Vec<ShardRef<I>> = {
-                    let shards = self.shards.lock();
-                    let lists = shards.known.iter().map(|known| &known.list);
-                    lists.map(|list| list.of(list.cpus.clone())).collect()
-                };
-                let lists = lists(topology, self.scope, &known, &self.core, &*self.sink);
-                ShardMap::new(topology.clone(), lists)
-            },
-        );
-        let left = self.shards.lock().follow(&self.current().lists);
-        // M4 now, before the next refresh may open them.
-        let left = left.into_iter().map(|shard| (shard.close(), shard));
-        let (left, core) = (left.collect::<Vec<_>>(), self.core.clone());
-        Box::new(move || {
-            let mut panic = FirstPanic::default();
-            for (batch, shard) in left {
-                panic.run(|| core.run_batch(&shard, batch));
-            }
-            panic.finish();
-        })
-    }
-
-    pub(crate) fn forget(&self, tenants: &[TenantId]) {
-        for known in &self.shards.lock().known {
-            tenants
-                .iter()
-                .for_each(|&tenant| known.list.shard.forget(tenant));
-        }
-    }
-
-    /// Closes all shards, also those that are added later.
-    ///
-    /// # Panics
-    /// With the first panic of a callback, after all have been called.
-    pub(crate) fn close(&self) {
-        let shards: Vec<_> = {
-            let mut shards = self.shards.lock();
-            shards.closed = true;
-            let known = shards.known.iter();
-            known.map(|known| known.list.shard.clone()).collect()
-        };
-        let mut panic = FirstPanic::default();
-        for shard in &shards {
-            panic.run(|| self.core.close(shard));
-        }
-        panic.finish();
-    }
-
-    pub(crate) fn stats(&self, tenant: Option<TenantId>) -> SteeringStats {
-        let mut sum = SteeringStats::default();
-        for known in &self.shards.lock().known {
-            let shard = &known.list.shard;
-            sum.add(tenant.map_or_else(|| shard.stats(), |tenant| shard.stats_of(tenant)));
-        }
-        if tenant.is_none() {
-            sum.panicked = self.core.panicked();
-        }
-        sum
-    }
-
-    pub(crate) fn shard_stats(&self) -> Vec<ShardStats> {
-        let shards = self.shards.lock();
-        let of = |known: &Known<I>| ShardStats {
-            cpus: known.list.cpus.clone(),
-            stats: known.list.shard.stats(),
-        };
-        shards.known.iter().map(of).collect()
-    }
-}
-
-impl<I: Item> Shards<I> {
     /// Opens those that are back and makes the new ones known. Those that have left now.
-    fn follow(&mut self, lists: &[ShardRef<I>]) -> Vec<Arc<Shard<I>>> {
+    pub(crate) fn follow(&mut self, lists: &[ShardRef<I>]) -> Vec<Arc<Shard<I>>> {
         let mut left = Vec::new();
         for known in &mut self.known {
             let same = |list: &&ShardRef<I>| Arc::ptr_eq(&list.shard, &known.list.shard);

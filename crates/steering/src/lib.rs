@@ -24,12 +24,11 @@ mod sink;
 mod stats;
 mod submit_info;
 
-pub use cpu_map::Leftover;
 pub use inflight_topology::steering::{
     Decision, InlineReason, RedirectReason, SpeedRule, Steering, SteeringPolicy,
 };
 pub use item::{Item, Link, TenantId};
-pub use router::{Router, Steered};
+pub use router::{Leftover, Router, Steered};
 pub use sink::{CompletionSink, DoneListHandle, InlineSink, Runner};
 pub use stats::{ShardStats, SteeringStats};
 pub use submit_info::{Policies, Submission, SubmitInfo};

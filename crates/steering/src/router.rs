@@ -1,15 +1,15 @@
 //! From a completed request to its callback, on the CPU that
 //! [`decide`](inflight_topology::steering::decide) chooses.
 
-use crate::cpu_map::{CpuMaps, Leftover, ShardMap};
+use crate::cpu_map::{Known, ShardMap, Shards, lists};
 use crate::item::{Item, TenantId};
 use crate::nesting;
-use crate::shard::Core;
+use crate::shard::{Core, ShardRef};
 use crate::sink::CompletionSink;
 use crate::stats::{Counters, ShardStats, SteeringStats};
 use crate::submit_info::Submission;
-use inflight_sync::panics::FirstPanic;
-use inflight_sync::{Arc, cpu};
+use inflight_sync::panics::{FirstPanic, call_for_each};
+use inflight_sync::{Arc, Mutex, RetainedVersions, cpu};
 use inflight_topology::steering::{Completion, Decision, DoneList, InlineReason, RedirectReason};
 use inflight_topology::{Scope, Topology};
 use std::fmt;
@@ -56,8 +56,18 @@ use std::fmt;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Router<I: Item> {
-    maps: CpuMaps<I>,
+    core: Arc<Core<I>>,
+    scope: Scope,
+    sink: Box<dyn CompletionSink>,
+    map: RetainedVersions<ShardMap<I>>,
+    shards: Mutex<Shards<I>>,
 }
+
+/// Work for the caller: runs the completions of done lists that were closed.
+///
+/// # Panics
+/// With the first panic of a callback, after all have been called.
+pub type Leftover = Box<dyn FnOnce()>;
 
 /// A completion that was steered but not run. See [`Router::steer`].
 ///
@@ -105,8 +115,13 @@ impl<I: Item> Router<I> {
         callback: impl Fn(I) + Send + Sync + 'static,
     ) -> Self {
         let core = Arc::new(Core::new(Box::new(callback)));
+        let lists = lists(&topology, scope, &[], &core, &sink);
         Self {
-            maps: CpuMaps::new(core, topology, scope, Box::new(sink)),
+            core,
+            scope,
+            sink: Box::new(sink),
+            shards: Mutex::new(Shards::new(&lists)),
+            map: RetainedVersions::new(ShardMap::new(topology, lists)),
         }
     }
 
@@ -124,11 +139,11 @@ impl<I: Item> Router<I> {
     // Why: it acts, and a caller that wants only that may ignore where.
     #[allow(clippy::must_use_candidate)]
     pub fn complete(&self, item: I) -> Decision {
-        let (map, depth, tenant) = (self.maps.current(), nesting::current(), item.tenant());
+        let (map, depth, tenant) = (self.map.current(), nesting::current(), item.tenant());
         match self.send(map, item, depth) {
             Err((item, observer, _)) if depth >= Completion::MAX_DEPTH => {
                 counters(map, observer, tenant).defer();
-                self.maps.core().defer(item);
+                self.core.defer(item);
                 Decision::Redirect {
                     cpu: observer,
                     reason: RedirectReason::Depth,
@@ -136,7 +151,7 @@ impl<I: Item> Router<I> {
             }
             Err((item, observer, reason)) => {
                 counters(map, observer, tenant).ran_inline(reason);
-                self.maps.core().call(item);
+                self.core.call(item);
                 Decision::Inline(reason)
             }
             Ok((cpu, reason)) => Decision::Redirect { cpu, reason },
@@ -150,7 +165,7 @@ impl<I: Item> Router<I> {
     ///
     /// Panics with [`Runner::wake`](crate::Runner::wake).
     pub fn steer(&self, item: I) -> Steered<I> {
-        let (map, tenant) = (self.maps.current(), item.tenant());
+        let (map, tenant) = (self.map.current(), item.tenant());
         match self.send(map, item, 0) {
             Ok((cpu, reason)) => Steered::Sent { cpu, reason },
             Err((item, observer, reason)) => {
@@ -162,19 +177,20 @@ impl<I: Item> Router<I> {
 
     /// Records that the waiter for the request now runs on the calling thread. If this is not the
     /// CPU of the submission, the submitter has moved, which
-    /// [`submitter_moved`](SteeringStats::submitter_moved) counts.
+    /// [`submitter_moved`](SteeringStats::submitter_moved) counts. A large count means that
+    /// steering by the submitter's CPU misses.
     pub fn submitter_resumed(&self, item: &I) {
         let here = cpu::current();
         let submitted = item.submission().and_then(|submission| submission.cpu);
         if submitted.is_some_and(|cpu| cpu != here) {
-            counters(self.maps.current(), here, item.tenant()).moved();
+            counters(self.map.current(), here, item.tenant()).moved();
         }
     }
 
     /// Returns the counters, over all shards and tenants.
     #[must_use]
     pub fn stats(&self) -> SteeringStats {
-        self.maps.stats(None)
+        self.sum_of(None)
     }
 
     /// Returns the counters of one tenant's requests. The numbers of all tenants, former ones
@@ -182,14 +198,19 @@ impl<I: Item> Router<I> {
     /// tenants counts for each of them, with its part.
     #[must_use]
     pub fn tenant_stats(&self, tenant: TenantId) -> SteeringStats {
-        self.maps.stats(Some(tenant))
+        self.sum_of(Some(tenant))
     }
 
     /// Returns the counters of each shard. A shard whose CPUs were removed keeps its numbers, and
     /// the CPUs it served last.
     #[must_use]
     pub fn shard_stats(&self) -> Vec<ShardStats> {
-        self.maps.shard_stats()
+        let shards = self.shards.lock();
+        let of = |known: &Known<I>| ShardStats {
+            cpus: known.list.cpus.clone(),
+            stats: known.list.shard.stats(),
+        };
+        shards.known.iter().map(of).collect()
     }
 
     /// Closes all done lists, and runs their completions on the calling thread. From now on each
@@ -200,26 +221,30 @@ impl<I: Item> Router<I> {
     ///
     /// Panics with the first panic of a callback, after all of them have been called.
     pub fn close(&self) {
-        self.maps.close();
+        let shards: Vec<_> = {
+            let mut shards = self.shards.lock();
+            // Also those that are added later.
+            shards.closed = true;
+            let known = shards.known.iter();
+            known.map(|known| known.list.shard.clone()).collect()
+        };
+        call_for_each(&shards, |shard| self.core.close(shard));
     }
 
     /// Closes the done list of `cpu`'s shard, and runs its completions on the calling thread: for a
     /// CPU that is taken out of use. Until [`open_cpu`](Self::open_cpu) completions for that shard
-    /// run where they are seen. Without such a shard it does nothing.
-    ///
-    /// # Panics
-    ///
-    /// The panics of [`close`](Self::close).
+    /// run where they are seen. Without such a shard it does nothing. Panics as
+    /// [`close`](Self::close).
     pub fn close_cpu(&self, cpu: usize) {
-        if let Some(list) = self.maps.current().done_list(cpu) {
-            self.maps.core().close(&list.shard);
+        if let Some(list) = self.map.current().done_list(cpu) {
+            self.core.close(&list.shard);
         }
     }
 
     /// Opens the done list of `cpu`'s shard again. It does nothing if the list is open, if there is
     /// no such shard, or if the sink has no worker for it.
     pub fn open_cpu(&self, cpu: usize) {
-        let list = self.maps.current().done_list(cpu);
+        let list = self.map.current().done_list(cpu);
         if let Some(list) = list.filter(|list| list.runner.is_some()) {
             list.shard.open();
         }
@@ -229,13 +254,51 @@ impl<I: Item> Router<I> {
     /// locks: it runs the completions of done lists that were closed.
     #[must_use = "completions wait for it"]
     pub fn refresh(&self, topology: &Topology) -> Leftover {
-        self.maps.refresh(topology)
+        if self.map.current().topology == *topology {
+            return Box::new(|| ());
+        }
+        self.map.replace(
+            |map| map.topology == *topology,
+            || {
+                let known: Vec<ShardRef<I>> = {
+                    let shards = self.shards.lock();
+                    let lists = shards.known.iter().map(|known| &known.list);
+                    lists.map(|list| list.of(list.cpus.clone())).collect()
+                };
+                let lists = lists(topology, self.scope, &known, &self.core, &*self.sink);
+                ShardMap::new(topology.clone(), lists)
+            },
+        );
+        let left = self.shards.lock().follow(&self.map.current().lists);
+        // M4 now, before the next refresh may open them.
+        let left = left.into_iter().map(|shard| (shard.close(), shard));
+        let (left, core) = (left.collect::<Vec<_>>(), self.core.clone());
+        Box::new(move || {
+            call_for_each(left, |(batch, shard)| core.run_batch(&shard, batch));
+        })
     }
 
     /// Records that these tenants and their requests are gone: their counters are added to those of
     /// the former tenants.
     pub fn forget(&self, tenants: &[TenantId]) {
-        self.maps.forget(tenants);
+        for known in &self.shards.lock().known {
+            tenants
+                .iter()
+                .for_each(|&tenant| known.list.shard.forget(tenant));
+        }
+    }
+
+    /// Of one tenant, or of all.
+    fn sum_of(&self, tenant: Option<TenantId>) -> SteeringStats {
+        let mut sum = SteeringStats::default();
+        for known in &self.shards.lock().known {
+            let shard = &known.list.shard;
+            sum.add(tenant.map_or_else(|| shard.stats(), |tenant| shard.stats_of(tenant)));
+        }
+        if tenant.is_none() {
+            sum.panicked = self.core.panicked();
+        }
+        sum
     }
 
     /// Decides, and sends the completion if it is to be sent. Otherwise returns it, with this CPU
@@ -276,7 +339,7 @@ impl<I: Item> Router<I> {
                 // Also after a panic: the next push will find the done list not empty, and not
                 // wake.
                 counters.refused();
-                panic.run(|| self.maps.core().run_soon(&list.shard));
+                panic.run(|| self.core.run_soon(&list.shard));
             }
             panic.finish();
         }

@@ -80,6 +80,24 @@ impl FirstPanic {
     }
 }
 
+/// Calls `f` for each item, also if a call panics.
+///
+/// # Panics
+///
+/// As [`FirstPanic::finish`].
+///
+/// ```
+/// let each = || inflight_sync::panics::call_for_each(1..9, |n| panic!("{n}"));
+/// assert_eq!(std::panic::catch_unwind(each).unwrap_err().downcast_ref(), Some(&"1".to_string()));
+/// ```
+pub fn call_for_each<I>(items: impl IntoIterator<Item = I>, f: impl Fn(I)) {
+    let mut panic = FirstPanic::default();
+    items.into_iter().for_each(|item| {
+        panic.run(|| f(item));
+    });
+    panic.finish();
+}
+
 impl fmt::Debug for FirstPanic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FirstPanic")

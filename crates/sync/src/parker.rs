@@ -5,7 +5,6 @@
 
 use crate::block_hook;
 use crate::time::{Clock, Instant};
-use std::fmt;
 
 /// Puts the calling thread to sleep.
 ///
@@ -20,10 +19,11 @@ use std::fmt;
 /// parker.park();
 /// other.join().unwrap();
 /// ```
+#[derive(Debug)]
 pub struct Parker(imp::Parker);
 
 /// Wakes the thread of its [`Parker`]. Cheap to clone, may outlive the thread.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Unparker(imp::Unparker);
 
 impl Parker {
@@ -88,18 +88,6 @@ impl Unparker {
     /// Stores the token, and wakes the thread if it sleeps.
     pub fn unpark(&self) {
         imp::unpark(&self.0);
-    }
-}
-
-impl fmt::Debug for Parker {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Parker").finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for Unparker {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Unparker").finish_non_exhaustive()
     }
 }
 

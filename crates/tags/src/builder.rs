@@ -135,8 +135,6 @@ impl<T> TagSetBuilder<T> {
     /// The hook runs on the submitter's thread, or in its task's poll, so it should not block. It
     /// may use the set but not wait for its tags. The try forms do not call it.
     ///
-    /// The idea is blk-mq's, which runs the hardware queue before a submitter sleeps.
-    ///
     /// ```
     /// # use inflight_tags::TagSet;
     /// use std::sync::{Arc, Mutex};
@@ -173,8 +171,6 @@ impl<T> TagSetBuilder<T> {
     /// that the topology does not have goes to the first hardware queue. With more queues than CPUs
     /// the last ones serve no CPU, and only
     /// [`AllocOptions::hw_queue`](crate::AllocOptions::hw_queue) reaches them.
-    ///
-    /// The idea is blk-mq's even grouping.
     ///
     /// ```
     /// # use inflight_tags::TagSet;

@@ -10,9 +10,9 @@
 
 use crate::error::AllocError;
 use crate::freeze::FreezeGate;
-use crate::panics::call_for_each;
 use crate::set::TagSet;
 use inflight_sbitmap::GetError;
+use inflight_sync::panics::call_for_each;
 
 /// The error of a try that failed with `why`: its bitmap may have been closed.
 pub(crate) fn answer_of_try(why: AllocError, gate: &FreezeGate) -> AllocError {

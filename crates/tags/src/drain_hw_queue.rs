@@ -64,9 +64,9 @@ impl<T> Shared<T> {
     /// D3 for a thread, at most until the deadline.
     fn drain_hw_queue(&self, hw_queue: usize, deadline: Option<Instant>) -> Result<(), DrainError> {
         let mut drain = self.begin_drain(hw_queue)?;
-        let until = deadline.map(|deadline| (&self.bitmaps.clock, deadline));
         let mut end = None;
-        self.bitmaps.gate.wait_drained(until, || {
+        let drained = self.bitmaps.gate.drained();
+        self.bitmaps.wait_while(drained, deadline, || {
             end = self.end_drain(&mut drain);
             end.is_none()
         });
@@ -80,16 +80,6 @@ impl<T: Send + 'static> HwQueues<'_, T> {
     /// # Errors
     ///
     /// [`InUse`](DrainError::InUse) if a tag is in use; the errors of [`drain`](HwQueues::drain).
-    ///
-    /// ```
-    /// # use inflight_tags::{DrainError, TagSet};
-    /// # let topo = inflight_topology::Topology::synthetic("core:2")?;
-    /// let set = TagSet::builder().hw_queues(2).topology(&topo).build(|_, _| ())?;
-    /// assert_eq!(set.hw_queues().try_drain(1), Err(DrainError::Active { hw_queue: 1 }));
-    /// set.cpus().offline(1);
-    /// assert_eq!(set.hw_queues().try_drain(1), Ok(()));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn try_drain(&self, hw_queue: usize) -> Result<(), DrainError> {
         let shared = self.set.shared();
         let mut drain = shared.begin_drain(hw_queue)?;
@@ -110,10 +100,18 @@ impl<T: Send + 'static> HwQueues<'_, T> {
     /// [`NoSuchHwQueue`](DrainError::NoSuchHwQueue).
     ///
     /// ```
-    /// # use inflight_tags::TagSet;
+    /// # use inflight_tags::{AllocOptions, DrainError, TagSet};
+    /// # use std::time::Duration;
     /// # let topo = inflight_topology::Topology::synthetic("core:2")?;
     /// let set = TagSet::builder().hw_queues(2).topology(&topo).build(|_, _| ())?;
+    /// let held = set.add_tenant("sda")?.try_alloc_with(AllocOptions::new().hw_queue(1))?;
+    /// assert_eq!(set.hw_queues().try_drain(1), Err(DrainError::Active { hw_queue: 1 }));
     /// assert_eq!(set.cpus().offline(1), [1]);
+    /// let short = Duration::from_millis(1);
+    /// let late = DrainError::TimedOut { hw_queue: 1 };
+    /// assert_eq!(set.hw_queues().drain_timeout(1, short), Err(late));
+    /// drop(held);
+    /// set.hw_queues().drain_blocking(1)?;
     /// inflight_sync::block_on(set.hw_queues().drain(1))?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -121,38 +119,15 @@ impl<T: Send + 'static> HwQueues<'_, T> {
         DrainHwQueue::new(self.set.clone(), hw_queue)
     }
 
-    /// Waits as [`drain`](HwQueues::drain); the thread sleeps.
+    /// Waits as [`drain`](HwQueues::drain); the thread sleeps. Errors are the same.
     ///
     /// A thread that holds a tag of the hardware queue waits for itself, for ever.
-    ///
-    /// # Errors
-    ///
-    /// As [`drain`](HwQueues::drain).
     pub fn drain_blocking(&self, hw_queue: usize) -> Result<(), DrainError> {
         self.set.shared().drain_hw_queue(hw_queue, None)
     }
 
     /// Waits as [`drain`](HwQueues::drain); the thread sleeps at most `timeout`. The hardware queue
-    /// stays inactive.
-    ///
-    /// # Errors
-    ///
-    /// As [`drain`](HwQueues::drain); [`TimedOut`](DrainError::TimedOut).
-    ///
-    /// ```
-    /// # use inflight_tags::{AllocOptions, DrainError, TagSet};
-    /// # use std::time::Duration;
-    /// # let topo = inflight_topology::Topology::synthetic("core:2")?;
-    /// let set = TagSet::builder().hw_queues(2).topology(&topo).build(|_, _| ())?;
-    /// let held = set.add_tenant("sda")?.try_alloc_with(AllocOptions::new().hw_queue(1))?;
-    /// set.cpus().offline(1);
-    /// let short = Duration::from_millis(1);
-    /// let late = DrainError::TimedOut { hw_queue: 1 };
-    /// assert_eq!(set.hw_queues().drain_timeout(1, short), Err(late));
-    /// drop(held);
-    /// assert_eq!(set.hw_queues().drain_timeout(1, short), Ok(()));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
+    /// stays inactive. Errors are the same; also [`TimedOut`](DrainError::TimedOut).
     pub fn drain_timeout(&self, hw_queue: usize, timeout: Duration) -> Result<(), DrainError> {
         let shared = self.set.shared();
         let deadline = shared.bitmaps.clock.now() + timeout;

@@ -17,8 +17,6 @@ impl<T> Tag<T> {
     /// Panics with the wakers of waiting tasks, as [dropping](Tag) does: once all tags are free,
     /// and all chosen waiters are woken.
     ///
-    /// The idea is the batched completion of blk-mq.
-    ///
     /// ```
     /// use inflight_tags::{Tag, TagSet};
     /// let set = TagSet::builder().depth(8).build(|_, _| ())?;

@@ -4,7 +4,7 @@ use crate::pending_tag::{PendingTag, PendingTags};
 use crate::shares::ShareAccounts;
 use crate::tag_layout::TagMapId;
 use crate::tag_maps::TagMaps;
-use inflight_sbitmap::tenancy::{Tenancy as _, TenantIndex};
+use inflight_sbitmap::tenancy::{ShareLimiter as _, Tenancy as _, TenantIndex};
 
 impl TagMaps {
     /// A1 if a bit is free now and the tenant may have it.

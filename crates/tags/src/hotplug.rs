@@ -1,20 +1,13 @@
 //! Offline CPUs: a hardware queue whose last CPU is offline is inactive, and can be drained.
 //!
-//! ```text
-//! leave:     D1 write the queue's stand-in  D2 heavy fence
-//!            D3 wait on `drained` until none of its bits is set, or it serves again
-//! submitter: A1 .. A3, then D4: the queue is inactive -> put back (B1), look again
-//! return:    E1 write it back               E2 notify `drained`
-//! ```
-//!
-//! PROTOCOL-freeze.md has the proof.
+//! PROTOCOL-freeze.md has the steps (D1 to E2) and the proof.
 
 use crate::cpu_groups::CpuNodes;
 use crate::queue_kind::QueueKind;
 use crate::set::TagSet;
 use crate::shared::Shared;
 use crate::tag_maps::TagMaps;
-use inflight_sync::panics::FirstPanic;
+use inflight_sync::panics::call_for_each;
 use inflight_topology::Topology;
 use std::fmt;
 
@@ -52,8 +45,6 @@ impl<T: Send + 'static> Cpus<'_, T> {
     /// Panics in the build closure of this set.
     ///
     /// [`Completions::close_cpu`](crate::Completions::close_cpu) does the same for completions.
-    ///
-    /// The idea is the CPU hotplug of blk-mq.
     ///
     /// ```
     /// use inflight_tags::{AllocError, AllocOptions, TagSet};
@@ -114,9 +105,6 @@ impl<T: Send + 'static> Cpus<'_, T> {
     /// Panics with the first panic of a callback that ran here, after all of them have been called,
     /// and everything has changed; and in the build closure of this set.
     ///
-    /// The idea is blk-mq's, which maps its queues anew when CPUs come online; Linux does so under
-    /// a freeze.
-    ///
     /// ```
     /// use inflight_tags::TagSet;
     /// use inflight_topology::Topology;
@@ -149,11 +137,7 @@ impl<T: Send + 'static> Cpus<'_, T> {
                 .map(|subscriber| subscriber.refresh(topology));
             (changed, refreshed.collect::<Vec<_>>())
         };
-        let mut panic = FirstPanic::default();
-        left.into_iter().for_each(|left| {
-            panic.run(left);
-        });
-        panic.finish();
+        call_for_each(left, |left| left());
         changed
     }
 }

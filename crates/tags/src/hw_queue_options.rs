@@ -69,8 +69,6 @@ impl HwQueueOptions {
     /// the options) of the allocation. A tag that is freed on one hardware queue goes to a waiter
     /// on any. The build closure gets 0 for the hardware queue.
     ///
-    /// The idea is the host-wide tags of blk-mq.
-    ///
     /// ```
     /// # use inflight_tags::{AllocError, AllocOptions, HwQueueOptions, TagSet};
     /// let rings = HwQueueOptions::new(4).shared_tags(true);

@@ -47,8 +47,9 @@
 //!
 //! For a count without an index or memory take a semaphore instead.
 //!
-//! The ideas are those of the block layer's multi-queue tag sets (blk-mq). The protocols and their
-//! proofs are in `PROTOCOL.md` beside the sources; the loom models in `tests/` use its names.
+//! The ideas are those of the block layer's multi-queue tag sets (blk-mq), which
+//! `docs/tags-items.md` goes through one by one. The protocols and their proofs are in
+//! `PROTOCOL.md` beside the sources; the loom models in `tests/` use its names.
 #![deny(missing_docs)]
 
 // rustdoc shows the methods of a type in the order of these modules: what users need first is
@@ -102,7 +103,6 @@ mod get_tag;
 mod hw_queue_options;
 mod in_flight;
 mod last_handle;
-mod panics;
 mod pending_tag;
 mod put_tag;
 mod queue_kind;

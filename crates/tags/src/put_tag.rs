@@ -4,6 +4,7 @@ use crate::shares::ShareAccounts;
 use crate::tag_layout::{TagMap, TagMapId};
 use crate::tag_maps::TagMaps;
 use inflight_sbitmap::SbitmapQueue;
+use inflight_sbitmap::tenancy::ShareLimiter as _;
 
 impl TagMaps {
     /// Puts the bit of a tag whose slot its owner has freed: P1 to P3. `tag` is its hardware queue

@@ -9,8 +9,6 @@ use std::fmt;
 /// not wait behind writes, and a poller sees its own completions only. Each kind has a map of its
 /// own from CPUs to hardware queues. The default queues serve a kind that the set does not have.
 ///
-/// The idea is the queue types of blk-mq.
-///
 /// ```
 /// use inflight_tags::{AllocOptions, HwQueueOptions, QueueKind, TagSet};
 /// let set = TagSet::builder().hw_queues(HwQueueOptions::new(4).poll(1));

@@ -15,8 +15,6 @@ use std::time::Duration;
 /// Guards nest, also with [`FrozenGuard`](crate::FrozenGuard): tags are given out again, also to
 /// waiters, when the last of both kinds is dropped.
 ///
-/// The idea is the quiesced request queue of blk-mq.
-///
 /// # Panics
 ///
 /// The drop panics with the panic of a waiting submitter's waker, after all waiters are woken.

@@ -8,13 +8,13 @@
 //! order, and to tenants whose share the new tags enlarge. PROTOCOL-freeze.md has the proof.
 
 use crate::error::ResizeError;
-use crate::panics::call_for_each;
 use crate::set::TagSet;
 use crate::shared::Shared;
 use crate::size::InBuildClosure;
 use crate::tag_layout::TagMapId;
 use crate::tag_maps::TagMaps;
 use inflight_sync::atomic::Ordering;
+use inflight_sync::panics::call_for_each;
 
 impl<T> Shared<T> {
     /// Makes the missing slots for `depth` tags in these tables, and those beyond the depth. Under
@@ -78,8 +78,6 @@ impl<T: Send + 'static> TagSet<T> {
     /// Panics with the build closure, and in a build closure of the same set, which must not change
     /// it; the depth is then unchanged. Panics with a waiter's waker, when all hardware queues have
     /// the new depth.
-    ///
-    /// The idea is `nr_requests` of blk-mq, which may grow to what was allocated at first.
     ///
     /// ```
     /// # use inflight_tags::{AllocOptions, TagSet};

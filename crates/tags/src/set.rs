@@ -125,19 +125,6 @@ impl<T: Send + 'static> TagSet<T> {
     /// The errors of [`redeem`](TagSet::redeem); [`NotTimedOut`](RedeemError::NotTimedOut) if the
     /// tag is in flight and not marked, [`NotInFlight`](RedeemError::NotInFlight) if it has been
     /// taken.
-    ///
-    /// ```
-    /// # use inflight_tags::{AllocOptions, RedeemError, TagSet};
-    /// let set = TagSet::builder().depth(4).build(|_, _| ())?;
-    /// let token = set.add_tenant("nvme0n1")?.try_alloc()?.into_token();
-    /// assert!(matches!(set.redeem_timed_out(token), Err(RedeemError::NotTimedOut { .. })));
-    /// set.for_each_in_flight(|t| { t.mark_timed_out(); });
-    /// let tag = set.redeem_timed_out(token)?;
-    /// let late = set.redeem(token).unwrap_err(); // the completion
-    /// assert_eq!(late, RedeemError::TimedOut { token: token.into() });
-    /// # drop(tag);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn redeem_timed_out(&self, token: u64) -> Result<Tag<T>, RedeemError> {
         self.shared.redeem_timed_out(token)
     }
@@ -151,16 +138,20 @@ impl<T: Send + 'static> TagSet<T> {
     /// are held are skipped.
     ///
     /// ```
-    /// # use inflight_tags::{AllocOptions, TagSet};
+    /// # use inflight_tags::{RedeemError, TagSet};
     /// use inflight_tags::Clock;
     /// use std::time::Duration;
     /// let clock = Clock::manual();
     /// let set = TagSet::builder().depth(4).clock(clock.clone()).build(|_, _| ())?;
     /// let token = set.add_tenant("nvme0n1")?.try_alloc()?.into_token();
+    /// assert!(matches!(set.redeem_timed_out(token), Err(RedeemError::NotTimedOut { .. })));
     /// clock.advance(Duration::from_secs(31));
     /// let limit = Duration::from_secs(30);
     /// set.for_each_in_flight(|t| if t.age() > limit { t.mark_timed_out(); });
-    /// assert!(set.redeem_timed_out(token).is_ok());
+    /// let tag = set.redeem_timed_out(token)?;
+    /// let late = set.redeem(token).unwrap_err(); // the completion
+    /// assert_eq!(late, RedeemError::TimedOut { token: token.into() });
+    /// # drop(tag);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn for_each_in_flight(&self, f: impl FnMut(&InFlight<'_>)) {

@@ -115,14 +115,23 @@ impl<T: Send + 'static> TagSet<T> {
     /// Panics with the build closure, and in a build closure of the same set, which must not change
     /// it. The set is then as it was.
     ///
-    /// The idea is blk-mq's update of the number of hardware queues.
-    ///
     /// ```
-    /// # use inflight_tags::{HwQueueOptions, TagSet};
+    /// # use inflight_tags::{AllocOptions, HwQueueOptions, ResizeError, TagSet};
+    /// use std::time::Duration;
     /// let rings = HwQueueOptions::new(1).max(4);
     /// let set = TagSet::builder().hw_queues(rings).depth(2).build(|hwq, _| hwq)?;
-    /// inflight_sync::block_on(set.set_hw_queues(4))?;
-    /// assert_eq!(set.hw_queues().len(), 4);
+    /// let dev = set.add_tenant("nvme0n1")?;
+    /// inflight_sync::block_on(set.set_hw_queues(2))?;
+    /// set.set_hw_queues_blocking(4)?;
+    /// let held = dev.try_alloc_with(AllocOptions::new().hw_queue(3))?;
+    /// assert_eq!(*held, 3);
+    /// assert_eq!(set.try_set_hw_queues(1), Err(ResizeError::InUse));
+    /// let short = Duration::from_millis(1);
+    /// assert_eq!(set.set_hw_queues_timeout(1, short), Err(ResizeError::TimedOut));
+    /// drop(held);
+    /// set.set_hw_queues_blocking(1)?;
+    /// assert!(dev.try_alloc_with(AllocOptions::new().hw_queue(3)).is_err());
+    /// assert!(set.set_hw_queues_blocking(5).is_err());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn set_hw_queues(&self, n: usize) -> SetHwQueues<T> {
@@ -134,77 +143,20 @@ impl<T: Send + 'static> TagSet<T> {
     }
 
     /// Changes the number as [`set_hw_queues`](TagSet::set_hw_queues), if no tag is held or in
-    /// flight now.
-    ///
-    /// # Errors
-    ///
-    /// As [`set_hw_queues`](TagSet::set_hw_queues); [`ResizeError::InUse`].
-    ///
-    /// # Panics
-    ///
-    /// As [`set_hw_queues`](TagSet::set_hw_queues).
-    ///
-    /// ```
-    /// # use inflight_tags::{HwQueueOptions, ResizeError, TagSet};
-    /// let set = TagSet::builder().hw_queues(HwQueueOptions::new(1).max(2)).build(|_, _| ())?;
-    /// let held = set.add_tenant("nvme0n1")?.try_alloc()?;
-    /// assert_eq!(set.try_set_hw_queues(2), Err(ResizeError::InUse));
-    /// drop(held);
-    /// assert_eq!(set.try_set_hw_queues(2), Ok(()));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
+    /// flight now. Errors and panics are the same; also [`ResizeError::InUse`].
     pub fn try_set_hw_queues(&self, n: usize) -> Result<(), ResizeError> {
         self.set_hw_queues_under(n, || self.try_freeze())
     }
 
-    /// Changes the number as [`set_hw_queues`](TagSet::set_hw_queues); the thread sleeps.
-    ///
-    /// # Errors
-    ///
-    /// As [`set_hw_queues`](TagSet::set_hw_queues).
-    ///
-    /// # Panics
-    ///
-    /// As [`set_hw_queues`](TagSet::set_hw_queues).
-    ///
-    /// ```
-    /// # use inflight_tags::{AllocOptions, HwQueueOptions, TagSet};
-    /// let rings = HwQueueOptions::new(1).max(4);
-    /// let set = TagSet::builder().hw_queues(rings).depth(2).build(|hwq, _| hwq)?;
-    /// let dev = set.add_tenant("nvme0n1")?;
-    /// set.set_hw_queues_blocking(4)?;
-    /// assert_eq!(*dev.try_alloc_with(AllocOptions::new().hw_queue(3))?, 3);
-    /// set.set_hw_queues_blocking(1)?;
-    /// assert!(dev.try_alloc_with(AllocOptions::new().hw_queue(3)).is_err());
-    /// assert!(set.set_hw_queues_blocking(5).is_err());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
+    /// Changes the number as [`set_hw_queues`](TagSet::set_hw_queues); the thread sleeps. Errors
+    /// and panics are the same.
     pub fn set_hw_queues_blocking(&self, n: usize) -> Result<(), ResizeError> {
         self.set_hw_queues_under(n, || Ok(self.freeze_blocking()))
     }
 
     /// Changes the number as [`set_hw_queues`](TagSet::set_hw_queues); the thread sleeps at most
-    /// `timeout`. After a timeout the set is as it was.
-    ///
-    /// # Errors
-    ///
-    /// As [`set_hw_queues`](TagSet::set_hw_queues); [`ResizeError::TimedOut`].
-    ///
-    /// # Panics
-    ///
-    /// As [`set_hw_queues`](TagSet::set_hw_queues).
-    ///
-    /// ```
-    /// # use inflight_tags::{HwQueueOptions, ResizeError, TagSet};
-    /// use std::time::Duration;
-    /// let set = TagSet::builder().hw_queues(HwQueueOptions::new(1).max(2)).build(|_, _| ())?;
-    /// let held = set.add_tenant("nvme0n1")?.alloc_blocking()?;
-    /// let short = Duration::from_millis(1);
-    /// assert_eq!(set.set_hw_queues_timeout(2, short), Err(ResizeError::TimedOut));
-    /// drop(held);
-    /// assert_eq!(set.set_hw_queues_timeout(2, short), Ok(()));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
+    /// `timeout`. After a timeout the set is as it was. Errors and panics are the same; also
+    /// [`ResizeError::TimedOut`].
     pub fn set_hw_queues_timeout(&self, n: usize, timeout: Duration) -> Result<(), ResizeError> {
         self.set_hw_queues_under(n, || self.freeze_timeout(timeout))
     }

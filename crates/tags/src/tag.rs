@@ -181,9 +181,10 @@ impl<T> Tag<T> {
     ///
     /// ```
     /// # use inflight_tags::{AllocOptions, TagSet};
-    /// let set = TagSet::builder().depth(3).reserved(2).build(|_, _| ())?;
+    /// let set = TagSet::builder().hw_queues(4).depth(3).reserved(2).build(|_, _| ())?;
     /// let dev = set.add_tenant("nvme0n1")?;
-    /// assert_eq!(dev.try_alloc()?.index(), 2);
+    /// let tag = dev.try_alloc_with(AllocOptions::new().hw_queue(3))?;
+    /// assert_eq!((tag.hw_queue(), tag.index(), tag.unique()), (3, 2, 0x0003_0002));
     /// assert!(dev.try_alloc_with(AllocOptions::new().reserved())?.index() < 2);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -198,14 +199,6 @@ impl<T> Tag<T> {
     /// It names the slot, not this use of it. For a device to echo, take the number of
     /// [`into_token`](Tag::into_token).
     /// [`HwQueues::place_of_unique`](crate::HwQueues::place_of_unique) splits the number again.
-    ///
-    /// ```
-    /// # use inflight_tags::{AllocOptions, TagSet};
-    /// let set = TagSet::builder().hw_queues(4).depth(1).build(|_, _| ())?;
-    /// let dev = set.add_tenant("nvme0n1")?;
-    /// assert_eq!(dev.try_alloc_with(AllocOptions::new().hw_queue(3))?.unique(), 0x0003_0000);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn unique(&self) -> u32 {
         // The builder allows at most 2^16 hardware queues and 10,240 tags each.

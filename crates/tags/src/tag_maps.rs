@@ -5,17 +5,18 @@ use crate::admission::Admission;
 use crate::freeze::FreezeGate;
 use crate::queue_kind::{Kinds, QueueKind};
 use crate::set_id::SetId;
-use crate::shares::{ShareAccounts, SharePolicy, Shares};
+use crate::shares::{ShareAccounts, SharePolicy};
 use crate::size::Size;
 use crate::tag_layout::{TagLayout, TagMap, TagMapId};
 use crate::teardown::Teardown;
 use crate::tenant::TenantIds;
-use inflight_sbitmap::tenancy::{BuildWithRules as _, Rules, Tenancy as _, Users};
+use inflight_sbitmap::tenancy::{Rules, Tenancy as _, Users};
 use inflight_sbitmap::{BatchedOptions, Engine, Fairness, SbitmapQueue};
 use inflight_steering::Policies;
 use inflight_sync::Arc;
 use inflight_sync::atomic::{AtomicPtr, Ordering};
 use inflight_sync::time::{Clock, Instant, Ticks};
+use inflight_sync::wait::Event;
 use std::ptr::NonNull;
 
 /// The bitmaps of one hardware queue.
@@ -120,7 +121,7 @@ impl TagMaps {
             let (reserved, extra) = (layout.reserved, layout.extra);
             let accounts = Arc::new(ShareAccounts::new(setup.share, normal, most));
             HwQueue {
-                normal: bitmap(n, normal, most, Some(Box::new(Shares(accounts.clone())))),
+                normal: bitmap(n, normal, most, Some(accounts.clone())),
                 reserved: (reserved > 0).then(|| Box::new(bitmap(n, reserved, reserved, None))),
                 extra: (extra > 0).then(|| Box::new(bitmap(n, extra, extra, None))),
                 accounts,
@@ -194,10 +195,26 @@ impl TagMaps {
         self.stamps.as_ref().map(|_| self.clock.now())
     }
 
+    /// Sleeps on an event of the gate while `condition` holds, at most until the deadline. Returns
+    /// whether the condition ended.
+    pub(crate) fn wait_while(
+        &self,
+        event: &Event,
+        deadline: Option<Instant>,
+        condition: impl FnMut() -> bool,
+    ) -> bool {
+        match deadline {
+            None => {
+                event.wait_while(condition);
+                true
+            }
+            Some(deadline) => event.wait_while_until(&self.clock, deadline, condition),
+        }
+    }
+
     /// B2 for a thread, at most until the deadline. Returns whether the set was thawed.
     pub(crate) fn wait_thaw(&self, deadline: Option<Instant>) -> bool {
-        self.gate
-            .wait_thaw(deadline.map(|deadline| (&self.clock, deadline)))
+        self.wait_while(self.gate.thawed(), deadline, || self.gate.is_stopped())
     }
 
     /// Called only for a kind that the set has tags of.

@@ -2,16 +2,9 @@
 //!
 //! Tags are not counted in a common word, because all CPUs would contend for its cache line. Each
 //! slot counts how often it was allocated, and each CPU counts how many tags have ended for good.
-//! The two are compared only when the last handle is dropped:
+//! The two are compared only when the last handle is dropped.
 //!
-//! ```text
-//! tag's end:    K1 free the slot, put the bit (S5, P1 to P3)     K2 counter += 1, if it is open
-//! last handle:  K3 close the counter    K4 take the payloads of free slots
-//!               K5 outstanding += given out - counter - BIAS; if that is 0: free
-//! tag refused at K2:                  K6 take the slot's payload   K7 outstanding -= 1; if 0: free
-//! ```
-//!
-//! PROTOCOL.md has the proof.
+//! PROTOCOL.md has the steps (K1 to K7) and the proof.
 
 use inflight_sync::atomic::{AtomicU64, Ordering, fence};
 use inflight_sync::cpu;
@@ -29,15 +22,6 @@ pub(crate) struct Teardown {
     outstanding: AtomicU64,
 }
 
-/// The result of counting the end of a tag.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
-    /// Counted. The memory may be gone.
-    Counted,
-    /// Not yet counted, so the memory is there; and all handles are gone if this is `true`.
-    Refused(bool),
-}
-
 impl Teardown {
     pub(crate) fn new() -> Self {
         Self {
@@ -46,26 +30,27 @@ impl Teardown {
         }
     }
 
-    /// K2 for `n` tags, after K1 of each.
+    /// K2 for `n` tags, after K1 of each. `None`: they are counted, and the memory may be gone.
+    /// Otherwise the memory is there, and all handles are gone if it is `true`.
     ///
     /// # Safety
     ///
     /// The caller was `n` tags of the set until now, and is not counted yet. Afterwards, if it is
     /// counted, it does not access the set any more.
     #[inline]
-    pub(crate) unsafe fn end(this: *const Self, n: u64) -> End {
+    pub(crate) unsafe fn end(this: *const Self, n: u64) -> Option<bool> {
         // SAFETY: a tag that is not counted keeps the memory. A place, not a reference, which would
         // promise that the memory outlives this call.
         let ended = unsafe { &raw const (*this).ended };
         // SAFETY: as above.
         if unsafe { PerCpuCounter::add_last(ended, n) } {
-            End::Counted
+            None
         } else {
             // Ordering: pairs with the barrier of K3 (`PerCpuCounter::close`): either K4 sees the
             // slot free, or this sees the counter closed.
             fence(Ordering::SeqCst);
             // SAFETY: nothing was counted.
-            End::Refused(unsafe { &*ended }.is_closed())
+            Some(unsafe { &*ended }.is_closed())
         }
     }
 

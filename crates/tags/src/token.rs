@@ -1,12 +1,6 @@
 //! A tag in flight as one number: a ring's user data. `redeem.rs` turns it back into the tag, and
-//! refuses stale and foreign ones.
-//!
-//! ```text
-//!  63                              30 29      24 23                      0
-//! +----------------------------------+----------+-------------------------+
-//! | generation of the slot, 34 bits  | set, 6   | flat slot index, 24     |
-//! +----------------------------------+----------+-------------------------+
-//! ```
+//! refuses stale and foreign ones. From the highest bit on: generation of the slot, set, flat slot
+//! index. PROTOCOL.md has a picture.
 //!
 //! Invariant: a generation is in `FIRST..=LAST`, so a token is never 0 and never all ones; rings
 //! use both for "no user data".
@@ -39,15 +33,9 @@ impl Generation {
     /// The first generation of a slot. Neighbours start far apart, so that a token with a damaged
     /// index finds a slot whose generation does not match.
     pub(crate) fn start() -> Self {
-        #[cfg(not(any(loom, shuttle)))]
-        {
-            Self::new(fastrand::u64(..))
-        }
         // A model must run the same way each time.
-        #[cfg(any(loom, shuttle))]
-        {
-            Self::new(0)
-        }
+        let model = cfg!(any(loom, shuttle));
+        Self::new(if model { 0 } else { fastrand::u64(..) })
     }
 
     #[inline]

@@ -19,8 +19,8 @@ use crate::mask::BitMask;
 use crate::newcomer_policy::NewcomerPolicy;
 use crate::share_limiter::ShareLimiter;
 use crate::snapshot::{QueueSnapshot, QueueStats};
-use inflight_sync::Mutex;
 use inflight_sync::time::Clock;
+use inflight_sync::{Arc, Mutex};
 use newcomer_gate::NewcomerGate;
 use wait_queues::WaitQueues;
 use wake_batch::Sizing;
@@ -40,7 +40,7 @@ impl Batched {
         map: Sbitmap,
         options: BatchedOptions,
         newcomers: Option<NewcomerPolicy>,
-        shares: Option<Box<dyn ShareLimiter>>,
+        shares: Option<Arc<dyn ShareLimiter>>,
         clock: Clock,
     ) -> Self {
         let gate = NewcomerGate::new(newcomers, shares);
@@ -58,32 +58,31 @@ impl Batched {
         }
     }
 
+    /// The map, unless the queue is closed.
+    #[inline]
+    fn open(&self) -> Option<&Sbitmap> {
+        (!self.is_closed()).then_some(&self.map)
+    }
+
     pub(crate) const fn map(&self) -> &Sbitmap {
         &self.map
     }
 
     #[inline]
     pub(crate) fn try_get(&self) -> Option<usize> {
-        if self.is_closed() {
-            return None;
-        }
-        self.map.try_get()
+        self.open()?.try_get()
     }
 
     pub(crate) fn try_get_batch(&self, n: usize, bits: &mut Vec<usize>) -> usize {
-        self.map
-            .try_get_batch(if self.is_closed() { 0 } else { n }, bits)
+        self.open().map_or(0, |map| map.try_get_batch(n, bits))
     }
 
     pub(crate) fn try_get_mask(&self, n: usize) -> BitMask {
-        self.map.take_mask(if self.is_closed() { 0 } else { n })
+        self.open().map_or(BitMask::EMPTY, |map| map.take_mask(n))
     }
 
     pub(crate) fn try_get_shallow(&self, limit: usize) -> Option<usize> {
-        if self.is_closed() {
-            return None;
-        }
-        self.map.try_get_shallow(limit)
+        self.open()?.try_get_shallow(limit)
     }
 
     /// P2 to P5.

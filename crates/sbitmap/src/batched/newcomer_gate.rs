@@ -4,13 +4,14 @@
 use crate::newcomer_policy::{Force, NewcomerPolicy};
 use crate::request::Request;
 use crate::share_limiter::{ShareLimiter, TenantIndex};
+use inflight_sync::Arc;
 use inflight_sync::atomic::{AtomicBool, Ordering};
 
 /// The rules, and whether bits are plentiful at the moment.
 #[derive(Debug)]
 pub(super) struct NewcomerGate {
     newcomers: Option<NewcomerPolicy>,
-    pub(super) shares: Option<Box<dyn ShareLimiter>>,
+    pub(super) shares: Option<Arc<dyn ShareLimiter>>,
     /// Whether bits were plentiful at the last batch.
     plenty: AtomicBool,
 }
@@ -18,7 +19,7 @@ pub(super) struct NewcomerGate {
 impl NewcomerGate {
     pub(super) fn new(
         newcomers: Option<NewcomerPolicy>,
-        shares: Option<Box<dyn ShareLimiter>>,
+        shares: Option<Arc<dyn ShareLimiter>>,
     ) -> Self {
         Self {
             newcomers,

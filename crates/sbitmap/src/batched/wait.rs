@@ -229,10 +229,8 @@ impl WaitGuard<'_> {
                 return bit.map(Ids::one);
             }
             let gate = &self.queue.waits.gate;
-            look_at = match gate.shares.look_every(self.waiter.request.tenant) {
-                Some(every) => look_at.or_else(|| Some(clock.now() + every)),
-                None => None,
-            };
+            let every = gate.shares.look_every(self.waiter.request.tenant);
+            look_at = every.map(|every| look_at.unwrap_or_else(|| clock.now() + every));
             let Some(until) = deadline.into_iter().chain(look_at).min() else {
                 parker.park();
                 continue;

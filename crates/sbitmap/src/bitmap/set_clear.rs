@@ -30,14 +30,11 @@ impl Sbitmap {
     }
 
     /// Clears a bit by its number, whether or not it has an owner. Returns whether it was set.
+    /// Errors as [`set`](Sbitmap::set).
     ///
     /// For one of several callers the answer is `true`, and what was written before
     /// [`set`](Sbitmap::set) is visible to it. What a caller wrote before is visible to the thread
     /// that sets the bit next, so a bit may serve as a lock.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`set`](Sbitmap::set).
     pub fn clear(&self, bit: usize) -> Result<bool, PutError> {
         let (word, offset) = self.full.locate(bit)?;
         Ok(self.words[word].clear(offset))

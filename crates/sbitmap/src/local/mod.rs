@@ -16,7 +16,6 @@ mod mode_word;
 pub(crate) mod model_backend;
 mod put;
 mod refill;
-mod resize;
 mod stack_limits;
 mod store;
 mod summary;

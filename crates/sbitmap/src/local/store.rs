@@ -8,6 +8,7 @@ use crate::layout::offsets;
 use crate::mask::BitMask;
 use crate::newcomer_policy::must_wait;
 use crate::store::Store;
+use inflight_sync::atomic::Ordering;
 
 impl Store for PerCpuStore {
     #[inline]
@@ -148,7 +149,15 @@ impl Store for PerCpuStore {
         self.layout().depth
     }
 
+    /// Ids above a smaller depth stay with their owners. Once put, they stay in the words, where no
+    /// getter looks. When the call returns, no later get takes an id above the depth.
     fn resize(&self, depth: usize) -> Result<(), ResizeError> {
-        self.change_depth(depth)
+        ResizeError::check(depth, self.full.depth)?;
+        let mut mode_lock = self.frozen();
+        // Relaxed: putters that still see the old depth may push an id above the new one once the
+        // stacks are open again; the getter that pops it puts it back.
+        self.depth.store(depth, Ordering::Relaxed);
+        self.set_stack_limits(&mut mode_lock);
+        Ok(())
     }
 }

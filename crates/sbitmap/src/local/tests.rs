@@ -450,9 +450,9 @@ fn h21_a_late_get_keeps_an_id_that_is_below_the_depth_by_now() {
         store.set_waiters(1);
         assert_eq!(store.get_slow(Some(popped as u32), 0), Some(popped));
         // It has not grown.
-        store.change_depth(popped).unwrap();
+        store.resize(popped).unwrap();
         assert_eq!(store.get_slow(Some(popped as u32), 0), None);
-        store.change_depth(64).unwrap();
+        store.resize(64).unwrap();
         assert_eq!((store.take(), store.take()), (Some(popped), None));
     }
 }

@@ -23,6 +23,12 @@ impl SharedStore {
         }
     }
 
+    /// The map, unless a caller has to wait.
+    #[inline]
+    fn open(&self) -> Option<&Sbitmap> {
+        (!must_wait(self.waiters())).then_some(&self.map)
+    }
+
     pub(crate) const fn map(&self) -> &Sbitmap {
         &self.map
     }
@@ -39,31 +45,19 @@ impl SharedStore {
 impl Store for SharedStore {
     #[inline]
     fn try_get(&self) -> Option<usize> {
-        if must_wait(self.waiters()) {
-            return None;
-        }
-        self.map.try_get()
+        self.open()?.try_get()
     }
 
     fn try_get_batch(&self, n: usize, ids: &mut Vec<usize>) -> usize {
-        if must_wait(self.waiters()) {
-            return 0;
-        }
-        self.map.try_get_batch(n, ids)
+        self.open().map_or(0, |map| map.try_get_batch(n, ids))
     }
 
     fn try_get_mask(&self, n: usize) -> BitMask {
-        if must_wait(self.waiters()) {
-            return BitMask::EMPTY;
-        }
-        self.map.take_mask(n)
+        self.open().map_or(BitMask::EMPTY, |map| map.take_mask(n))
     }
 
     fn try_get_shallow(&self, limit: usize) -> Option<usize> {
-        if must_wait(self.waiters()) {
-            return None;
-        }
-        self.map.try_get_shallow(limit)
+        self.open()?.try_get_shallow(limit)
     }
 
     #[inline]

@@ -23,7 +23,7 @@ impl<S: Store> Turns<S> {
         if std::mem::replace(&mut queue.closed, true) {
             return;
         }
-        self.end_turns(&mut queue);
+        self.end_turns();
         let refused = queue.refuse_all();
         let mut chosen = WakeSet::default();
         self.serve(&mut queue, None, &mut chosen);

@@ -14,19 +14,18 @@ impl<S: Store> Turns<S> {
         if queue.list.all_want_one() {
             return;
         }
-        let next = queue.list.next(|tenant| self.rules.shares.may_take(tenant));
+        let next = queue.list.next(|tenant| self.shares.may_take(tenant));
         let Some(next) = next.and_then(|next| queue.list.node(next)) else {
             return;
         };
         if next.several && !next.collects {
             next.collects = true;
-            self.end_turns(queue);
+            self.end_turns();
         }
     }
 
-    /// Ends all turns that have begun.
-    pub(super) fn end_turns(&self, queue: &mut WaitQueue) {
-        queue.serial = queue.serial.wrapping_add(self.rules.life);
-        self.unlocked.set_grants(queue.serial);
+    /// Ends all turns that have begun. With the lock.
+    pub(super) fn end_turns(&self) {
+        self.unlocked.add_grants(self.rules.life);
     }
 }

@@ -5,7 +5,7 @@
 //! leaves in constant time. A granted node is no longer linked; it stays in its slot until its
 //! owner fetches it.
 
-use super::next_waiter::{RequestSize, TenantQueues};
+use super::next_waiter::TenantQueues;
 use crate::request::{Ids, Request};
 use crate::share_limiter::TenantIndex;
 use inflight_sync::prefetch_to_write;
@@ -18,22 +18,6 @@ pub(super) const NIL: u32 = u32::MAX;
 pub(super) struct NodeKey {
     pub(super) index: u32,
     pub(super) serial: u64,
-}
-
-/// The kind of a waiter. A timed thread is a thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Thread,
-    Task,
-}
-
-impl Kind {
-    pub(super) const fn of(notify: &Notify) -> Self {
-        match notify {
-            Notify::Thread(_) => Self::Thread,
-            Notify::Task(_) => Self::Task,
-        }
-    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,10 +35,11 @@ pub(super) enum WaiterState {
 /// One waiter.
 #[derive(Debug)]
 pub(super) struct Node {
-    /// How its owner waits now.
-    pub(super) kind: Kind,
+    /// Whether its owner waits as a thread now, timed or not; else it is a task.
+    pub(super) is_thread: bool,
     pub(super) tenant: TenantIndex,
-    pub(super) size: RequestSize,
+    /// Which of its tenant's two lists it waits in.
+    pub(super) large: bool,
     /// How many ids it waits for.
     pub(super) want: usize,
     /// How many of them are granted at once: all, or the parts of a request that continues.
@@ -78,16 +63,16 @@ pub(super) struct Node {
     pub(super) collects: bool,
 }
 
+pub(super) const fn is_thread(notify: &Notify) -> bool {
+    matches!(notify, Notify::Thread(_))
+}
+
 impl Node {
     pub(super) fn new(notify: Notify, of: Request, ids: Ids, credits: u32) -> Self {
         Self {
-            kind: Kind::of(&notify),
+            is_thread: is_thread(&notify),
             tenant: of.tenant,
-            size: if of.large {
-                RequestSize::Large
-            } else {
-                RequestSize::Small
-            },
+            large: of.large,
             want: of.want,
             part: of.part,
             least_depth: of.least_depth,
@@ -122,7 +107,7 @@ impl Node {
     /// Whether it must be woken when it is served. A waiter whose owner is not asleep finds out by
     /// itself.
     pub(super) const fn sleeps(&self) -> bool {
-        matches!(self.kind, Kind::Thread) && self.notify.is_some()
+        self.is_thread && self.notify.is_some()
     }
 }
 
@@ -177,11 +162,11 @@ impl List {
 
     /// Adds a node at the back of its list, or at the front.
     pub(super) fn push(&mut self, node: Node, front: bool) -> NodeKey {
-        let (tenant, size) = (node.tenant, node.size);
+        let (tenant, large) = (node.tenant, node.large);
         self.several += usize::from(node.several);
         let key = self.place(node);
         let index = key.index;
-        let ends = self.tenants.ends(tenant, size);
+        let ends = self.tenants.ends(tenant, large);
         let (head, tail) = (ends.head, ends.tail);
         if front || head == NIL {
             ends.head = index;
@@ -268,9 +253,9 @@ impl List {
         let slot = self.slot(key.index);
         let (prev, next) = (slot.prev, slot.next);
         let node = slot.node.as_ref().expect("the waiter is in the list");
-        let (tenant, size) = (node.tenant, node.size);
+        let (tenant, large) = (node.tenant, node.large);
         self.several -= usize::from(node.several);
-        let ends = self.tenants.ends(tenant, size);
+        let ends = self.tenants.ends(tenant, large);
         if ends.head == key.index {
             // The new head is not accessed: its cache line is cold.
             ends.head = next;
@@ -286,7 +271,7 @@ impl List {
             self.slot(prev).next = next;
         }
         self.len -= 1;
-        self.tenants.left(tenant, size, key);
+        self.tenants.left(tenant, large, key);
         self.node(key).expect("the waiter is in the list")
     }
 

@@ -29,8 +29,7 @@ use crate::snapshot::{QueueSnapshot, QueueStats};
 use crate::store::Store;
 use inflight_sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use inflight_sync::time::{Clock, Instant};
-use inflight_sync::{CachePadded, Mutex, cpu};
-use mode_rules::Policy;
+use inflight_sync::{Arc, CachePadded, Mutex, cpu};
 use wait_queue::WaitQueue;
 
 /// The state that puts and turns read without the lock; written with it.
@@ -76,17 +75,22 @@ impl UnlockedState {
 
     fn hold_up(&self, on: bool) {
         // Relaxed, as the load: a thread that reads it late looks in vain, or finds out with the
-        // lock.
-        self.held_up.store(on, Ordering::Relaxed);
+        // lock. Written only when it changes, because gets read its cache line.
+        if self.is_held_up() != on {
+            self.held_up.store(on, Ordering::Relaxed);
+        }
     }
 
     fn is_held_up(&self) -> bool {
         self.held_up.load(Ordering::Relaxed)
     }
 
-    fn set_grants(&self, serial: u32) {
+    /// Moves the serial on, with the lock.
+    fn add_grants(&self, n: u32) -> u32 {
+        let serial = self.grants().wrapping_add(n);
         // Relaxed: a thread that reads it late takes one more id, like one that has just read it.
         self.grants.store(serial, Ordering::Relaxed);
+        serial
     }
 
     #[inline]
@@ -99,7 +103,8 @@ impl UnlockedState {
 #[derive(Debug)]
 pub(crate) struct Turns<S> {
     store: S,
-    rules: Policy,
+    rules: ModeRules,
+    shares: Option<Arc<dyn ShareLimiter>>,
     clock: Clock,
     /// Identifies the turns of this queue.
     number: u64,
@@ -114,7 +119,7 @@ impl<S: Store> Turns<S> {
         store: S,
         rules: ModeRules,
         clock: Clock,
-        shares: Option<Box<dyn ShareLimiter>>,
+        shares: Option<Arc<dyn ShareLimiter>>,
     ) -> Self {
         // A model must do the same in every execution. Otherwise a turn at a queue that is gone
         // must not be mistaken for one at a new queue.
@@ -125,7 +130,8 @@ impl<S: Store> Turns<S> {
         };
         Self {
             store,
-            rules: Policy { rules, shares },
+            rules,
+            shares,
             clock,
             number,
             unlocked: CachePadded::new(UnlockedState {
@@ -135,7 +141,7 @@ impl<S: Store> Turns<S> {
                 putter: AtomicU32::new(u32::MAX),
             }),
             skipped: CachePadded::new(AtomicU32::new(0)),
-            wait_queue: CachePadded::new(Mutex::new(WaitQueue::new(serial))),
+            wait_queue: CachePadded::new(Mutex::new(WaitQueue::new())),
         }
     }
 
@@ -145,7 +151,7 @@ impl<S: Store> Turns<S> {
 
     /// Idle tenants leave more for the others, which are served then.
     fn look_for_idle(&self, now: Instant) {
-        if self.rules.shares.look_for_idle(now) {
+        if self.shares.look_for_idle(now) {
             self.serve_all();
         }
     }

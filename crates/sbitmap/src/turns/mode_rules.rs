@@ -2,8 +2,6 @@
 
 use super::stall_watchdog::STALL_LIMIT;
 use super::turn::{QUANTUM, TURN_LIFE};
-use crate::share_limiter::ShareLimiter;
-use std::ops::Deref;
 
 /// What a mode allows.
 #[derive(Clone, Copy, Debug)]
@@ -48,19 +46,4 @@ impl ModeRules {
         spins: 0,
         yields: 0,
     };
-}
-
-/// The rules of a queue, and which of its tenants may be served.
-#[derive(Debug)]
-pub(crate) struct Policy {
-    pub(super) rules: ModeRules,
-    pub(super) shares: Option<Box<dyn ShareLimiter>>,
-}
-
-impl Deref for Policy {
-    type Target = ModeRules;
-
-    fn deref(&self) -> &ModeRules {
-        &self.rules
-    }
 }

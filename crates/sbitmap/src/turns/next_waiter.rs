@@ -9,23 +9,6 @@
 use super::list::{List, NIL, NodeKey};
 use crate::share_limiter::TenantIndex;
 
-/// Which of a tenant's two lists a request waits in.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum RequestSize {
-    #[default]
-    Small,
-    Large,
-}
-
-impl RequestSize {
-    const fn other(self) -> Self {
-        match self {
-            Self::Small => Self::Large,
-            Self::Large => Self::Small,
-        }
-    }
-}
-
 /// The first and the last of a list, by slot.
 #[derive(Debug)]
 pub(super) struct ListEnds {
@@ -46,10 +29,10 @@ impl ListEnds {
 
 #[derive(Debug)]
 struct TenantQueue {
-    small: ListEnds,
-    large: ListEnds,
-    /// The list that is served next.
-    next: RequestSize,
+    /// Of the small requests, and of the large ones.
+    lists: [ListEnds; 2],
+    /// Whether a large one is served next.
+    large_next: bool,
 }
 
 impl TenantQueue {
@@ -61,28 +44,21 @@ impl TenantQueue {
             watchdog: None,
         };
         Self {
-            small: NOBODY,
-            large: NOBODY,
-            next: RequestSize::Small,
+            lists: [NOBODY; 2],
+            large_next: false,
         }
     }
 
-    const fn ends(&self, size: RequestSize) -> &ListEnds {
-        match size {
-            RequestSize::Small => &self.small,
-            RequestSize::Large => &self.large,
-        }
+    const fn ends(&self, large: bool) -> &ListEnds {
+        &self.lists[large as usize]
     }
 
     /// The slot of the next to be served: of the request that continues, else of the list whose
     /// turn it is. F2: not of a list whose first `is_full`.
     fn first(&self, is_full: impl Fn(u32) -> bool) -> Option<u32> {
-        let size = match (self.small.goes_on, self.large.goes_on) {
-            (_, Some(_)) => RequestSize::Large,
-            (Some(_), None) => RequestSize::Small,
-            (None, None) => self.next,
-        };
-        let lists = [size, size.other()].map(|size| self.ends(size));
+        let goes_on = |large| self.ends(large).goes_on.is_some();
+        let large = goes_on(true) || (!goes_on(false) && self.large_next);
+        let lists = [large, !large].map(|large| self.ends(large));
         let first = lists.into_iter().find(|ends| {
             let first = ends.first();
             // Only a request that continues can have a part.
@@ -119,17 +95,13 @@ impl TenantQueues {
         &mut self.all[tenant]
     }
 
-    pub(super) fn ends(&mut self, tenant: TenantIndex, size: RequestSize) -> &mut ListEnds {
-        let queue = self.queue(tenant);
-        match size {
-            RequestSize::Small => &mut queue.small,
-            RequestSize::Large => &mut queue.large,
-        }
+    pub(super) fn ends(&mut self, tenant: TenantIndex, large: bool) -> &mut ListEnds {
+        &mut self.queue(tenant).lists[usize::from(large)]
     }
 
     /// A waiter has left: nothing continues with it.
-    pub(super) fn left(&mut self, tenant: TenantIndex, size: RequestSize, key: NodeKey) {
-        let ends = self.ends(tenant, size);
+    pub(super) fn left(&mut self, tenant: TenantIndex, large: bool, key: NodeKey) {
+        let ends = self.ends(tenant, large);
         if ends.goes_on == Some(key) {
             ends.goes_on = None;
         }
@@ -139,27 +111,31 @@ impl TenantQueues {
     }
 
     /// Returns whether a waiter of a tenant is in this list.
-    pub(super) fn has(&self, tenant: TenantIndex, size: RequestSize) -> bool {
+    pub(super) fn has(&self, tenant: TenantIndex, large: bool) -> bool {
         let queue = self.all.get(tenant as usize);
-        queue.is_some_and(|queue| queue.ends(size).head != NIL)
+        queue.is_some_and(|queue| queue.ends(large).head != NIL)
     }
 
     /// Whether there is only one list: no tenant but the first has ever waited, and there is no
     /// waiter with a large request.
     pub(super) fn has_one_list(&self) -> bool {
-        self.all.len() <= 1 && self.all.first().is_none_or(|queue| queue.large.head == NIL)
+        self.all.len() <= 1
+            && self
+                .all
+                .first()
+                .is_none_or(|queue| queue.ends(true).head == NIL)
     }
 
     /// A waiter has been given all it wants.
-    pub(super) fn served(&mut self, tenant: TenantIndex, size: RequestSize) {
-        self.queue(tenant).next = size.other();
+    pub(super) fn served(&mut self, tenant: TenantIndex, large: bool) {
+        self.queue(tenant).large_next = !large;
         self.pass(tenant);
     }
 
     /// A waiter has been given a part. It continues when its owner has fetched it and its tenant's
     /// turn comes again.
-    pub(super) fn served_in_part(&mut self, tenant: TenantIndex, size: RequestSize, key: NodeKey) {
-        self.ends(tenant, size).goes_on = Some(key);
+    pub(super) fn served_in_part(&mut self, tenant: TenantIndex, large: bool, key: NodeKey) {
+        self.ends(tenant, large).goes_on = Some(key);
         self.pass(tenant);
     }
 
@@ -169,9 +145,8 @@ impl TenantQueues {
     }
 
     pub(super) fn heads_and_tails(&self) -> impl Iterator<Item = (u32, u32)> {
-        let of = |ends: &ListEnds| (ends.head, ends.tail);
-        let both = move |queue: &TenantQueue| [of(&queue.small), of(&queue.large)];
-        self.all.iter().flat_map(both)
+        let lists = self.all.iter().flat_map(|queue| &queue.lists);
+        lists.map(|ends| (ends.head, ends.tail))
     }
 }
 

@@ -1,7 +1,6 @@
 //! Overtaking the waiters: by a thread in its turn, and by a tenant while no waiter can be served.
 //! All other newcomers have to wait (`newcomer_policy.rs`).
 
-use super::next_waiter::RequestSize;
 use super::{Turns, turn};
 use crate::mask::BitMask;
 use crate::newcomer_policy::must_wait;
@@ -59,10 +58,10 @@ impl<S: Store> Turns<S> {
     /// before this caller.
     pub(crate) fn try_get_past(&self, tenant: TenantIndex, large: bool) -> Option<usize> {
         let queue = self.wait_queue.lock();
-        let waits = |size| queue.list.tenants.has(tenant, size);
-        let comes_later = waits(RequestSize::Small) || (large && waits(RequestSize::Large));
+        let waits = |large| queue.list.tenants.has(tenant, large);
+        let comes_later = waits(false) || (large && waits(true));
         // A waiter that may be served will be served soon, by the threads that the claim names.
-        let next = queue.list.next(|tenant| self.rules.shares.may_take(tenant));
+        let next = queue.list.next(|tenant| self.shares.may_take(tenant));
         let may = next.is_none() && !comes_later && !queue.closed;
         let id = may.then(|| self.store.take()).flatten();
         drop(queue);

@@ -60,7 +60,7 @@ impl<S: Store> Turns<S> {
                 queue.give_up_tokens();
                 self.serve(&mut queue, None, &mut chosen);
             }
-        } else if self.rules.shares.is_some() && !queue.list.tenants.has_one_list() {
+        } else if self.shares.is_some() && !queue.list.tenants.has_one_list() {
             // Another tenant may be served by now.
             self.serve(&mut queue, None, &mut chosen);
         } else {

@@ -1,7 +1,7 @@
 //! When a woken thread that does not run is given up: after some puts, or when the watchdog, one of
 //! the sleeping threads, has checked twice.
 
-use super::list::{Kind, Node, NodeKey};
+use super::list::{Node, NodeKey};
 use super::next_waiter::ListEnds;
 use super::wait_queue::WaitQueue;
 use inflight_sync::wait::Notify;
@@ -24,11 +24,11 @@ impl WaitQueue {
 
     /// The list that this waiter is in.
     fn ends_of(&mut self, waiter: NodeKey) -> Option<&mut ListEnds> {
-        let (tenant, size) = self
+        let (tenant, large) = self
             .list
             .peek(waiter)
-            .map(|node| (node.tenant, node.size))?;
-        Some(self.list.tenants.ends(tenant, size))
+            .map(|node| (node.tenant, node.large))?;
+        Some(self.list.tenants.ends(tenant, large))
     }
 
     /// Makes a thread the watchdog of its list: the newest of those at the back.
@@ -68,10 +68,10 @@ impl WaitQueue {
 
     /// Makes the newest remaining thread of a waiter's list its watchdog.
     fn choose_watchdog(&mut self, of: NodeKey, leaves: Option<NodeKey>) -> Option<Notify> {
-        let (tenant, size) = self.list.peek(of).map(|node| (node.tenant, node.size))?;
+        let (tenant, large) = self.list.peek(of).map(|node| (node.tenant, node.large))?;
         let is_thread = |key: &NodeKey| {
             let node = self.list.peek(*key);
-            let here = |n: &Node| n.kind == Kind::Thread && (n.tenant, n.size) == (tenant, size);
+            let here = |n: &Node| n.is_thread && (n.tenant, n.large) == (tenant, large);
             Some(*key) != leaves && node.is_some_and(here)
         };
         let next = self.list.newest_first().find(is_thread);

@@ -1,7 +1,6 @@
 //! One wait, as a thread or as a task. Events G3 to G7 and A1 to A4.
 
-use super::list::{Kind, Node, NodeKey, WaiterState};
-use super::next_waiter::RequestSize;
+use super::list::{Node, NodeKey, WaiterState, is_thread};
 use super::stall_watchdog::{WATCH, WATCH_LONGEST};
 use super::wait_queue::WaitQueue;
 use super::wake::WakeSet;
@@ -73,7 +72,7 @@ impl<S: Store> Drop for UnfetchedIds<'_, S> {
         self.set_owned();
         let ids = self.ids.as_slice();
         if !ids.is_empty() {
-            let shares = &self.turns.rules.shares;
+            let shares = &self.turns.shares;
             ids.iter().for_each(|&id| shares.gives(id));
             // An error: a user has put one of them a second time, and that put looked like a good
             // one. The others are back.
@@ -87,7 +86,7 @@ impl<'a, S: Store> Wait<'a, S> {
     fn join(&mut self, notify: Notify) -> Option<Outcome> {
         let turns = self.turns;
         // Tasks have no turns: waking them is cheap.
-        let thread = matches!(notify, Notify::Thread(_));
+        let thread = is_thread(&notify);
         let mut request = self.waiter.request;
         let want = request.want;
         let in_turn = thread && want == 1 && !request.large;
@@ -125,7 +124,7 @@ impl<'a, S: Store> Wait<'a, S> {
         // With several lists the next waiter may be another one now.
         let behind = !front && others_wait && queue.list.tenants.has_one_list();
         self.waiter.place = Some(key);
-        self.waiter.seen = queue.serial;
+        self.waiter.seen = turns.unlocked.grants();
         if thread {
             queue.set_watchdog(key, front);
         }
@@ -137,7 +136,7 @@ impl<'a, S: Store> Wait<'a, S> {
         }
         // While there are waiters a drained store stays drained: then one look at the words is
         // enough. Otherwise ids may come into the words after the look without anyone being told.
-        let one_look = queue.announced && turns.store.is_drained();
+        let one_look = turns.is_announced() && turns.store.is_drained();
         turns.serve(&mut queue, Some(key), &mut chosen); // G5
         let waits = !queue.list.is_served(key);
         queue.waits += u64::from(waits);
@@ -178,8 +177,8 @@ impl<'a, S: Store> Wait<'a, S> {
         let closed = queue.closed;
         let node = queue.list.remove(key).expect("a waiter is removed once");
         if let WaiterState::Granted { serial } = node.state {
-            let one = node.want == 1 && node.size == RequestSize::Small;
-            if turns.rules.quantum > 1 && node.kind == Kind::Thread && one {
+            let one = node.want == 1 && !node.large;
+            if turns.rules.quantum > 1 && node.is_thread && one {
                 turn::set(turns.number, serial, node.credits);
             }
             if queue.return_token(node.token) {
@@ -237,8 +236,9 @@ impl<'a, S: Store> Wait<'a, S> {
         let turns = self.turns;
         let mut queue = turns.wait_queue.lock();
         let is_out = turns.unlocked.awaits_token();
-        let stalled = is_out && queue.serial == self.waiter.seen;
-        self.waiter.seen = queue.serial;
+        let grants = turns.unlocked.grants();
+        let stalled = is_out && grants == self.waiter.seen;
+        self.waiter.seen = grants;
         if stalled && queue.give_up_tokens() {
             turns.serve_and_wake(queue, Wakers::default());
         }
@@ -305,14 +305,14 @@ impl<'a, S: Store> Wait<'a, S> {
             Ok(outcome) => return Some(outcome),
             Err(queue) => queue,
         };
-        let kind = Kind::of(&notify);
+        let thread = is_thread(&notify);
         let node = queue.list.node(key)?;
         // Dropping a waker may run anything, so it is not done under the lock.
         let outdated = node.notify.replace(notify);
-        let changes = mem::replace(&mut node.kind, kind) != kind;
+        let changes = mem::replace(&mut node.is_thread, thread) != thread;
         let mut chosen = WakeSet::default();
         if changes {
-            self.waiter.seen = queue.serial;
+            self.waiter.seen = self.turns.unlocked.grants();
             let watchdog = queue.change_watchdog(key);
             watchdog
                 .into_iter()
@@ -339,18 +339,16 @@ impl<'a, S: Store> Wait<'a, S> {
         }
         let clock = &self.turns.clock;
         // What may be missed while one sleeps: a token that is lost, a limit that begins.
-        let rules = &self.turns.rules;
-        let watches = rules.tokens != u32::MAX || rules.shares.is_some();
+        let shares = &self.turns.shares;
+        let watches = self.turns.rules.tokens != u32::MAX || shares.is_some();
         let mut interval = WATCH;
         let mut watch_at = watches.then(|| clock.now() + interval);
         let mut look_at = None;
         loop {
             // G7.
-            let (shares, tenant) = (&self.turns.rules.shares, self.waiter.request.tenant);
-            look_at = match shares.look_every(tenant) {
-                Some(every) => look_at.or_else(|| Some(clock.now() + every)),
-                None => None,
-            };
+            let tenant = self.waiter.request.tenant;
+            let next = |every| look_at.unwrap_or_else(|| clock.now() + every);
+            look_at = shares.look_every(tenant).map(next);
             let until = deadline.into_iter().chain(watch_at).chain(look_at).min();
             let passed = match until {
                 Some(until) => !parker.park_until(clock, until),

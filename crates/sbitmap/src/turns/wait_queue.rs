@@ -5,35 +5,26 @@ use super::list::{List, Node};
 #[derive(Debug)]
 pub(super) struct WaitQueue {
     pub(super) list: List,
-    /// The serial of the last grant. `UnlockedState::grants` follows it.
-    pub(super) serial: u32,
     /// Threads that were granted and woken in this wake epoch and have not yet run.
     pub(super) tokens: u32,
     /// Incremented when tokens are given up: they no longer count.
     pub(super) wake_epoch: u32,
-    /// Whether puts and gets know that there are waiters.
-    pub(super) announced: bool,
     /// Whether the queue is about to be closed, or is closed: then puts and gets see a waiter.
     pub(super) closing: bool,
     /// Whether the queue is closed, for good.
     pub(super) closed: bool,
-    /// Whether gets know that no waiter can be served.
-    pub(super) held_up: bool,
     pub(super) waits: u64,
     pub(super) wakeups: u64,
 }
 
 impl WaitQueue {
-    pub(super) const fn new(serial: u32) -> Self {
+    pub(super) const fn new() -> Self {
         Self {
             list: List::new(),
-            serial,
             tokens: 0,
             wake_epoch: 0,
-            announced: false,
             closing: false,
             closed: false,
-            held_up: false,
             waits: 0,
             wakeups: 0,
         }

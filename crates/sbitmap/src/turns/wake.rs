@@ -22,22 +22,21 @@ impl<S: Store> Turns<S> {
     /// Returns the slot of the next.
     pub(super) fn announce(&self, queue: &mut WaitQueue) -> Option<u32> {
         let somebody_waits = queue.closing || !queue.list.is_empty();
-        if queue.announced != somebody_waits {
-            queue.announced = somebody_waits;
+        if self.is_announced() != somebody_waits {
             self.store.set_waiters(usize::from(somebody_waits));
         }
-        let next = queue
-            .list
-            .next_slot(|tenant| self.rules.shares.may_take(tenant));
+        let next = queue.list.next_slot(|tenant| self.shares.may_take(tenant));
         // Tasks need no token.
         self.unlocked
             .set_awaits_token(next.is_some_and(|next| queue.needs_token(next, self.rules.tokens)));
-        let held_up = !queue.list.is_empty() && next.is_none();
-        if queue.held_up != held_up {
-            queue.held_up = held_up;
-            self.unlocked.hold_up(held_up);
-        }
+        self.unlocked
+            .hold_up(!queue.list.is_empty() && next.is_none());
         next
+    }
+
+    /// Whether puts and gets know that there are waiters.
+    pub(super) fn is_announced(&self) -> bool {
+        self.store.waiters() != 0
     }
 
     /// V1 to V4: grants the heads of the list while there are ids and tokens.
@@ -46,7 +45,7 @@ impl<S: Store> Turns<S> {
     /// is full afterwards, the caller wakes those and serves again.
     pub(super) fn serve(&self, queue: &mut WaitQueue, me: Option<NodeKey>, chosen: &mut WakeSet) {
         self.announce(queue);
-        if !queue.announced {
+        if !self.is_announced() {
             return;
         }
         // Ordering: V2, pairs with P2 in `Store::put`.
@@ -72,7 +71,7 @@ impl<S: Store> Turns<S> {
             if std::mem::take(&mut first) {
                 self.end_turns_for_collector(queue);
             }
-            let Some(key) = queue.list.next(|tenant| self.rules.shares.may_take(tenant)) else {
+            let Some(key) = queue.list.next(|tenant| self.shares.may_take(tenant)) else {
                 break;
             };
             if me != Some(key) && queue.needs_token(key.index, self.rules.tokens) {
@@ -80,13 +79,13 @@ impl<S: Store> Turns<S> {
             }
             let node = queue.list.node(key).expect("the waiter is in the list");
             let tenant = node.tenant;
-            if !node.has_part() && self.rules.shares.may_take(tenant) {
+            if !node.has_part() && self.shares.may_take(tenant) {
                 let Some(id) = self.store.take() else { break };
-                self.rules.shares.took(tenant, id);
+                self.shares.took(tenant, id);
                 node.push_id(id);
             }
             // It gets what it has, if its tenant is at its limit.
-            if node.has_part() || (node.has_some() && !self.rules.shares.may_take(tenant)) {
+            if node.has_part() || (node.has_some() && !self.shares.may_take(tenant)) {
                 self.grant(queue, key, me, chosen);
                 self.end_turns_for_collector(queue);
             } else if node.has_some() {
@@ -110,11 +109,9 @@ impl<S: Store> Turns<S> {
         me: Option<NodeKey>,
         chosen: &mut WakeSet,
     ) {
-        queue.serial = queue.serial.wrapping_add(1);
-        self.unlocked.set_grants(queue.serial);
-        let (serial, wake_epoch) = (queue.serial, queue.wake_epoch);
+        let (serial, wake_epoch) = (self.unlocked.add_grants(1), queue.wake_epoch);
         let node = queue.list.node(key).expect("the waiter is in the list");
-        let (tenant, size) = (node.tenant, node.size);
+        let (tenant, large) = (node.tenant, node.large);
         // Unlimited tokens need no counting.
         let limited = self.rules.tokens != u32::MAX;
         if limited && me != Some(key) && node.sleeps() {
@@ -122,13 +119,13 @@ impl<S: Store> Turns<S> {
             queue.tokens += 1;
         }
         let node = if node.has_all() {
-            queue.list.tenants.served(tenant, size);
+            queue.list.tenants.served(tenant, large);
             let node = queue.list.unlink(key);
             node.state = WaiterState::Granted { serial };
             node
         } else {
             node.full = true;
-            queue.list.tenants.served_in_part(tenant, size, key);
+            queue.list.tenants.served_in_part(tenant, large, key);
             queue.list.node(key).expect("the waiter is in the list")
         };
         if me != Some(key) {

@@ -1,7 +1,7 @@
 //! What tests of turns share: builders of each kind, and tasks polled by hand.
 #![allow(dead_code, reason = "each test file uses its part")]
 
-use inflight_sbitmap::tenancy::{BuildWithRules, Rules, ShareLimiter, TenantIndex};
+use inflight_sbitmap::tenancy::{Rules, ShareLimiter, TenantIndex};
 use inflight_sbitmap::{Engine, Fairness, SbitmapQueue, SbitmapQueueBuilder};
 use inflight_sync::atomic::{AtomicBool, Ordering};
 use inflight_sync::block_hook::{BlockHook, install};
@@ -58,7 +58,7 @@ pub(crate) fn in_turns(depth: usize, engine: Engine) -> SbitmapQueue {
         fn gives(&self, _: usize) {}
     }
     let above = Rules {
-        shares: Some(Box::new(NoneForOne)),
+        shares: Some(Arc::new(NoneForOne)),
         newcomers: None,
         ..Rules::default()
     };

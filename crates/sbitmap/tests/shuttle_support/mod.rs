@@ -7,7 +7,7 @@ mod all_crates;
 
 pub(crate) use all_crates::{Threads, polled};
 
-use inflight_sbitmap::tenancy::{BuildWithRules, Rules};
+use inflight_sbitmap::tenancy::Rules;
 use inflight_sbitmap::{
     BatchedOptions, BitMask, Engine, FairOptions, Fairness, SbitmapQueue, WakePolicy,
 };

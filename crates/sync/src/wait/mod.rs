@@ -11,7 +11,6 @@ pub use list::{WaitList, WaiterKey};
 use crate::Unparker;
 use crate::panics::FirstPanic;
 use crate::prefetch_to_write;
-use std::fmt;
 use std::task::Waker;
 
 /// The way to wake one waiter, which then checks its condition again.
@@ -88,7 +87,7 @@ pub fn notify_each(waiters: impl IntoIterator<Item = Notify>) {
 /// wakers.finish();
 /// parker.park();
 /// ```
-#[derive(Default)]
+#[derive(Debug, Default)]
 #[must_use = "`finish` passes a waker's panic on"]
 pub struct Wakers {
     panic: FirstPanic,
@@ -110,14 +109,6 @@ impl Wakers {
     /// Panics with the first panic of a waker; not while the thread is unwinding already.
     pub fn finish(self) {
         self.panic.finish();
-    }
-}
-
-impl fmt::Debug for Wakers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Wakers")
-            .field("panic", &self.panic)
-            .finish()
     }
 }
 

@@ -78,7 +78,7 @@ impl<T: Send + 'static> AllocOwned<T> {
     }
 
     /// Waits for the next tag: for callers that keep the future and poll by hand, as a service's
-    /// readiness.
+    /// readiness. Errors as [`Tenant::alloc_with`].
     ///
     /// ```
     /// use inflight_tags::{AllocError, AllocOwned, Tag, TagSet};
@@ -111,10 +111,6 @@ impl<T: Send + 'static> AllocOwned<T> {
     /// assert!(service.poll_ready(&mut cx)?.is_ready());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    ///
-    /// # Errors
-    ///
-    /// As [`Tenant::alloc_with`].
     pub fn poll_alloc(&mut self, cx: &mut Context<'_>) -> Poll<Result<Tag<T>, AllocError>> {
         self.wait.poll(&self.tenant, cx)
     }

@@ -101,16 +101,13 @@ impl<T: Send + 'static> Tenant<T> {
         self.alloc_with(AllocOptions::new())
     }
 
-    /// Takes a tag of the kind asked for; the task waits until one is free.
+    /// Takes a tag of the kind asked for; the task waits until one is free. Cancel safety as
+    /// [`alloc`](Tenant::alloc).
     ///
     /// # Errors
     ///
     /// As [`try_alloc_with`](Tenant::try_alloc_with) if the options ask for what the set does not
     /// have, or not now; [`Closed`](AllocError::Closed).
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`alloc`](Tenant::alloc).
     ///
     /// ```
     /// # use inflight_tags::{AllocOptions, TagSet};
@@ -136,20 +133,13 @@ impl<T: Send + 'static> Tenant<T> {
         AllocOwned::new(self.clone(), options)
     }
 
-    /// Takes a normal tag; the thread sleeps until one is free.
-    ///
-    /// # Errors
-    ///
-    /// [`Closed`](AllocError::Closed).
+    /// Takes a normal tag; the thread sleeps until one is free. Errors as [`alloc`](Tenant::alloc).
     pub fn alloc_blocking(&self) -> Result<Tag<T>, AllocError> {
         self.alloc_blocking_with(AllocOptions::new())
     }
 
-    /// Takes a tag of the kind asked for; the thread sleeps until one is free.
-    ///
-    /// # Errors
-    ///
-    /// As [`alloc_with`](Tenant::alloc_with).
+    /// Takes a tag of the kind asked for; the thread sleeps until one is free. Errors as
+    /// [`alloc_with`](Tenant::alloc_with).
     pub fn alloc_blocking_with(&self, options: AllocOptions) -> Result<Tag<T>, AllocError> {
         Waiting::new(options).block(self, None)
     }
@@ -176,12 +166,8 @@ impl<T: Send + 'static> Tenant<T> {
     }
 
     /// Takes a tag of the kind asked for; the thread sleeps at most `timeout`. A timeout of zero
-    /// makes one attempt.
-    ///
-    /// # Errors
-    ///
-    /// [`TimedOut`](AllocError::TimedOut) if the time passed first; the errors of
-    /// [`alloc_with`](Tenant::alloc_with).
+    /// makes one attempt. Errors as [`alloc_with`](Tenant::alloc_with); also
+    /// [`TimedOut`](AllocError::TimedOut).
     pub fn alloc_timeout_with(
         &self,
         timeout: Duration,

@@ -56,7 +56,11 @@ impl Sleeping {
             return Poll::Ready(());
         };
         let gate = &set.shared().bitmaps.gate;
-        if !self.or_at_close || gate.poll_set_closed(&mut self.key, cx).is_pending() {
+        let mut closes = || {
+            let open = || !gate.state().is_set_closed();
+            gate.thawed().poll_while(&mut self.key, cx, open)
+        };
+        if !self.or_at_close || closes().is_pending() {
             ready!(Pin::new(sleep).poll(cx));
         }
         self.end(set);
@@ -65,7 +69,7 @@ impl Sleeping {
 
     fn end<T: Send + 'static>(&mut self, set: &TagSet<T>) {
         self.sleep = None;
-        set.shared().bitmaps.gate.leave_thaw(&mut self.key);
+        set.shared().bitmaps.gate.thawed().leave(&mut self.key);
     }
 }
 

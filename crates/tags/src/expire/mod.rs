@@ -246,8 +246,6 @@ impl<T: Send + 'static> TagSet<T> {
     ///
     /// With the system's clock a request's time may begin as much as a tick (1 to 10 ms) too late,
     /// never too early; see [`InFlight::age`](crate::InFlight::age).
-    ///
-    /// The idea is the timeout work of blk-mq.
     #[must_use = "the request is marked: nobody else will hear of it"]
     pub fn try_expired(&self) -> Option<Expired<T>> {
         self.iter_expired().next()
@@ -289,10 +287,15 @@ impl<T: Send + 'static> TagSet<T> {
     /// The future may be dropped at any time: a late request goes to the next caller.
     ///
     /// ```
-    /// # use inflight_tags::TagSet;
+    /// # use inflight_tags::{ExpireError, TagSet};
     /// use std::time::Duration;
-    /// let set = TagSet::builder().timeout(Duration::from_millis(1)).build(|_, _| ())?;
-    /// let _token = set.add_tenant("sda")?.try_alloc()?.into_token();
+    /// let short = Duration::from_millis(1);
+    /// let set = TagSet::builder().timeout(short).build(|_, _| ())?;
+    /// let dev = set.add_tenant("sda")?;
+    /// assert_eq!(set.expired_timeout(short).unwrap_err(), ExpireError::TimedOut);
+    /// let _token = dev.try_alloc()?.into_token();
+    /// drop(set.expired_blocking().expect("the set is open").redeem()?);
+    /// let _token = dev.try_alloc()?.into_token();
     /// set.close(); // nothing more is submitted
     /// inflight_sync::block_on(async {
     ///     while let Some(late) = set.expired().await {
@@ -314,15 +317,6 @@ impl<T: Send + 'static> TagSet<T> {
     }
 
     /// Waits as [`expired`](TagSet::expired); the thread sleeps, and no other thread is started.
-    ///
-    /// ```
-    /// # use inflight_tags::TagSet;
-    /// use std::time::Duration;
-    /// let set = TagSet::builder().timeout(Duration::from_millis(1)).build(|_, _| ())?;
-    /// let _token = set.add_tenant("sda")?.try_alloc()?.into_token();
-    /// drop(set.expired_blocking().expect("the set is open").redeem()?);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use = "the request is marked: nobody else will hear of it"]
     pub fn expired_blocking(&self) -> Option<Expired<T>> {
         self.expired_until(None).unwrap_or_default()
@@ -333,15 +327,6 @@ impl<T: Send + 'static> TagSet<T> {
     /// # Errors
     ///
     /// [`ExpireError::TimedOut`].
-    ///
-    /// ```
-    /// # use inflight_tags::{ExpireError, TagSet};
-    /// use std::time::Duration;
-    /// let set = TagSet::builder().build(|_, _| ())?;
-    /// let none = set.expired_timeout(Duration::from_millis(1));
-    /// assert_eq!(none.unwrap_err(), ExpireError::TimedOut);
-    /// # Ok::<(), inflight_tags::BuildError>(())
-    /// ```
     pub fn expired_timeout(&self, timeout: Duration) -> Result<Option<Expired<T>>, ExpireError> {
         let deadline = self.shared().bitmaps.clock.now() + timeout;
         self.expired_until(Some(deadline))
@@ -359,7 +344,9 @@ impl<T: Send + 'static> TagSet<T> {
                 Err(LookAgain { at, or_at_close }) => {
                     let until = deadline.map_or(at, |deadline| deadline.min(at));
                     if or_at_close {
-                        self.shared().bitmaps.gate.wait_set_closed(clock, until);
+                        let gate = &self.shared().bitmaps.gate;
+                        let open = || !gate.state().is_set_closed();
+                        let _closed = gate.thawed().wait_while_until(clock, until, open);
                     } else {
                         let _woken = parker.park_until(clock, until);
                     }

@@ -8,7 +8,6 @@ use crate::error::AllocError;
 use inflight_sync::CachePadded;
 use inflight_sync::asym::AsymFence;
 use inflight_sync::atomic::{AtomicU64, Ordering, fence};
-use inflight_sync::time::{Clock, Instant};
 use inflight_sync::wait::{Event, WaiterKey};
 use std::fmt;
 use std::task::{Context, Poll};
@@ -22,7 +21,7 @@ const INACTIVE: u64 = 1 << 62;
 /// The set is closed, for good.
 const CLOSED: u64 = 1 << 61;
 /// The bits of all freezes and quiesces: while any are set, no caller is admitted.
-pub(super) const STOPPED: u64 = CLOSED - 1;
+const STOPPED: u64 = CLOSED - 1;
 /// There has been a second tenant. Set once, for good.
 const SEVERAL_TENANTS: u64 = 1 << 63;
 
@@ -108,17 +107,17 @@ impl fmt::Debug for GateState {
 #[derive(Debug)]
 pub(crate) struct FreezeGate {
     /// On its own cache line: every allocation and every put reads it.
-    pub(super) word: CachePadded<GateWord>,
+    word: CachePadded<GateWord>,
     /// Drains wait here for bits to be cleared.
     drained: Event,
     /// Submitters wait here for the thaw, and waiters for timeouts for the close.
-    pub(super) thawed: Event,
+    thawed: Event,
 }
 
 #[derive(Debug)]
-pub(super) struct GateWord {
+struct GateWord {
     /// See `GateState`.
-    pub(super) state: AtomicU64,
+    state: AtomicU64,
     fence: AsymFence,
 }
 
@@ -141,7 +140,7 @@ impl FreezeGate {
         GateState(self.word.state.load(Ordering::Acquire))
     }
 
-    pub(super) fn is_stopped(&self) -> bool {
+    pub(crate) fn is_stopped(&self) -> bool {
         self.state().is_stopped()
     }
 
@@ -205,6 +204,12 @@ impl FreezeGate {
         &self.drained
     }
 
+    /// Returns the event on which submitters wait for the thaw, and waiters for timeouts for the
+    /// close.
+    pub(crate) const fn thawed(&self) -> &Event {
+        &self.thawed
+    }
+
     /// Does P2 and P3 when it is dropped, so also if a waker panics in P1.
     #[inline]
     pub(crate) const fn wake_at_end(&self) -> WakeAtEnd<'_> {
@@ -243,49 +248,17 @@ impl FreezeGate {
         self.word.state.fetch_or(SEVERAL_TENANTS, Ordering::Relaxed);
     }
 
-    /// F3 or D3 for a thread, at most until the deadline. Returns whether nothing is busy any more.
-    pub(crate) fn wait_drained(
-        &self,
-        until: Option<(&Clock, Instant)>,
-        busy: impl FnMut() -> bool,
-    ) -> bool {
-        wait_while(&self.drained, until, busy)
-    }
-
-    /// B2 for a thread that waits for the close of the set, at most until the deadline.
-    pub(crate) fn wait_set_closed(&self, clock: &Clock, deadline: Instant) {
-        let open = || !self.state().is_set_closed();
-        // Ignored because a waiter checks the set again.
-        let _ = self.thawed.wait_while_until(clock, deadline, open);
-    }
-
-    /// The same for a task, as `poll_thaw`.
-    pub(crate) fn poll_set_closed(
-        &self,
-        key: &mut Option<WaiterKey>,
-        cx: &Context<'_>,
-    ) -> Poll<()> {
-        let open = || !self.state().is_set_closed();
-        self.thawed.poll_while(key, cx, open)
-    }
-
-    pub(crate) fn leave_thaw(&self, key: &mut Option<WaiterKey>) {
-        self.thawed.leave(key);
-    }
-}
-
-/// Sleeps until the condition is false, or the deadline. Returns whether it is false.
-pub(super) fn wait_while(
-    event: &Event,
-    until: Option<(&Clock, Instant)>,
-    condition: impl FnMut() -> bool,
-) -> bool {
-    match until {
-        None => {
-            event.wait_while(condition);
-            true
+    /// Ends one freeze or quiesce.
+    pub(crate) fn open(&self, unit: u64) {
+        // Ordering: T1, pairs with the Acquire load in `state`.
+        if self.word.state.fetch_sub(unit, Ordering::Release) & STOPPED == unit {
+            self.thawed.notify_all();
         }
-        Some((clock, deadline)) => event.wait_while_until(clock, deadline, condition),
+    }
+
+    /// B2 for a task, which keeps its key and leaves [`thawed`](Self::thawed).
+    pub(crate) fn poll_thaw(&self, key: &mut Option<WaiterKey>, cx: &Context<'_>) -> Poll<()> {
+        self.thawed.poll_while(key, cx, || self.is_stopped())
     }
 }
 

@@ -1,21 +1,12 @@
 //! Freezing: no tag is held or in flight, and none is allocated until the thaw.
 //!
 //! There is no counter of users. The freezer reads the tags in use from the bitmaps. The freeze
-//! costs an allocation one light fence and one load of a word that seldom changes:
+//! costs an allocation one light fence and one load of a word that seldom changes.
 //!
-//! ```text
-//! submitter: A1 take the bit          A2 light fence    A3 depth == 0 -> a tag, else put it back
-//! freezer:   F1 depth += 1            F2 heavy fence    F3 wait on `drained` until no bit is set
-//! put:       P1 clear the bit         P2 light fence    P3 depth != 0 -> notify `drained`
-//! thaw:      T1 depth -= 1            T2 it was the last -> notify `thawed`
-//! refused:   B1 put the bit back      B2 wait on `thawed` while depth != 0
-//! ```
-//!
-//! PROTOCOL-freeze.md has the proof. The word is in `gate`, F3 in `wait_until_unused`, T1 and T2 in
-//! `thaw`.
+//! PROTOCOL-freeze.md has the steps (A1 to T2) and the proof. The word is in `gate`, F3 in
+//! `wait_until_unused`.
 
 mod gate;
-mod thaw;
 mod wait_until_unused;
 
 pub(crate) use gate::{FREEZE, FreezeGate, QUIESCE};
@@ -37,8 +28,6 @@ use std::time::Duration;
 /// Guards nest: the set thaws when the last is dropped. All accesses of earlier owners to the data
 /// of the set's requests happen before the guard exists, and accesses while it exists happen before
 /// any later tag is given out.
-///
-/// The idea is the frozen request queue of blk-mq.
 ///
 /// # Panics
 ///
@@ -130,16 +119,6 @@ impl<T: Send + 'static> TagSet<T> {
     /// # Errors
     ///
     /// [`FreezeError::InUse`].
-    ///
-    /// ```
-    /// # use inflight_tags::{FreezeError, TagSet};
-    /// let set = TagSet::builder().depth(4).build(|_, _| ())?;
-    /// let held = set.add_tenant("nvme0n1")?.try_alloc()?;
-    /// assert_eq!(set.try_freeze().unwrap_err(), FreezeError::InUse);
-    /// drop(held);
-    /// assert!(set.try_freeze().is_ok());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn try_freeze(&self) -> Result<FrozenGuard, FreezeError> {
         let frozen = FrozenGuard::begin(&self.shared.bitmaps);
         is_unused(&frozen.bitmaps).map(|()| frozen)
@@ -158,12 +137,19 @@ impl<T: Send + 'static> TagSet<T> {
     /// Dropping the future ends the freeze: the set is as it was.
     ///
     /// ```
-    /// # use inflight_tags::TagSet;
+    /// # use inflight_tags::{FreezeError, TagSet};
+    /// use std::time::Duration;
     /// let set = TagSet::builder().depth(4).build(|_, _| ())?;
+    /// let held = set.add_tenant("nvme0n1")?.try_alloc()?;
+    /// assert_eq!(set.try_freeze().unwrap_err(), FreezeError::InUse);
+    /// let short = Duration::from_millis(1);
+    /// assert_eq!(set.freeze_timeout(short).unwrap_err(), FreezeError::TimedOut);
+    /// assert!(!set.is_frozen());
+    /// drop(held);
     /// let frozen = inflight_sync::block_on(set.freeze());
     /// assert!(set.is_frozen());
     /// # drop(frozen);
-    /// # Ok::<(), inflight_tags::BuildError>(())
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn freeze(&self) -> Freeze {
         Freeze::new(&self.shared.bitmaps)
@@ -186,19 +172,6 @@ impl<T: Send + 'static> TagSet<T> {
     /// # Errors
     ///
     /// [`FreezeError::TimedOut`].
-    ///
-    /// ```
-    /// # use inflight_tags::{FreezeError, TagSet};
-    /// use std::time::Duration;
-    /// let set = TagSet::builder().depth(4).build(|_, _| ())?;
-    /// let held = set.add_tenant("nvme0n1")?.try_alloc()?;
-    /// let short = Duration::from_millis(1);
-    /// assert_eq!(set.freeze_timeout(short).unwrap_err(), FreezeError::TimedOut);
-    /// assert!(!set.is_frozen());
-    /// drop(held);
-    /// assert!(set.freeze_timeout(Duration::from_secs(1)).is_ok());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn freeze_timeout(&self, timeout: Duration) -> Result<FrozenGuard, FreezeError> {
         let deadline = self.shared.bitmaps.clock.now() + timeout;
         let frozen = FrozenGuard::begin(&self.shared.bitmaps);

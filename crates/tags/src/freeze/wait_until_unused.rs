@@ -88,9 +88,8 @@ pub(crate) fn wait_until_unused(
     deadline: Option<Instant>,
 ) -> Result<(), FreezeError> {
     let mut pass = UnusedPass::of_all(bitmaps);
-    let until = deadline.map(|deadline| (&bitmaps.clock, deadline));
-    let in_time = bitmaps.gate.wait_drained(until, || pass.is_busy(bitmaps));
-    if in_time {
+    let drained = bitmaps.gate.drained();
+    if bitmaps.wait_while(drained, deadline, || pass.is_busy(bitmaps)) {
         Ok(())
     } else {
         Err(FreezeError::TimedOut)

@@ -2,10 +2,10 @@
 
 use super::IDLE_AFTER;
 use super::SharePolicy;
-use inflight_sbitmap::tenancy::TenantIndex;
+use inflight_sbitmap::tenancy::{ShareLimiter, TenantIndex};
 use inflight_sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use inflight_sync::time::Instant;
-use inflight_sync::{Arc, CachePadded, Grown, Mutex};
+use inflight_sync::{CachePadded, Grown, Mutex};
 use std::time::Duration;
 
 /// The account of one tenant.
@@ -107,30 +107,8 @@ impl ShareAccounts {
         self.policy.share(depth, tenants, weights)
     }
 
-    /// The smallest share of any active tenant. `None` if there are no limits.
-    pub(crate) fn least_share(&self) -> Option<usize> {
-        // A change in progress calls this again when it is made.
-        let _lock = self.active_lock.lock();
-        let accounts = self.accounts.iter().zip(0..);
-        accounts
-            .filter(|(account, _)| account.active.load(Ordering::Relaxed))
-            .filter_map(|(_, tenant)| self.share(tenant))
-            .min()
-    }
-
     pub(crate) fn nr_active(&self, tenant: TenantIndex) -> usize {
         self.account(tenant).nr_active.load(Ordering::Relaxed) as usize
-    }
-
-    /// C1.
-    pub(crate) fn may_take(&self, tenant: TenantIndex) -> bool {
-        let may = self
-            .share(tenant)
-            .is_none_or(|share| self.nr_active(tenant) < share);
-        if !may && !self.limited.load(Ordering::Relaxed) {
-            self.limited.store(true, Ordering::Relaxed);
-        }
-        may
     }
 
     /// How many more tags the tenant may take now.
@@ -139,34 +117,6 @@ impl ShareAccounts {
         share.map_or(usize::MAX, |share| {
             share.saturating_sub(self.nr_active(tenant))
         })
-    }
-
-    /// C2: after the bit was taken.
-    pub(crate) fn took(&self, tenant: TenantIndex, bit: usize) {
-        let account = self.account(tenant);
-        if !account.used.load(Ordering::Relaxed) {
-            account.used.store(true, Ordering::Relaxed);
-        }
-        if !self.is_shared() {
-            return;
-        }
-        account.nr_active.fetch_add(1, Ordering::Relaxed);
-        // Relaxed: the bit's owners follow one another, by its put and its next get.
-        self.owners[bit].store(tenant + 1, Ordering::Relaxed);
-    }
-
-    /// C3: before the bit is put, so that a waiter woken by it finds the account without it.
-    pub(crate) fn gives(&self, bit: usize) {
-        let Some(owner) = self.owners.get(bit) else {
-            return; // there are no shares
-        };
-        let tenant = owner.load(Ordering::Relaxed);
-        if tenant != 0 {
-            owner.store(0, Ordering::Relaxed);
-            let account = self.account(tenant - 1);
-            // Relaxed: P2 of the put orders it before the look for waiters.
-            account.nr_active.fetch_sub(1, Ordering::Relaxed);
-        }
     }
 
     /// C3 for several bits: one subtraction for each run of bits of one tenant.
@@ -205,33 +155,64 @@ impl ShareAccounts {
 }
 
 /// The bitmap's view of the accounts.
-#[derive(Debug)]
-pub(crate) struct Shares(pub(crate) Arc<ShareAccounts>);
-
-impl inflight_sbitmap::tenancy::ShareLimiter for Shares {
+impl ShareLimiter for ShareAccounts {
+    /// C1.
     fn may_take(&self, tenant: TenantIndex) -> bool {
-        self.0.may_take(tenant)
+        let may = self
+            .share(tenant)
+            .is_none_or(|share| self.nr_active(tenant) < share);
+        if !may && !self.limited.load(Ordering::Relaxed) {
+            self.limited.store(true, Ordering::Relaxed);
+        }
+        may
     }
 
+    /// C2: after the bit was taken.
     fn took(&self, tenant: TenantIndex, bit: usize) {
-        self.0.took(tenant, bit);
+        let account = self.account(tenant);
+        if !account.used.load(Ordering::Relaxed) {
+            account.used.store(true, Ordering::Relaxed);
+        }
+        if !self.is_shared() {
+            return;
+        }
+        account.nr_active.fetch_add(1, Ordering::Relaxed);
+        // Relaxed: the bit's owners follow one another, by its put and its next get.
+        self.owners[bit].store(tenant + 1, Ordering::Relaxed);
     }
 
+    /// C3: before the bit is put, so that a waiter woken by it finds the account without it.
     fn gives(&self, bit: usize) {
-        self.0.gives(bit);
+        let Some(owner) = self.owners.get(bit) else {
+            return; // there are no shares
+        };
+        let tenant = owner.load(Ordering::Relaxed);
+        if tenant != 0 {
+            owner.store(0, Ordering::Relaxed);
+            let account = self.account(tenant - 1);
+            // Relaxed: P2 of the put orders it before the look for waiters.
+            account.nr_active.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 
+    /// The smallest share of any active tenant. `None` if there are no limits.
     fn least_share(&self) -> Option<usize> {
-        self.0.least_share()
+        // A change in progress calls this again when it is made.
+        let _lock = self.active_lock.lock();
+        let accounts = self.accounts.iter().zip(0..);
+        accounts
+            .filter(|(account, _)| account.active.load(Ordering::Relaxed))
+            .filter_map(|(_, tenant)| self.share(tenant))
+            .min()
     }
 
     fn look_every(&self, tenant: TenantIndex) -> Option<Duration> {
         // Not only at its limit: others of the tenant may bring it there while this one sleeps.
-        self.0.share(tenant).map(|_| IDLE_AFTER)
+        self.share(tenant).map(|_| IDLE_AFTER)
     }
 
     fn look_for_idle(&self, now: Instant) -> bool {
-        self.0.find_idle(now)
+        self.find_idle(now)
     }
 }
 

@@ -1,12 +1,12 @@
 //! Which tenants are active at a hardware queue: its tags are divided among them.
 
 use super::{ShareAccounts, SharePolicy, account_of};
-use crate::panics::call_for_each;
 use crate::tag_layout::{TagMap, TagMapId};
 use crate::tag_maps::TagMaps;
 use inflight_sbitmap::tenancy::{Tenancy as _, TenantIndex};
 use inflight_steering::TenantId;
 use inflight_sync::atomic::Ordering;
+use inflight_sync::panics::call_for_each;
 
 impl ShareAccounts {
     /// M1: whether the tenant is active already, or there are no shares. If not, the caller sets it

@@ -6,7 +6,7 @@ mod active_tenants;
 mod policy;
 mod reclaim_idle_shares;
 
-pub(crate) use accounts::{ShareAccounts, Shares};
+pub(crate) use accounts::ShareAccounts;
 pub use policy::SharePolicy;
 
 use inflight_sbitmap::tenancy::TenantIndex;

@@ -2,10 +2,10 @@
 
 use super::accounts::Account;
 use super::{IDLE_AFTER, ShareAccounts};
-use crate::panics::call_for_each;
 use crate::set::TagSet;
 use crate::tag_maps::TagMaps;
 use inflight_sync::atomic::Ordering;
+use inflight_sync::panics::call_for_each;
 use inflight_sync::time::Instant;
 
 impl ShareAccounts {

@@ -2,7 +2,7 @@
 
 use super::Slot;
 use crate::tag_maps::{Owner, TagMaps};
-use crate::teardown::{End, Teardown};
+use crate::teardown::Teardown;
 use inflight_sbitmap::SbitmapQueue;
 use inflight_sbitmap::tenancy::Tenancy as _;
 use std::ptr::NonNull;
@@ -153,10 +153,8 @@ impl LateEnd {
         // SAFETY: the tags are not counted out yet, so their set lives.
         let teardown = unsafe { TagMaps::teardown(bitmaps) };
         // SAFETY: by the contract.
-        match unsafe { Teardown::end(teardown, n) } {
-            End::Counted => None,
-            End::Refused(orphaned) => Some(Self { bitmaps, orphaned }),
-        }
+        let orphaned = unsafe { Teardown::end(teardown, n) }?;
+        Some(Self { bitmaps, orphaned })
     }
 
     /// [`run`](Self::run), kept off the path of a tag that is counted.

@@ -163,7 +163,7 @@ impl<T: Send + 'static> Split<T> {
         let bitmaps = self.tenant.bitmaps();
         match std::mem::replace(&mut self.at, SplitAt::Nowhere) {
             SplitAt::Nowhere => {}
-            SplitAt::Thaw(mut key) => bitmaps.gate.leave_thaw(&mut key),
+            SplitAt::Thaw(mut key) => bitmaps.gate.thawed().leave(&mut key),
             SplitAt::Waits(mut wait) | SplitAt::Paused(mut wait) => wait.end(bitmaps),
         }
     }

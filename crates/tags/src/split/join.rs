@@ -59,75 +59,39 @@ impl<T: Send + 'static> Split<T> {
     /// none.
     ///
     /// ```
-    /// # use inflight_tags::TagSet;
+    /// # use inflight_tags::{AllocError, TagSet};
+    /// use std::time::Duration;
     /// let set = TagSet::builder().depth(8).build(|_, _| ())?;
     /// let dev = set.add_tenant("sda")?;
     /// let stripe = inflight_sync::block_on(dev.split(6).join())?;
     /// assert_eq!(stripe.len(), 6);
+    /// let mut split = dev.split(3);
+    /// assert_eq!(split.try_join().unwrap_err(), AllocError::Exhausted);
+    /// let late = split.join_timeout(Duration::from_millis(1)).unwrap_err();
+    /// assert_eq!((late, set.in_use()), (AllocError::TimedOut, stripe.len()));
+    /// drop(stripe);
+    /// assert_eq!(split.join_timeout(Duration::from_secs(1))?.len(), 3);
+    /// let error = dev.split(9).join_blocking().unwrap_err();
+    /// assert_eq!(error, AllocError::TooMany { pieces: 9, depth: 8 });
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub const fn join(&mut self) -> Join<'_, T> {
         Join(self)
     }
 
-    /// Takes the tags of [`join`](Split::join), if all can be had without waiting.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`join`](Split::join) and [`Tenant::try_alloc`](crate::Tenant::try_alloc).
-    ///
-    /// ```
-    /// # use inflight_tags::{AllocError, TagSet};
-    /// let set = TagSet::builder().depth(8).build(|_, _| ())?;
-    /// let dev = set.add_tenant("sda")?;
-    /// let six = dev.split(6).try_join()?;
-    /// assert_eq!(dev.split(3).try_join().unwrap_err(), AllocError::Exhausted);
-    /// assert_eq!(set.in_use(), six.len());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
+    /// Takes the tags of [`join`](Split::join), if all can be had without waiting. Errors are those
+    /// of `join` and of [`Tenant::try_alloc`](crate::Tenant::try_alloc).
     pub fn try_join(&mut self) -> Result<Vec<Tag<T>>, AllocError> {
         self.join_by(Self::try_next)
     }
 
-    /// Waits as [`join`](Split::join); the thread sleeps.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`join`](Split::join).
-    ///
-    /// ```
-    /// # use inflight_tags::{AllocError, TagSet};
-    /// let set = TagSet::builder().depth(8).build(|_, _| ())?;
-    /// let dev = set.add_tenant("sda")?;
-    /// assert_eq!(dev.split(8).join_blocking()?.len(), 8);
-    /// let error = dev.split(9).join_blocking().unwrap_err();
-    /// assert_eq!(error, AllocError::TooMany { pieces: 9, depth: 8 });
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
+    /// Waits as [`join`](Split::join); the thread sleeps. Errors are the same.
     pub fn join_blocking(&mut self) -> Result<Vec<Tag<T>>, AllocError> {
         self.join_by(|split| split.next_sleeping(None))
     }
 
     /// Waits as [`join`](Split::join); the thread sleeps at most `timeout`. The `Split` can be
-    /// asked again after a timeout.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`join`](Split::join), and [`TimedOut`](AllocError::TimedOut).
-    ///
-    /// ```
-    /// # use inflight_tags::{AllocError, TagSet};
-    /// use std::time::Duration;
-    /// let set = TagSet::builder().depth(4).build(|_, _| ())?;
-    /// let dev = set.add_tenant("sda")?;
-    /// let held = dev.try_alloc()?;
-    /// let mut split = dev.split(4);
-    /// let late = split.join_timeout(Duration::from_millis(1)).unwrap_err();
-    /// assert_eq!((late, set.in_use()), (AllocError::TimedOut, 1));
-    /// drop(held);
-    /// assert_eq!(split.join_timeout(Duration::from_secs(1))?.len(), 4);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
+    /// asked again after a timeout. Errors are the same; also [`TimedOut`](AllocError::TimedOut).
     pub fn join_timeout(&mut self, timeout: Duration) -> Result<Vec<Tag<T>>, AllocError> {
         let deadline = self.tenant.bitmaps().clock.now() + timeout;
         self.join_by(|split| split.next_sleeping(Some(deadline)))

@@ -163,22 +163,26 @@ impl<T: Send + 'static> Split<T> {
         self.remaining
     }
 
-    /// Waits as a task for the tag of the next piece; `None` after the last one.
-    ///
-    /// # Errors
-    ///
-    /// As [`Tenant::alloc_with`].
+    /// Waits as a task for the tag of the next piece; `None` after the last one. Errors as
+    /// [`Tenant::alloc_with`].
     ///
     /// ```
-    /// # use inflight_tags::TagSet;
-    /// let set = TagSet::builder().build(|_, _| ())?;
-    /// let mut split = set.add_tenant("sda")?.split(2);
+    /// # use inflight_tags::{AllocError, TagSet};
+    /// use std::time::Duration;
+    /// let set = TagSet::builder().depth(1).build(|_, _| ())?;
+    /// let mut split = set.add_tenant("sda")?.split(3);
+    /// let first = split.try_next()?;
+    /// assert_eq!(split.try_next().unwrap_err(), AllocError::Exhausted);
+    /// let late = split.next_timeout(Duration::from_millis(1)).unwrap_err();
+    /// assert_eq!(late, AllocError::TimedOut);
+    /// drop(first);
     /// inflight_sync::block_on(async {
     ///     while let Some(tag) = split.next().await? {
     ///         drop(tag);
     ///     }
-    ///     Ok::<(), inflight_tags::AllocError>(())
+    ///     Ok::<(), AllocError>(())
     /// })?;
+    /// assert!(split.try_next()?.is_none());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     // Not an iterator's `next`: it waits.
@@ -188,14 +192,10 @@ impl<T: Send + 'static> Split<T> {
     }
 
     /// Polls [`next`](Split::next) by hand, in the form of a stream: `None` after the last piece,
-    /// and after an error.
+    /// and after an error. Errors are the same.
     ///
     /// Between two polls it keeps its place in the wait queue. If you do not poll it again, wait in
     /// another form, or drop it. With the feature `futures` it is a `Stream`.
-    ///
-    /// # Errors
-    ///
-    /// As [`next`](Split::next).
     ///
     /// ```
     /// # use inflight_tags::TagSet;
@@ -312,32 +312,13 @@ impl<T: Send + 'static> Split<T> {
         result
     }
 
-    /// Waits as [`next`](Split::next); the thread sleeps.
-    ///
-    /// # Errors
-    ///
-    /// As [`Tenant::alloc_blocking_with`].
+    /// Waits as [`next`](Split::next); the thread sleeps. Errors are the same.
     pub fn next_blocking(&mut self) -> Result<Option<Tag<T>>, AllocError> {
         self.next_sleeping(None)
     }
 
     /// Waits as [`next`](Split::next); the thread sleeps at most `timeout`. The `Split` can be
-    /// asked again after a timeout.
-    ///
-    /// # Errors
-    ///
-    /// As [`Tenant::alloc_timeout_with`].
-    ///
-    /// ```
-    /// # use inflight_tags::{AllocError, TagSet};
-    /// use std::time::Duration;
-    /// let set = TagSet::builder().depth(1).build(|_, _| ())?;
-    /// let mut split = set.add_tenant("sda")?.split(2);
-    /// let _first = split.next_blocking()?;
-    /// let late = split.next_timeout(Duration::from_millis(1)).unwrap_err();
-    /// assert_eq!(late, AllocError::TimedOut);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
+    /// asked again after a timeout. Errors are the same; also [`TimedOut`](AllocError::TimedOut).
     pub fn next_timeout(&mut self, timeout: Duration) -> Result<Option<Tag<T>>, AllocError> {
         let deadline = self.tenant.bitmaps().clock.now() + timeout;
         self.next_sleeping(Some(deadline))
@@ -345,23 +326,7 @@ impl<T: Send + 'static> Split<T> {
 
     /// Returns the tag of [`next`](Split::next), if it can be had without waiting. If not, a wait
     /// of [`poll_next`](Split::poll_next) continues. After a tag by a try, poll again without a
-    /// wake: the wait may have ended without one.
-    ///
-    /// # Errors
-    ///
-    /// As [`Tenant::try_alloc`].
-    ///
-    /// ```
-    /// # use inflight_tags::{AllocError, TagSet};
-    /// let set = TagSet::builder().depth(1).build(|_, _| ())?;
-    /// let mut split = set.add_tenant("sda")?.split(2);
-    /// let first = split.try_next()?;
-    /// assert_eq!(split.try_next().unwrap_err(), AllocError::Exhausted);
-    /// drop(first);
-    /// assert!(split.try_next()?.is_some());
-    /// assert!(split.try_next()?.is_none());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
+    /// wake: the wait may have ended without one. Errors as [`Tenant::try_alloc`].
     pub fn try_next(&mut self) -> Result<Option<Tag<T>>, AllocError> {
         match self.step(false) {
             SplitStep::Done(done) => done,

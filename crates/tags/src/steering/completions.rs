@@ -35,6 +35,28 @@ use std::fmt;
 /// assert_eq!(results.recv()?, 4096);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// Counters, and the end:
+///
+/// ```
+/// # use inflight_tags::{Tag, TagSet};
+/// # use inflight_topology::{Scope, Topology, set_current_cpu_for_thread};
+/// # let set = TagSet::builder().depth(1).build(|_, _| 0)?;
+/// # let dev = set.add_tenant("nvme0n1")?;
+/// let topo = Topology::synthetic("cache:2 core:2")?;
+/// let completions = set.completions(&topo).scope(Scope::Cache).build(drop::<Tag<i32>>);
+/// let cpus: Vec<_> = completions.shard_stats().iter().map(|s| s.cpus.to_string()).collect();
+/// assert_eq!(cpus, ["0-1", "2-3"]);
+/// set_current_cpu_for_thread(Some(0)); // as if this ran there
+/// let token = dev.alloc_blocking()?.into_token();
+/// set_current_cpu_for_thread(Some(1));
+/// completions.submitter_resumed(&set.redeem(token)?);
+/// assert_eq!(completions.stats().submitter_moved, 1);
+/// completions.close();
+/// let token = dev.alloc_blocking()?.into_token();
+/// assert!(completions.complete(token, |_| ())?.is_inline());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Completions<T: Send + 'static> {
     inner: Arc<CompletionsInner<T>>,
 }
@@ -141,34 +163,6 @@ impl<T: Send + 'static> Completions<T> {
         self.inner.router.steer(tag)
     }
 
-    /// Records that the waiter for `tag` now runs on the calling thread. If this is not the CPU of
-    /// the submission, the submitter has moved, which
-    /// [`submitter_moved`](SteeringStats::submitter_moved) counts. A large count means that
-    /// steering by the submitter's CPU misses.
-    ///
-    /// ```
-    /// # use inflight_tags::{Tag, TagSet};
-    /// # use inflight_topology::{Topology, set_current_cpu_for_thread};
-    /// # let set = TagSet::builder().depth(1).build(|_, _| 0)?;
-    /// # let dev = set.add_tenant("nvme0n1")?;
-    /// let completions = set.completions(&Topology::synthetic("core:2")?).build(drop::<Tag<i32>>);
-    /// set_current_cpu_for_thread(Some(0)); // as if this ran there
-    /// let token = dev.alloc_blocking()?.into_token();
-    /// set_current_cpu_for_thread(Some(1));
-    /// completions.submitter_resumed(&set.redeem(token)?);
-    /// assert_eq!(completions.stats().submitter_moved, 1);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn submitter_resumed(&self, tag: &Tag<T>) {
-        self.inner.router.submitter_resumed(tag);
-    }
-
-    /// Returns the counters, over all shards and tenants.
-    #[must_use]
-    pub fn stats(&self) -> SteeringStats {
-        self.inner.router.stats()
-    }
-
     /// Returns the counters of one tenant's requests: zeros, if it is of another set. The numbers
     /// of all tenants, former ones included, add up to [`stats`](Self::stats), except that a batch
     /// with requests of several tenants counts for each of them, with its part.
@@ -194,60 +188,34 @@ impl<T: Send + 'static> Completions<T> {
         }
     }
 
-    /// Returns the counters of each shard. A shard whose CPUs were removed keeps its numbers, and
-    /// the CPUs it served last.
-    ///
-    /// ```
-    /// # use inflight_tags::{Tag, TagSet};
-    /// # use inflight_topology::{Scope, Topology};
-    /// # let set = TagSet::builder().depth(1).build(|_, _| 0)?;
-    /// let topo = Topology::synthetic("cache:2 core:4")?;
-    /// let completions = set.completions(&topo).scope(Scope::Cache).build(drop::<Tag<i32>>);
-    /// let cpus: Vec<_> = completions.shard_stats().iter().map(|s| s.cpus.to_string()).collect();
-    /// assert_eq!(cpus, ["0-3", "4-7"]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
+    /// As [`Router::submitter_resumed`].
+    pub fn submitter_resumed(&self, tag: &Tag<T>) {
+        self.inner.router.submitter_resumed(tag);
+    }
+
+    /// As [`Router::stats`].
+    #[must_use]
+    pub fn stats(&self) -> SteeringStats {
+        self.inner.router.stats()
+    }
+
+    /// As [`Router::shard_stats`].
     #[must_use]
     pub fn shard_stats(&self) -> Vec<ShardStats> {
         self.inner.router.shard_stats()
     }
 
-    /// Closes all done lists, and runs their completions on the calling thread. From now on each
-    /// completion runs where it is seen, unless [`open_cpu`](Self::open_cpu) opens a done list
-    /// again. Callbacks that workers have begun may still run when this returns.
-    ///
-    /// # Panics
-    ///
-    /// Panics with the first panic of a callback, after all of them have been called.
-    ///
-    /// ```
-    /// # use inflight_tags::{Tag, TagSet};
-    /// # use inflight_topology::Topology;
-    /// # let set = TagSet::builder().depth(1).build(|_, _| 0)?;
-    /// # let dev = set.add_tenant("nvme0n1")?;
-    /// let completions = set.completions(&Topology::synthetic("core:2")?).build(drop::<Tag<i32>>);
-    /// completions.close();
-    /// let token = dev.alloc_blocking()?.into_token();
-    /// assert!(completions.complete(token, |_| ())?.is_inline());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
+    /// As [`Router::close`], also the panics.
     pub fn close(&self) {
         self.inner.router.close();
     }
 
-    /// Closes the done list of `cpu`'s shard, and runs its completions on the calling thread: for a
-    /// CPU that is taken out of use. Until [`open_cpu`](Self::open_cpu) completions for that shard
-    /// run where they are seen. Without such a shard it does nothing.
-    ///
-    /// # Panics
-    ///
-    /// The panics of [`close`](Self::close).
+    /// As [`Router::close_cpu`], also the panics.
     pub fn close_cpu(&self, cpu: usize) {
         self.inner.router.close_cpu(cpu);
     }
 
-    /// Opens the done list of `cpu`'s shard again. It does nothing if the list is open, if there is
-    /// no such shard, or if the sink has no worker for it.
+    /// As [`Router::open_cpu`].
     pub fn open_cpu(&self, cpu: usize) {
         self.inner.router.open_cpu(cpu);
     }

@@ -8,7 +8,6 @@ pub(crate) use ids::{NewTenantId, TenantIds};
 
 use crate::error::WeightError;
 use crate::last_handle::Handle;
-use crate::panics::call_for_each;
 use crate::shares::{SharePolicy, account_of};
 use crate::stats::{Striped, TenantStats};
 use crate::tag_maps::TagMaps;
@@ -16,6 +15,7 @@ use inflight_sbitmap::tenancy::TenantIndex;
 use inflight_steering::TenantId;
 use inflight_sync::Arc;
 use inflight_sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use inflight_sync::panics::call_for_each;
 use std::fmt;
 use std::time::Duration;
 
