@@ -1,5 +1,7 @@
 //! std atomics and threads, parking_lot locks.
 
+use std::ops::{Deref, DerefMut};
+
 /// Atomic types and fences of the back end.
 pub mod atomic {
     pub use std::sync::atomic::{
@@ -26,12 +28,57 @@ pub mod hint {
 /// drop(guard);
 /// assert_eq!(m.into_inner(), 3);
 /// ```
-#[doc(inline)]
-pub use parking_lot::Mutex;
+#[derive(Debug, Default)]
+pub struct Mutex<T>(parking_lot::Mutex<T>);
+
+impl<T> Mutex<T> {
+    /// Wraps a value.
+    pub const fn new(value: T) -> Self {
+        Self(parking_lot::Mutex::new(value))
+    }
+
+    /// Waits for the lock.
+    #[inline]
+    pub fn lock(&self) -> MutexGuard<'_, T> {
+        MutexGuard(self.0.lock())
+    }
+
+    /// Takes the lock if nobody holds it.
+    #[inline]
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        self.0.try_lock().map(MutexGuard)
+    }
+
+    /// The value, for the only owner.
+    pub fn get_mut(&mut self) -> &mut T {
+        self.0.get_mut()
+    }
+
+    /// Takes the value out.
+    pub fn into_inner(self) -> T {
+        self.0.into_inner()
+    }
+}
 
 /// Holds the lock; unlocks when dropped.
-#[doc(inline)]
-pub use parking_lot::MutexGuard;
+#[derive(Debug)]
+#[must_use = "the lock is released at once"]
+pub struct MutexGuard<'a, T>(parking_lot::MutexGuard<'a, T>);
+
+impl<T> Deref for MutexGuard<'_, T> {
+    type Target = T;
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T> DerefMut for MutexGuard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.0
+    }
+}
 
 /// A condition variable.
 ///
@@ -67,7 +114,7 @@ impl Condvar {
 
     /// Unlocks, waits for a notification, locks again. May return spuriously.
     pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
-        self.0.wait(guard);
+        self.0.wait(&mut guard.0);
     }
 
     /// Wakes one waiter.
