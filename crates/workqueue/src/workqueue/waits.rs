@@ -124,7 +124,8 @@ impl Workqueue {
         })
     }
 
-    /// As [`destroy`](Self::destroy), with its errors, for threads. On a worker it counts as blocking.
+    /// As [`destroy`](Self::destroy), with its errors, for threads. On a worker it counts as
+    /// blocking.
     pub fn destroy_blocking(&self) -> Result<(), WaitError> {
         block_on(self.destroy())
     }
