@@ -125,6 +125,8 @@ impl<T: Send + 'static> TagSet<T> {
     /// The errors of [`redeem`](TagSet::redeem); [`NotTimedOut`](RedeemError::NotTimedOut) if the
     /// tag is in flight and not marked, [`NotInFlight`](RedeemError::NotInFlight) if it has been
     /// taken.
+    ///
+    /// [`for_each_in_flight`](TagSet::for_each_in_flight) has an example.
     pub fn redeem_timed_out(&self, token: u64) -> Result<Tag<T>, RedeemError> {
         self.shared.redeem_timed_out(token)
     }

@@ -198,7 +198,8 @@ impl<T> Tag<T> {
     ///
     /// It names the slot, not this use of it. For a device to echo, take the number of
     /// [`into_token`](Tag::into_token).
-    /// [`HwQueues::place_of_unique`](crate::HwQueues::place_of_unique) splits the number again.
+    /// [`HwQueues::place_of_unique`](crate::HwQueues::place_of_unique) splits the number again, and
+    /// [`index`](Tag::index) has an example.
     #[must_use]
     pub fn unique(&self) -> u32 {
         // The builder allows at most 2^16 hardware queues and 10,240 tags each.

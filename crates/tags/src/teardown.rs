@@ -31,7 +31,7 @@ impl Teardown {
     }
 
     /// K2 for `n` tags, after K1 of each. `None`: they are counted, and the memory may be gone.
-    /// Otherwise the memory is there, and all handles are gone if it is `true`.
+    /// `Some(orphaned)`: they are not, so the memory is there; `orphaned`: all handles are gone.
     ///
     /// # Safety
     ///

@@ -185,8 +185,8 @@ impl Client {
         }
     }
 
-    /// What it has said as far as it has come: `None`, not all; else the line, or the
-    /// beginning of one that is too long.
+    /// What it has said as far as it has come: `None`, not all; else the line, also one without an
+    /// end whose client has closed its side, or the beginning of one that is too long.
     fn listen(&mut self) -> io::Result<Option<Vec<u8>>> {
         let mut bytes = [0; REQUEST_LIMIT];
         loop {

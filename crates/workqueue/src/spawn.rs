@@ -189,8 +189,8 @@ impl Workqueue {
         self.try_spawn_job(self.inner().here(), f)
     }
 
-    /// As [`try_spawn`](Workqueue::try_spawn), with the same errors, on a CPU. Also
-    /// [`QueueError::NoSuchCpu`] is a reason.
+    /// As [`try_spawn`](Workqueue::try_spawn), with the same errors, on a CPU.
+    /// [`QueueError::NoSuchCpu`] is another reason.
     pub fn try_spawn_on<T, F>(&self, cpu: usize, f: F) -> Result<JoinHandle<T>, Rejected<F>>
     where
         F: FnOnce() -> T + Send + 'static,

@@ -54,9 +54,12 @@ impl SystemShared {
         ended: E,
         refused: fn(io::ErrorKind) -> E,
     ) -> impl FnOnce(io::Error) -> E {
-        move |e| match self.threads.lock().stopped {
-            true => ended,
-            false => refused(e.kind()),
+        move |e| {
+            if self.threads.lock().stopped {
+                ended
+            } else {
+                refused(e.kind())
+            }
         }
     }
 

@@ -263,6 +263,8 @@ fn i27_a_move_back_against_queue() {
             }
         }
         assert_eq!(*log.lock(), [0, 1]);
+        drop((wq, strict, pools));
+        await_none(&sys);
         drop(sys);
     });
 }

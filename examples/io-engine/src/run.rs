@@ -77,12 +77,12 @@ struct Machine {
     complete: Option<Workqueue>,
     regions: Vec<Range<u64>>,
     live: Vec<Live>,
-    /// Keeps other runs away from the file.
-    _lock: Option<Flock<File>>,
     /// Keeps the workers of all workqueues; none if there is no work for them.
     _system: Option<WorkqueueSystem>,
     /// Shows them; none if nobody asked.
     _server: Option<Server>,
+    /// Keeps other runs away from the file, also while workers still write.
+    _lock: Option<Flock<File>>,
 }
 
 /// The workqueues a run needs, and the system whose workers serve them.

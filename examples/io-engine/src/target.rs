@@ -118,7 +118,9 @@ fn open_named(config: &Config, path: &Path) -> Result<(Opened, Option<Flock<File
         }
         Err(error) if error.kind() == ErrorKind::NotFound => {
             ensure!(
-                !name.contains(':'),
+                !path
+                    .file_name()
+                    .is_some_and(|name| name.as_encoded_bytes().contains(&b':')),
                 "{name}: does not exist; with fio a colon stands between the names of several \
                  files: {ONE_FILE}"
             );
@@ -164,8 +166,8 @@ fn lock(config: &Config, file: &File, name: &str) -> Result<Option<Flock<File>>>
             Ok(lock) => return Ok(Some(lock)),
             Err((unlocked, Errno::EWOULDBLOCK)) if start.elapsed() < LET_GO => file = unlocked,
             Err((_, Errno::EWOULDBLOCK)) => bail!(
-                "{name}: another program has locked it, another run perhaps; blocks that two \
-                 write cannot be told from corrupted ones"
+                "{name}: another program has locked it, another run perhaps; blocks that another \
+                 run writes cannot be told from corrupted ones"
             ),
             // Some file systems have no locks.
             Err(_) => return Ok(None),

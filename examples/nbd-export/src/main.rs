@@ -165,8 +165,7 @@ fn end_on_signals(stop: Stop) -> Result<()> {
     let mut first = None;
     let told = move || {
         stop.ask();
-        let now = Instant::now();
-        if now - *first.get_or_insert(now) < ONE_SIGNAL {
+        if !is_another(&mut first, Instant::now()) {
             return;
         }
         // Whoever does not read standard error does not hold up the end.
@@ -178,6 +177,11 @@ fn end_on_signals(stop: Stop) -> Result<()> {
         std::process::exit(TOLD_TWICE);
     };
     ctrlc::set_handler(told).context("installing the signal handler")
+}
+
+/// Whether a signal that comes now is another wish than the first one.
+fn is_another(first: &mut Option<Instant>, now: Instant) -> bool {
+    now - *first.get_or_insert(now) >= ONE_SIGNAL
 }
 
 /// Nothing else can go wrong: the files that are to be encrypted may be written to.
@@ -290,5 +294,20 @@ impl Status {
             (bytes - self.bytes) as f64 / seconds / f64::from(1 << 20),
         ));
         (self.last, self.requests, self.bytes) = (Instant::now(), requests, bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signals_within_a_tenth_of_a_second_of_the_first_are_one_wish() {
+        let (mut first, begin) = (None, Instant::now());
+        let mut at = |ms| is_another(&mut first, begin + Duration::from_millis(ms));
+        assert_eq!(
+            [0, 0, 99, 100, 150].map(&mut at),
+            [false, false, false, true, true]
+        );
     }
 }

@@ -26,7 +26,8 @@ pub(crate) struct Memory {
     line: Mutex<Line>,
 }
 
-/// Clients that wait, in the order in which they have asked.
+/// Clients that wait, nearly in the order in which they get memory: two that ask at the same time
+/// may be the other way round. Whom to send away needs no more.
 #[derive(Debug, Default)]
 struct Line {
     /// The number of each, and how many units it waits for.
@@ -61,7 +62,10 @@ impl Memory {
         };
         let future = async move {
             let taken = place.memory.units.get_many(units).await;
-            taken.expect("never closed, and no request needs more than all units")
+            let taken = taken.expect("never closed, and no request needs more than all units");
+            // Before it leaves the line: what nobody holds is kept for somebody there.
+            place.memory.held.fetch_add(taken.len(), Ordering::Relaxed);
+            taken
         };
         Asking {
             future: Box::pin(future),
@@ -133,7 +137,7 @@ impl Share {
                 .as_ref()
                 .is_none_or(|asking| asking.units < missing)
             {
-                // Its place first: nothing is kept for it there any more.
+                // It leaves its old place before it asks, so that it is not in the line twice.
                 self.asking = None;
                 self.asking = Some(self.memory.ask(missing));
             }
@@ -141,7 +145,6 @@ impl Share {
                 let Poll::Ready(taken) = asking.future.as_mut().poll(cx) else {
                     return Poll::Pending;
                 };
-                self.memory.held.fetch_add(taken.len(), Ordering::Relaxed);
                 self.held.extend(taken);
                 self.asking = None;
                 self.put(units);

@@ -1,7 +1,7 @@
 //! The counters as a page for Prometheus.
 
 use std::fmt::{Display, Write as _};
-use std::io::{Read as _, Write as _};
+use std::io::{Read, Write as _};
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -38,15 +38,28 @@ pub(crate) fn serve(address: &str, shared: &Arc<Shared>) -> Result<()> {
             };
             let _ = stream.set_read_timeout(Some(Duration::from_secs(2)));
             let _ = stream.set_write_timeout(Some(Duration::from_secs(2)));
-            let mut request = [0; 4096];
-            let len = stream.read(&mut request).unwrap_or_default();
-            let answer = answer(&request[..len], || page(&shared, &recorder));
+            let request = first_line(&mut stream);
+            let answer = answer(&request, || page(&shared, &recorder));
             let _ = stream.write_all(answer.as_bytes());
         }
     };
     let thread = thread::Builder::new().name("nbd-metrics".to_owned());
     thread.spawn(answer).context("starting a thread")?;
     Ok(())
+}
+
+/// The first line of a request, perhaps with more behind it. What has come of one that is too long
+/// or does not end.
+fn first_line(stream: &mut impl Read) -> Vec<u8> {
+    let (mut request, mut len) = (vec![0; 4096], 0);
+    while len < request.len() && !request[..len].contains(&b'\n') {
+        match stream.read(&mut request[len..]) {
+            Ok(0) | Err(_) => break,
+            Ok(n) => len += n,
+        }
+    }
+    request.truncate(len);
+    request
 }
 
 /// The answer to a request, of which the first line is looked at.
@@ -220,6 +233,17 @@ impl Display for Escaped<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io;
+
+    #[test]
+    fn a_request_may_come_in_parts() {
+        let mut whole = b"GET /met"
+            .chain(&b"rics HTTP/1.1\r\n"[..])
+            .chain(&b"Host"[..]);
+        assert_eq!(first_line(&mut whole), b"GET /metrics HTTP/1.1\r\n");
+        assert_eq!(first_line(&mut &b"GET"[..]), b"GET", "no more comes");
+        assert_eq!(first_line(&mut io::repeat(b'x')).len(), 4096);
+    }
 
     #[test]
     fn there_is_one_page_and_it_can_only_be_read() {

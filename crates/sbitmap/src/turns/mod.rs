@@ -85,7 +85,7 @@ impl UnlockedState {
         self.held_up.load(Ordering::Relaxed)
     }
 
-    /// Moves the serial on, with the lock.
+    /// Moves the serial on. The lock makes the load and the store one step.
     fn add_grants(&self, n: u32) -> u32 {
         let serial = self.grants().wrapping_add(n);
         // Relaxed: a thread that reads it late takes one more id, like one that has just read it.

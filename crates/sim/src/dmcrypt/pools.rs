@@ -260,9 +260,12 @@ impl Pools {
 
     /// And of all.
     fn loads(&self, home: usize) -> Vec<Seen> {
-        let load = |(at, pod): (usize, &Pod)| match at == home {
-            true => self.load(home),
-            false => pod.hint.load(),
+        let load = |(at, pod): (usize, &Pod)| {
+            if at == home {
+                self.load(home)
+            } else {
+                pod.hint.load()
+            }
         };
         self.pods.iter().enumerate().map(load).collect()
     }

@@ -256,7 +256,7 @@ impl FreezeGate {
         }
     }
 
-    /// B2 for a task, which keeps its key and leaves [`thawed`](Self::thawed).
+    /// B2 for a task, which keeps its key and leaves by `thawed().leave`.
     pub(crate) fn poll_thaw(&self, key: &mut Option<WaiterKey>, cx: &Context<'_>) -> Poll<()> {
         self.thawed.poll_while(key, cx, || self.is_stopped())
     }

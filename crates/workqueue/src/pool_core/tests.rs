@@ -129,7 +129,7 @@ fn a_batch_has_one_entry_of_a_limit_that_others_wait_for() {
     assert_eq!(takes(&mut core, worker), 1);
 }
 
-/// Entries of several pwqs go into one batch, in turn.
+/// Entries of several pwqs go into one batch, in turn, with a slot of each.
 #[test]
 fn a_batch_has_entries_of_several_pwqs() {
     let (mut core, first, worker) = pool(1, Limit::Own { max: 1, used: 0 });
@@ -142,6 +142,11 @@ fn a_batch_has_entries_of_several_pwqs() {
         taken.extend(places.iter().flatten().map(|_| pwq))
     });
     assert_eq!(taken, [first, first, first, second, second, second]);
+    let used = |pwq| match core.pwq(pwq).limit {
+        Limit::Own { used, .. } => used,
+        _ => unreachable!(),
+    };
+    assert_eq!((used(first), used(second)), (1, 1));
 }
 
 /// The worker that became idle last is woken first; the one that has been idle longest exits first.

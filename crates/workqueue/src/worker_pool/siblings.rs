@@ -31,9 +31,12 @@ impl Siblings {
     }
 
     pub(super) fn loads(&self, mine: Load) -> Vec<Load> {
-        let load = |(at, sibling): (usize, &Sibling)| match at == self.me {
-            true => mine,
-            false => sibling.hint.load(),
+        let load = |(at, sibling): (usize, &Sibling)| {
+            if at == self.me {
+                mine
+            } else {
+                sibling.hint.load()
+            }
         };
         self.all.iter().enumerate().map(load).collect()
     }

@@ -57,9 +57,9 @@ impl Workqueue {
         Ok(())
     }
 
-    /// Changes the [`min_active`](crate::WorkqueueBuilder::min_active), with the effect that
-    /// [`set_max_active`](Workqueue::set_max_active) has. A later `max_active` below it lowers it
-    /// too.
+    /// Changes the [`min_active`](crate::WorkqueueBuilder::min_active), with raises and reductions
+    /// like those of [`set_max_active`](Workqueue::set_max_active). A later `max_active` below it
+    /// lowers it too.
     ///
     /// # Errors
     ///

@@ -45,7 +45,8 @@ impl Workqueue {
         })
     }
 
-    /// As [`flush`](Self::flush), with its errors, for threads. On a worker it counts as blocking.
+    /// As [`flush`](Self::flush), with the same errors, for threads. On a worker the wait counts as
+    /// blocking.
     pub fn flush_blocking(&self) -> Result<(), WaitError> {
         block_on(self.flush())
     }
@@ -60,8 +61,9 @@ impl Workqueue {
     /// queue its futures; others get [`QueueError::Draining`](crate::QueueError::Draining).
     /// Afterwards the queue takes items again.
     ///
-    /// Items whose delay has not passed are not waited for; [`DelayedWork`](crate::DelayedWork)
-    /// says what happens when it passes. They are queued in the order of their times.
+    /// Items whose delay has not passed are not waited for. Those that come due meanwhile are queued
+    /// when the last drain ends, in the order of their times; see
+    /// [`DelayedWork`](crate::DelayedWork).
     ///
     /// The drain does not end while an item keeps queueing itself. Several drains may overlap. The
     /// drain begins with the call. It ends when the future completes or is dropped.
@@ -94,7 +96,8 @@ impl Workqueue {
         })
     }
 
-    /// As [`drain`](Self::drain), with its errors, for threads. On a worker it counts as blocking.
+    /// As [`drain`](Self::drain), with the same errors, for threads. On a worker the wait counts as
+    /// blocking.
     pub fn drain_blocking(&self) -> Result<(), WaitError> {
         block_on(self.drain())
     }
@@ -124,7 +127,7 @@ impl Workqueue {
         })
     }
 
-    /// As [`destroy`](Self::destroy), with its errors, for threads. On a worker it counts as
+    /// As [`destroy`](Self::destroy), with the same errors, for threads. On a worker the wait counts as
     /// blocking.
     pub fn destroy_blocking(&self) -> Result<(), WaitError> {
         block_on(self.destroy())

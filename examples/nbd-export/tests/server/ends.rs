@@ -46,7 +46,8 @@ fn signal_until_it_ends(child: &mut Child) -> Option<i32> {
 }
 
 /// `timeout` of GNU signals a program, and then its whole group: that is one wish to end. A server
-/// that hears of the second one late takes it for another wish, so one of several has to do.
+/// that hears of the second one late takes it for another wish, so one of several has to do. The
+/// unit test of `is_another` has the times.
 #[test]
 fn two_signals_at_once_are_one() {
     let is_one = || {
