@@ -15,8 +15,8 @@ pub trait ShareLimiter: Debug + Send + Sync {
     ///
     /// The queue skips a tenant that may not. A caller that makes this true for a waiting tenant
     /// calls `shares_changed` afterwards; a put need not, because the queue asks again before it.
-    /// With `Batched` a caller that begins a limit calls `shares_changed` too: waiters that sleep do
-    /// not notice the limit otherwise.
+    /// With `Batched` a caller that begins a limit calls `shares_changed` too: waiters that sleep
+    /// do not notice the limit otherwise.
     fn may_take(&self, tenant: TenantIndex) -> bool;
 
     /// Records that the tenant has taken this bit, which is not kept for another waiter.

@@ -61,8 +61,8 @@ impl Workqueue {
     /// queue its futures; others get [`QueueError::Draining`](crate::QueueError::Draining).
     /// Afterwards the queue takes items again.
     ///
-    /// Items whose delay has not passed are not waited for. Those that come due meanwhile are queued
-    /// when the last drain ends, in the order of their times; see
+    /// Items whose delay has not passed are not waited for. Those that come due meanwhile are
+    /// queued when the last drain ends, in the order of their times; see
     /// [`DelayedWork`](crate::DelayedWork).
     ///
     /// The drain does not end while an item keeps queueing itself. Several drains may overlap. The
@@ -127,8 +127,8 @@ impl Workqueue {
         })
     }
 
-    /// As [`destroy`](Self::destroy), with the same errors, for threads. On a worker the wait counts as
-    /// blocking.
+    /// As [`destroy`](Self::destroy), with the same errors, for threads. On a worker the wait
+    /// counts as blocking.
     pub fn destroy_blocking(&self) -> Result<(), WaitError> {
         block_on(self.destroy())
     }
