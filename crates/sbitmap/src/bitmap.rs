@@ -396,7 +396,8 @@ impl Sbitmap {
         }
     }
 
-    /// Gives a bit back and points a hint of the caller's at it. Errors as [`put`](Sbitmap::put).
+    /// Gives a bit back and points a hint of the caller's at it. The errors are those of
+    /// [`put`](Sbitmap::put).
     ///
     /// For callers that keep a hint for each thread that allocates: the data of the bit is in its
     /// cache. The map's own hint does not move.

@@ -49,7 +49,8 @@ impl SbitmapQueue {
         Get(QueuedWait::new(self, Request::one(0)))
     }
 
-    /// Takes a bit; the thread sleeps until there is one. Errors as [`get`](SbitmapQueue::get).
+    /// Takes a bit; the thread sleeps until there is one. The errors are those of
+    /// [`get`](SbitmapQueue::get).
     pub fn get_blocking(&self) -> Result<usize, GetError> {
         self.get_until(None)
     }
@@ -83,7 +84,7 @@ impl SbitmapQueue {
     }
 
     /// Takes a bit as [`get`](SbitmapQueue::get), in a guard that puts the bit back, also if the
-    /// task of the guard is cancelled. Errors are the same.
+    /// task of the guard is cancelled. The errors are the same.
     ///
     /// ```
     /// use inflight_sbitmap::{GetId, SbitmapQueue, block_on};
@@ -102,13 +103,13 @@ impl SbitmapQueue {
         GetId(self.get())
     }
 
-    /// Takes a bit as [`id`](SbitmapQueue::id); the thread sleeps. Errors are the same.
+    /// Takes a bit as [`id`](SbitmapQueue::id); the thread sleeps. The errors are the same.
     pub fn id_blocking(&self) -> Result<IdGuard<'_>, GetError> {
         self.get_blocking().map(|bit| IdGuard::adopt(self, bit))
     }
 
-    /// Takes a bit as [`id`](SbitmapQueue::id); the thread sleeps at most `timeout`. Errors are the
-    /// same; also [`GetError::TimedOut`].
+    /// Takes a bit as [`id`](SbitmapQueue::id); the thread sleeps at most `timeout`. The errors are
+    /// the same; also [`GetError::TimedOut`].
     pub fn id_timeout(&self, timeout: Duration) -> Result<IdGuard<'_>, GetError> {
         self.get_timeout(timeout)
             .map(|bit| IdGuard::adopt(self, bit))
@@ -183,14 +184,14 @@ impl SbitmapQueue {
         })
     }
 
-    /// Takes `n` bits as [`get_many`](SbitmapQueue::get_many); the thread sleeps. Errors are the
-    /// same.
+    /// Takes `n` bits as [`get_many`](SbitmapQueue::get_many); the thread sleeps. The errors are
+    /// the same.
     pub fn get_many_blocking(&self, n: usize) -> Result<Vec<usize>, GetManyError> {
         self.get_many_until(n, None)
     }
 
     /// Takes `n` bits as [`get_many`](SbitmapQueue::get_many); the thread sleeps at most `timeout`.
-    /// Errors are the same; also [`GetManyError::TimedOut`].
+    /// The errors are the same; also [`GetManyError::TimedOut`].
     pub fn get_many_timeout(
         &self,
         n: usize,

@@ -172,7 +172,7 @@ impl SbitmapQueue {
     }
 
     /// Changes the depth while others get, wait and put; see
-    /// [`Sbitmap::resize`](crate::Sbitmap::resize). Errors are the same.
+    /// [`Sbitmap::resize`](crate::Sbitmap::resize). The errors are the same.
     ///
     /// Waiters stay and search again, so they get the bits that growth makes. The wake batch
     /// follows the depth.
@@ -404,7 +404,7 @@ impl SbitmapQueue {
         on!(self, queue => queue.put(bit))
     }
 
-    /// Gives several bits back, and then serves the waiters once. Panics as
+    /// Gives several bits back, and then serves the waiters once. It panics as
     /// [`put`](SbitmapQueue::put).
     ///
     /// # Errors
@@ -422,8 +422,9 @@ impl SbitmapQueue {
         on!(self, queue => queue.put_batch(bits))
     }
 
-    /// Gives the bits of a mask back in one atomic step, and then serves the waiters once. Errors
-    /// as [`Sbitmap::put_mask`](crate::Sbitmap::put_mask), panics as [`put`](SbitmapQueue::put).
+    /// Gives the bits of a mask back in one atomic step, and then serves the waiters once. The
+    /// errors are those of [`Sbitmap::put_mask`](crate::Sbitmap::put_mask); it panics as
+    /// [`put`](SbitmapQueue::put).
     pub fn put_mask(&self, bits: BitMask) -> Result<(), PutError> {
         on!(self, queue => queue.put_mask(bits))
     }

@@ -233,7 +233,7 @@ impl<I: Item> Router<I> {
 
     /// Closes the done list of `cpu`'s shard, and runs its completions on the calling thread: for a
     /// CPU that is taken out of use. Until [`open_cpu`](Self::open_cpu) completions for that shard
-    /// run where they are seen. Without such a shard it does nothing. Panics as
+    /// run where they are seen. Without such a shard it does nothing. It panics as
     /// [`close`](Self::close).
     pub fn close_cpu(&self, cpu: usize) {
         if let Some(list) = self.map.current().done_list(cpu) {

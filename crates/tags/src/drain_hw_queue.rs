@@ -119,7 +119,7 @@ impl<T: Send + 'static> HwQueues<'_, T> {
         DrainHwQueue::new(self.set.clone(), hw_queue)
     }
 
-    /// Waits as [`drain`](HwQueues::drain); the thread sleeps. Errors are the same.
+    /// Waits as [`drain`](HwQueues::drain); the thread sleeps. The errors are the same.
     ///
     /// A thread that holds a tag of the hardware queue waits for itself, for ever.
     pub fn drain_blocking(&self, hw_queue: usize) -> Result<(), DrainError> {
@@ -127,7 +127,7 @@ impl<T: Send + 'static> HwQueues<'_, T> {
     }
 
     /// Waits as [`drain`](HwQueues::drain); the thread sleeps at most `timeout`. The hardware queue
-    /// stays inactive. Errors are the same; also [`TimedOut`](DrainError::TimedOut).
+    /// stays inactive. The errors are the same; also [`TimedOut`](DrainError::TimedOut).
     pub fn drain_timeout(&self, hw_queue: usize, timeout: Duration) -> Result<(), DrainError> {
         let shared = self.set.shared();
         let deadline = shared.bitmaps.clock.now() + timeout;

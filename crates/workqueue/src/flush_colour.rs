@@ -117,7 +117,8 @@ mod tests {
         }
     }
 
-    /// I.22: one flush more than there are colours, over one old entry.
+    /// I.22: one flush more than there are colours, over one old entry. What is queued after a
+    /// flush delays it only if fifteen are in progress already.
     #[test]
     fn seventeen_flushes_share_what_is_left() {
         let mut colours = FlushColours::default();
@@ -132,7 +133,8 @@ mod tests {
             .collect();
         assert!(flushes.iter().all(|flush| colours.over() <= *flush));
         colours.leave(old, 1);
-        for colour in later {
+        for (n, colour) in later.into_iter().enumerate() {
+            assert!(n >= COLOURS - 1 || colours.over() > flushes[n], "{n}");
             colours.leave(colour, 1);
         }
         assert!(flushes.iter().all(|flush| colours.over() > *flush));

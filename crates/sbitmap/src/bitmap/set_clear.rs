@@ -29,8 +29,8 @@ impl Sbitmap {
         Ok(self.words[word].set(offset))
     }
 
-    /// Clears a bit by its number, whether or not it has an owner. Returns whether it was set.
-    /// Errors as [`set`](Sbitmap::set).
+    /// Clears a bit by its number, whether or not it has an owner. Returns whether it was set. The
+    /// errors are those of [`set`](Sbitmap::set).
     ///
     /// For one of several callers the answer is `true`, and what was written before
     /// [`set`](Sbitmap::set) is visible to it. What a caller wrote before is visible to the thread

@@ -163,15 +163,15 @@ impl Pools {
         item: usize,
         cpu: usize,
     ) {
-        let home = self.pod_of(cpus.cache_of(cpu));
-        let pod = &mut self.pods[home];
+        let own = self.pod_of(cpus.cache_of(cpu));
+        let pod = &mut self.pods[own];
         pod.pool.push(pod.pwqs[cpu], item);
         if self.scope == Scope::Ours {
-            return self.unlock(cpus, home, cpu, false);
+            return self.unlock(cpus, own, cpu, false);
         }
         // One worker for each item that comes.
-        let action = self.pods[home].pool.need_worker(true);
-        self.bring(cpus, home, action, cpu);
+        let action = self.pods[own].pool.need_worker(true);
+        self.bring(cpus, own, action, cpu);
     }
 
     /// An event of a pool of ours has ended: who is brought for what waits there, if not a worker
@@ -179,26 +179,26 @@ impl Pools {
     fn unlock<E: Copy + From<Tick>>(
         &mut self,
         cpus: &mut Cpus<E>,
-        home: usize,
+        own: usize,
         cpu: usize,
         now: bool,
     ) {
-        let mine = self.load(home);
-        let pod = &mut self.pods[home];
+        let mine = self.load(own);
+        let pod = &mut self.pods[own];
         let seeks =
-            pod.look_later == 0 && pod.pool.has_waiting() && self.policy.seeks_place(home, &mine);
+            pod.look_later == 0 && pod.pool.has_waiting() && self.policy.seeks_place(own, &mine);
         let action = match seeks {
             true => WakeAction::None,
             false => pod.pool.need_worker(now),
         };
-        self.tell(cpus, home, action);
-        self.bring(cpus, home, action, cpu);
-        let mine = self.load(home);
-        let pod = &mut self.pods[home];
+        self.tell(cpus, own, action);
+        self.bring(cpus, own, action, cpu);
+        let mine = self.load(own);
+        let pod = &mut self.pods[own];
         pod.look_later = pod.look_later.saturating_sub(1);
-        let overloaded = mine.waiting >= self.policy.needs_help_from(home, &mine);
+        let overloaded = mine.waiting >= self.policy.needs_help_from(own, &mine);
         if overloaded && pod.look_later == 0 {
-            self.seek_help(cpus, home, cpu, now);
+            self.seek_help(cpus, own, cpu, now);
         }
     }
 
@@ -206,18 +206,18 @@ impl Pools {
     fn seek_help<E: Copy + From<Tick>>(
         &mut self,
         cpus: &mut Cpus<E>,
-        home: usize,
+        own: usize,
         cpu: usize,
         now: bool,
     ) {
-        self.pods[home].look_later = LOOK_LATER;
-        let loads = self.loads(home);
-        let (pod, action) = match self.policy.wake_for(home, &loads) {
+        self.pods[own].look_later = LOOK_LATER;
+        let loads = self.loads(own);
+        let (pod, action) = match self.policy.wake_for(own, &loads) {
             WakeTarget::Nobody => return,
             WakeTarget::Other(other, _) => (other, self.pods[other].pool.invite()),
-            WakeTarget::Own => (home, self.pods[home].pool.need_worker(now)),
+            WakeTarget::Own => (own, self.pods[own].pool.need_worker(now)),
         };
-        self.pods[home].look_later = 0;
+        self.pods[own].look_later = 0;
         self.tell(cpus, pod, action);
         self.bring(cpus, pod, action, cpu);
     }
@@ -259,10 +259,10 @@ impl Pools {
     }
 
     /// And of all.
-    fn loads(&self, home: usize) -> Vec<Seen> {
+    fn loads(&self, own: usize) -> Vec<Seen> {
         let load = |(at, pod): (usize, &Pod)| {
-            if at == home {
-                self.load(home)
+            if at == own {
+                self.load(own)
             } else {
                 pod.hint.load()
             }
@@ -284,9 +284,9 @@ impl Pools {
         };
         let last = cpus.cpu_of(thread);
         let cache = match self.pods[pod].cache {
-            Some(home) => {
-                self.repatriations += u64::from(cpus.cache_of(last) != home);
-                home
+            Some(cache) => {
+                self.repatriations += u64::from(cpus.cache_of(last) != cache);
+                cache
             }
             None if !cpus.is_idle(last) && cpus.rng.f64() < self.follows_waker => {
                 cpus.cache_of(waker)

@@ -142,7 +142,7 @@ impl PerCpuCounter {
     }
 
     /// Closes the count, and returns the sum of all additions that were and will ever be made.
-    /// Earlier writes of the adders are visible to the caller. To be called once. Panics as
+    /// Earlier writes of the adders are visible to the caller. To be called once. It panics as
     /// [`Rseq::barrier`].
     // Callers that only close the count ignore the sum.
     #[allow(clippy::must_use_candidate)]

@@ -51,7 +51,7 @@ impl Stacks {
     }
 
     /// After this, users of stacks closed before have ended, and what they did is visible; or, by
-    /// [`drain`](Stacks::drain)'s look at the lock or flag, it will be there. Panics as
+    /// [`drain`](Stacks::drain)'s look at the lock or flag, it will be there. It panics as
     /// [`Rseq::barrier`](crate::rseq::Rseq::barrier).
     pub fn barrier(&self) {
         match self.rseq {

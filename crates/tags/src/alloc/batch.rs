@@ -28,7 +28,8 @@ impl<T: Send + 'static> Tenant<T> {
     }
 
     /// Takes as many tags of the kind asked for as are free now, up to `n`, all from one hardware
-    /// queue. At least one, unless `n` is 0. Errors as [`try_alloc_with`](Tenant::try_alloc_with).
+    /// queue. At least one, unless `n` is 0. The errors are those of
+    /// [`try_alloc_with`](Tenant::try_alloc_with).
     ///
     /// ```
     /// # use inflight_tags::{AllocError, AllocOptions, TagSet};

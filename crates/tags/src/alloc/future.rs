@@ -78,7 +78,7 @@ impl<T: Send + 'static> AllocOwned<T> {
     }
 
     /// Waits for the next tag: for callers that keep the future and poll by hand, as a service's
-    /// readiness. Errors as [`Tenant::alloc_with`].
+    /// readiness. The errors are those of [`Tenant::alloc_with`].
     ///
     /// ```
     /// use inflight_tags::{AllocError, AllocOwned, Tag, TagSet};

@@ -101,8 +101,8 @@ impl<T: Send + 'static> Tenant<T> {
         self.alloc_with(AllocOptions::new())
     }
 
-    /// Takes a tag of the kind asked for; the task waits until one is free. Cancel safety as
-    /// [`alloc`](Tenant::alloc).
+    /// Takes a tag of the kind asked for; the task waits until one is free. Its cancel safety is
+    /// that of [`alloc`](Tenant::alloc).
     ///
     /// # Errors
     ///
@@ -133,13 +133,14 @@ impl<T: Send + 'static> Tenant<T> {
         AllocOwned::new(self.clone(), options)
     }
 
-    /// Takes a normal tag; the thread sleeps until one is free. Errors as [`alloc`](Tenant::alloc).
+    /// Takes a normal tag; the thread sleeps until one is free. The errors are those of
+    /// [`alloc`](Tenant::alloc).
     pub fn alloc_blocking(&self) -> Result<Tag<T>, AllocError> {
         self.alloc_blocking_with(AllocOptions::new())
     }
 
-    /// Takes a tag of the kind asked for; the thread sleeps until one is free. Errors as
-    /// [`alloc_with`](Tenant::alloc_with).
+    /// Takes a tag of the kind asked for; the thread sleeps until one is free. The errors are those
+    /// of [`alloc_with`](Tenant::alloc_with).
     pub fn alloc_blocking_with(&self, options: AllocOptions) -> Result<Tag<T>, AllocError> {
         Waiting::new(options).block(self, None)
     }
@@ -166,7 +167,7 @@ impl<T: Send + 'static> Tenant<T> {
     }
 
     /// Takes a tag of the kind asked for; the thread sleeps at most `timeout`. A timeout of zero
-    /// makes one attempt. Errors as [`alloc_with`](Tenant::alloc_with); also
+    /// makes one attempt. The errors are those of [`alloc_with`](Tenant::alloc_with); also
     /// [`TimedOut`](AllocError::TimedOut).
     pub fn alloc_timeout_with(
         &self,

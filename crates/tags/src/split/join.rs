@@ -85,13 +85,14 @@ impl<T: Send + 'static> Split<T> {
         self.join_by(Self::try_next)
     }
 
-    /// Waits as [`join`](Split::join); the thread sleeps. Errors are the same.
+    /// Waits as [`join`](Split::join); the thread sleeps. The errors are the same.
     pub fn join_blocking(&mut self) -> Result<Vec<Tag<T>>, AllocError> {
         self.join_by(|split| split.next_sleeping(None))
     }
 
     /// Waits as [`join`](Split::join); the thread sleeps at most `timeout`. The `Split` can be
-    /// asked again after a timeout. Errors are the same; also [`TimedOut`](AllocError::TimedOut).
+    /// asked again after a timeout. The errors are the same; also
+    /// [`TimedOut`](AllocError::TimedOut).
     pub fn join_timeout(&mut self, timeout: Duration) -> Result<Vec<Tag<T>>, AllocError> {
         let deadline = self.tenant.bitmaps().clock.now() + timeout;
         self.join_by(|split| split.next_sleeping(Some(deadline)))

@@ -163,8 +163,8 @@ impl<T: Send + 'static> Split<T> {
         self.remaining
     }
 
-    /// Waits as a task for the tag of the next piece; `None` after the last one. Errors as
-    /// [`Tenant::alloc_with`].
+    /// Waits as a task for the tag of the next piece; `None` after the last one. The errors are
+    /// those of [`Tenant::alloc_with`].
     ///
     /// ```
     /// # use inflight_tags::{AllocError, TagSet};
@@ -192,7 +192,7 @@ impl<T: Send + 'static> Split<T> {
     }
 
     /// Polls [`next`](Split::next) by hand, in the form of a stream: `None` after the last piece,
-    /// and after an error. Errors are the same.
+    /// and after an error. The errors are the same.
     ///
     /// Between two polls it keeps its place in the wait queue. If you do not poll it again, wait in
     /// another form, or drop it. With the feature `futures` it is a `Stream`.
@@ -312,13 +312,14 @@ impl<T: Send + 'static> Split<T> {
         result
     }
 
-    /// Waits as [`next`](Split::next); the thread sleeps. Errors are the same.
+    /// Waits as [`next`](Split::next); the thread sleeps. The errors are the same.
     pub fn next_blocking(&mut self) -> Result<Option<Tag<T>>, AllocError> {
         self.next_sleeping(None)
     }
 
     /// Waits as [`next`](Split::next); the thread sleeps at most `timeout`. The `Split` can be
-    /// asked again after a timeout. Errors are the same; also [`TimedOut`](AllocError::TimedOut).
+    /// asked again after a timeout. The errors are the same; also
+    /// [`TimedOut`](AllocError::TimedOut).
     pub fn next_timeout(&mut self, timeout: Duration) -> Result<Option<Tag<T>>, AllocError> {
         let deadline = self.tenant.bitmaps().clock.now() + timeout;
         self.next_sleeping(Some(deadline))
@@ -326,7 +327,7 @@ impl<T: Send + 'static> Split<T> {
 
     /// Returns the tag of [`next`](Split::next), if it can be had without waiting. If not, a wait
     /// of [`poll_next`](Split::poll_next) continues. After a tag by a try, poll again without a
-    /// wake: the wait may have ended without one. Errors as [`Tenant::try_alloc`].
+    /// wake: the wait may have ended without one. The errors are those of [`Tenant::try_alloc`].
     pub fn try_next(&mut self) -> Result<Option<Tag<T>>, AllocError> {
         match self.step(false) {
             SplitStep::Done(done) => done,
