@@ -192,9 +192,8 @@ pub mod unstable {
         ASLEEP, BLOCKED, Deferred, INTENSIVE, PoolCore, PoolItem, PwqIndex, WakeAction, WorkerId,
         WorkerPhase, Workers,
     };
-    pub use crate::steal_policy::{Costs, Load, Pod, Reason, StealPolicy};
+    pub use crate::steal_policy::{Costs, Load, Pod, StealPolicy, WakeTarget};
     pub use crate::submitters::Submitters;
-    pub use crate::worker_pool::WakeTarget;
 }
 
 #[cfg(doctest)]

@@ -4,15 +4,15 @@
 //! once; the next item of the same submitter goes to its own pod again. So no state is moved back
 //! and forth.
 //!
-//! Two decisions are pure functions of what a pool knows. `worker_pool/steal.rs` decides which pool
-//! a worker without work looks at. `worker_pool/wake_sibling.rs` decides which worker to wake for a
-//! new item. This file has what both need. Each rule of the one has its counterpart in the other,
-//! so a worker that is woken for an item finds it.
+//! Two decisions are pure functions of what a pool knows: which worker to wake for a new item, and
+//! which pool a worker without work looks at. Both ask whether an item of one pool runs better in
+//! the other, so a worker that is woken for an item finds it.
 
 use crate::pool_attrs::node_of;
 #[cfg(feature = "unstable-sim")]
 use inflight_topology::Scope;
 use inflight_topology::{CpuSet, Topology};
+use std::cmp::Reverse;
 
 /// A pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,40 +44,38 @@ pub struct Load {
 pub struct Costs {
     /// The cost of another cache and another wakeup, in ns.
     pub transfer: u64,
-    /// How many times as expensive a transfer to another node is, in tenths.
-    pub far_tenths: u64,
+    /// What a move to another node has to gain, in ns. Effects that last longer than the item's run
+    /// are not measured, so this is cautious.
+    pub far_transfer: u64,
     /// How much longer an item takes on a core whose sibling is busy, in percent of its time.
     pub sibling_percent: u64,
     /// A pool whose waiting items take longer than this, in ns, may be helped.
     pub near: u64,
     /// The same from another node.
     pub far: u64,
-    /// Awake workers for each CPU, at most: the target of a pool.
-    pub lanes: usize,
 }
 
 impl Default for Costs {
     fn default() -> Self {
         Self {
             transfer: 4_000,
-            far_tenths: 25,
+            far_transfer: 40_000,
             sibling_percent: 40,
             near: 200_000,
             far: 600_000,
-            lanes: 1,
         }
     }
 }
 
-/// Why an item may leave its pod.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Reason {
-    /// Its pod has only siblings of busy CPUs left, and another one has whole cores.
-    Sibling,
-    /// Submitters need the CPUs of its pod.
-    Submitters,
-    /// Many items wait in its pod.
-    Backlog,
+/// The worker to wake for a new item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WakeTarget {
+    /// A worker of its own pod.
+    Own,
+    /// A worker of that pod, which will steal it.
+    Other(usize),
+    /// None: the running workers will take it.
+    Nobody,
 }
 
 /// The pods of a scope.
@@ -118,45 +116,116 @@ impl StealPolicy {
         Self { pods, costs }
     }
 
+    /// *wake*: an item has been queued in pool `own`.
+    #[must_use]
+    pub fn wake_for(&self, own: usize, loads: &[Load]) -> WakeTarget {
+        let mine = &loads[own];
+        let mut others = self.others(own).filter(|to| loads[*to].waiting == 0);
+        match others.find(|to| self.runs_better((own, mine), (*to, &loads[*to]))) {
+            Some(to) => WakeTarget::Other(to),
+            None if self.is_full(own, mine) => WakeTarget::Nobody,
+            None => WakeTarget::Own,
+        }
+    }
+
+    /// *steal*: a worker of `thief`, counted as awake, has found nothing in its own pool. Returns
+    /// the pool that it should take a batch from, if any: the one with the most waiting items, of
+    /// the same node if there is any.
+    #[must_use]
+    pub fn victim(&self, thief: usize, loads: &[Load]) -> Option<usize> {
+        let without_me = Load {
+            awake: loads[thief].awake.saturating_sub(1),
+            ..loads[thief]
+        };
+        let longest = |near: bool| {
+            let others = self.others(thief).filter(|from| {
+                let theirs = &loads[*from];
+                self.is_near(thief, *from) == near
+                    && theirs.waiting > 0
+                    && self.runs_better((*from, theirs), (thief, &without_me))
+            });
+            others.min_by_key(|from| Reverse(loads[*from].waiting))
+        };
+        longest(true).or_else(|| longest(false))
+    }
+
+    /// Whether an item that waits in pod `from` runs better by one more awake worker of `to`.
+    fn runs_better(&self, (from, mine): (usize, &Load), (to, theirs): (usize, &Load)) -> bool {
+        let transfer = self.by_node(from, to, self.costs.transfer, self.costs.far_transfer);
+        let whole_core = self.is_packed(from, mine)
+            && theirs.awake < self.cores_left(to, theirs)
+            && self.sibling_loss(from, mine) > transfer;
+        let cpu = self.is_short_of_cpus(from, mine) && self.has_place(to, theirs);
+        let backlog = self.is_full(from, mine)
+            && !self.is_full(to, theirs)
+            && self.drain_ns(from, mine) >= self.by_node(from, to, self.costs.near, self.costs.far);
+        whole_core || cpu || backlog
+    }
+
+    /// The number of waiting entries from which a pool wants help, whatever the others do, while
+    /// the rest of its load stays the same. With fewer, it has its own workers to wake, or a move
+    /// does not pay.
+    #[must_use]
+    pub fn needs_help_from(&self, own: usize, mine: &Load) -> usize {
+        if self.seeks_place(own, mine) {
+            return 1;
+        }
+        if !self.is_full(own, mine) || mine.service == 0 {
+            return usize::MAX;
+        }
+        let nearest = self.costs.near.min(self.costs.far);
+        let from = nearest.saturating_mul(self.pods[own].cpus as u64);
+        usize::try_from(from.div_ceil(mine.service).max(1)).unwrap_or(usize::MAX)
+    }
+
+    /// Whether an item would run better elsewhere than beside the awake workers of its own pod, if
+    /// there is a place.
+    #[must_use]
+    pub fn seeks_place(&self, own: usize, mine: &Load) -> bool {
+        let sibling =
+            self.is_packed(own, mine) && self.sibling_loss(own, mine) > self.costs.transfer;
+        sibling || self.is_short_of_cpus(own, mine)
+    }
+
     /// Whether its workers have all the whole cores. At least one must be awake: an item that
     /// leaves has no other guarantee to run than the worker woken elsewhere.
-    pub(crate) fn is_packed(&self, pod: usize, load: &Load) -> bool {
+    fn is_packed(&self, pod: usize, load: &Load) -> bool {
         load.awake >= self.cores_left(pod, load).max(1)
     }
 
     /// Whether submitters need half of the pod's CPUs or more, and its workers have the rest.
-    pub(crate) fn is_short_of_cpus(&self, pod: usize, load: &Load) -> bool {
+    fn is_short_of_cpus(&self, pod: usize, load: &Load) -> bool {
         let taken = 2 * load.submitters >= self.pods[pod].cpus;
         taken && load.awake >= self.cpus_left(pod, load)
     }
 
-    /// Whether all workers that it may have are awake.
-    pub(crate) fn is_full(&self, pod: usize, load: &Load) -> bool {
-        load.awake >= self.cap(pod)
+    /// Whether a worker is awake for each of its CPUs.
+    fn is_full(&self, pod: usize, load: &Load) -> bool {
+        load.awake >= self.cpus(pod)
     }
 
-    /// How many workers of a pod may be awake.
+    /// The number of CPUs of a pod.
     #[must_use]
-    pub fn cap(&self, pod: usize) -> usize {
-        self.pods[pod].cpus * self.costs.lanes
+    pub fn cpus(&self, pod: usize) -> usize {
+        self.pods[pod].cpus
     }
 
     /// For how many workers there is a whole core each.
-    pub(crate) fn cores_left(&self, pod: usize, load: &Load) -> usize {
+    fn cores_left(&self, pod: usize, load: &Load) -> usize {
         self.pods[pod].cores.saturating_sub(load.submitters)
     }
 
     /// For how many workers there is a CPU each.
-    pub(crate) fn cpus_left(&self, pod: usize, load: &Load) -> usize {
+    fn cpus_left(&self, pod: usize, load: &Load) -> usize {
         self.pods[pod].cpus.saturating_sub(load.submitters).max(1)
     }
 
-    pub(crate) fn has_place(&self, pod: usize, load: &Load) -> bool {
+    fn has_place(&self, pod: usize, load: &Load) -> bool {
         load.awake < self.cpus_left(pod, load) && load.submitters < self.pods[pod].cpus
     }
 
     /// The time that an item loses beside a busy sibling, in ns.
-    pub(crate) fn sibling_loss(&self, pod: usize, load: &Load) -> u64 {
+    fn sibling_loss(&self, pod: usize, load: &Load) -> u64 {
         let pod = &self.pods[pod];
         if pod.cores == pod.cpus {
             return 0;
@@ -165,7 +234,7 @@ impl StealPolicy {
     }
 
     /// How long the pod's CPUs need for the waiting items, in ns.
-    pub(crate) fn drain_ns(&self, pod: usize, load: &Load) -> u64 {
+    fn drain_ns(&self, pod: usize, load: &Load) -> u64 {
         load.service.saturating_mul(load.waiting as u64) / self.pods[pod].cpus as u64
     }
 
@@ -176,28 +245,15 @@ impl StealPolicy {
     }
 
     /// The other pods, nearest first: the next ones of the node, then the rest.
-    pub(crate) fn others(&self, from: usize) -> impl Iterator<Item = usize> + '_ {
+    fn others(&self, from: usize) -> impl Iterator<Item = usize> + '_ {
         let all = self.pods.len();
         let around = move || (1..all).map(move |k| (from + k) % all);
         let near = around().filter(move |to| self.is_near(from, *to));
         near.chain(around().filter(move |to| !self.is_near(from, *to)))
     }
 
-    /// Whether a whole core in `to` is worth a move.
-    pub(crate) fn pays(&self, loss: u64, from: usize, to: usize) -> bool {
-        let transfer = self.costs.transfer;
-        if self.is_near(from, to) {
-            return loss > transfer;
-        }
-        // Effects that last longer than the item's run are not measured here, so this is cautious.
-        loss > 4 * transfer * self.costs.far_tenths / 10
-    }
-
-    pub(crate) fn threshold(&self, from: usize, to: usize) -> u64 {
-        if self.is_near(from, to) {
-            self.costs.near
-        } else {
-            self.costs.far
-        }
+    /// One of two costs.
+    fn by_node(&self, a: usize, b: usize, near: u64, far: u64) -> u64 {
+        if self.is_near(a, b) { near } else { far }
     }
 }

@@ -3,7 +3,7 @@
 #![cfg(not(any(loom, shuttle)))]
 
 use inflight_topology::{Scope, Topology};
-use inflight_workqueue::unstable::{Costs, Load, Reason, StealPolicy, WakeTarget};
+use inflight_workqueue::unstable::{Costs, Load, StealPolicy, WakeTarget};
 use proptest::prelude::*;
 
 /// The published machine: 4 caches of 3 cores of 2 threads.
@@ -34,10 +34,10 @@ fn a_whole_core_elsewhere_is_better_than_a_sibling_in_its_own_pod() {
     let mut loads = idle();
     loads[0].awake = 3;
     loads[0].waiting = 1;
-    let sent = WakeTarget::Other(1, Reason::Sibling);
+    let sent = WakeTarget::Other(1);
     assert_eq!(policy().wake_for(0, &loads), sent);
     loads[1].awake = 1; // the one that was woken
-    assert_eq!(policy().victim(1, &loads), Some((0, Reason::Sibling)));
+    assert_eq!(policy().victim(1, &loads), Some(0));
     // Not for short items, and not if those are busy too.
     loads[0].service = 8_000;
     assert_eq!(policy().wake_for(0, &loads), WakeTarget::Own);
@@ -51,12 +51,12 @@ fn submitters_keep_their_cores() {
     let mut loads = idle();
     loads[0].submitters = 2;
     loads[0].awake = 1;
-    let sent = WakeTarget::Other(1, Reason::Sibling);
+    let sent = WakeTarget::Other(1);
     assert_eq!(policy().wake_for(0, &loads), sent);
     // No CPU is left: items of any length leave, as long as somebody of the pod is awake.
     loads.iter_mut().for_each(|load| load.service = 2_000);
     loads[0].submitters = 6;
-    let sent = WakeTarget::Other(1, Reason::Submitters);
+    let sent = WakeTarget::Other(1);
     assert_eq!(policy().wake_for(0, &loads), sent);
     loads[0].awake = 0;
     assert_eq!(policy().wake_for(0, &loads), WakeTarget::Own);
@@ -70,10 +70,10 @@ fn a_backlog_is_shared_when_all_workers_are_awake() {
     loads[0].waiting = 133;
     assert_eq!(policy().wake_for(0, &loads), WakeTarget::Nobody);
     loads[0].waiting = 134;
-    let sent = WakeTarget::Other(1, Reason::Backlog);
+    let sent = WakeTarget::Other(1);
     assert_eq!(policy().wake_for(0, &loads), sent);
     loads[1].awake = 1;
-    assert_eq!(policy().victim(1, &loads), Some((0, Reason::Backlog)));
+    assert_eq!(policy().victim(1, &loads), Some(0));
 }
 
 #[test]
@@ -97,17 +97,11 @@ fn other_nodes_come_last_and_only_for_long_items() {
     let mut loads = idle();
     loads[0].awake = 3;
     loads[1].awake = 3;
-    assert!(matches!(
-        policy.wake_for(0, &loads),
-        WakeTarget::Other(2, _)
-    ));
+    assert_eq!(policy.wake_for(0, &loads), WakeTarget::Other(2));
     loads[0].service = 90_000; // 36 us would be saved; 40 us are asked for
     assert_eq!(policy.wake_for(0, &loads), WakeTarget::Own);
     loads[1].awake = 0;
-    assert!(matches!(
-        policy.wake_for(0, &loads),
-        WakeTarget::Other(1, _)
-    ));
+    assert_eq!(policy.wake_for(0, &loads), WakeTarget::Other(1));
 }
 
 /// Its own workers are on their way: they are nearer.
@@ -122,7 +116,7 @@ fn a_backlog_is_its_own_while_workers_are_to_be_had() {
     let policy = StealPolicy::new(&topology, Scope::Cache, Costs::default());
     assert_eq!(policy.victim(1, &loads), None);
     loads[0].awake = 6;
-    assert_eq!(policy.victim(1, &loads), Some((0, Reason::Backlog)));
+    assert_eq!(policy.victim(1, &loads), Some(0));
 }
 
 fn load() -> impl Strategy<Value = Load> {
@@ -136,8 +130,8 @@ fn load() -> impl Strategy<Value = Load> {
 }
 
 proptest! {
-    /// Whoever is woken for an item of another pod finds a victim, and by the same reason or a
-    /// better one. Nobody is sent away from a pod in which nobody is awake.
+    /// Whoever is woken for an item of another pod finds something. Nobody is sent away from a pod
+    /// in which nobody is awake.
     #[test]
     fn who_is_woken_finds_something(
         two_nodes in any::<bool>(),
@@ -149,18 +143,15 @@ proptest! {
         let policy = StealPolicy::new(&topology, Scope::Cache, Costs::default());
         loads[own].waiting += 1;
         match policy.wake_for(own, &loads) {
-            WakeTarget::Other(to, reason) => {
-                let seeks = policy.seeks_place(own, &loads[own]);
-                prop_assert!(seeks || reason == Reason::Backlog);
+            WakeTarget::Other(to) => {
                 prop_assert!(loads[own].waiting >= policy.needs_help_from(own, &loads[own]));
                 prop_assert!(to != own && loads[own].awake > 0);
                 prop_assert_eq!(loads[to].waiting, 0);
                 loads[to].awake += 1;
-                let found = policy.victim(to, &loads).map(|(_, reason)| reason as u8);
-                prop_assert!(found.is_some_and(|found| found <= reason as u8));
+                prop_assert!(policy.victim(to, &loads).is_some());
             }
-            WakeTarget::Own => prop_assert!(loads[own].awake < policy.cap(own)),
-            WakeTarget::Nobody => prop_assert!(loads[own].awake >= policy.cap(own)),
+            WakeTarget::Own => prop_assert!(loads[own].awake < policy.cpus(own)),
+            WakeTarget::Nobody => prop_assert!(loads[own].awake >= policy.cpus(own)),
         }
     }
 
@@ -168,7 +159,7 @@ proptest! {
     /// on their way to it.
     #[test]
     fn a_victim_has_something(thief in 0..4usize, loads in proptest::array::uniform4(load())) {
-        if let Some((from, _)) = policy().victim(thief, &loads) {
+        if let Some(from) = policy().victim(thief, &loads) {
             prop_assert!(from != thief && loads[from].waiting > 0);
             let help_from = policy().needs_help_from(from, &loads[from]);
             prop_assert!(loads[from].awake > 0 && loads[from].waiting >= help_from);

@@ -101,7 +101,7 @@ impl Pools {
                 submitters.tell(cpus.cache(cache).iter().copied().collect(), &hint);
             }
             let mut pool = Pool::new(match (scope, cache) {
-                (Scope::Ours, Some(pod)) => policy.cap(pod),
+                (Scope::Ours, Some(pod)) => policy.cpus(pod),
                 _ => model.workers,
             });
             let pwqs = if scope == Scope::Ours {
@@ -214,7 +214,7 @@ impl Pools {
         let loads = self.loads(own);
         let (pod, action) = match self.policy.wake_for(own, &loads) {
             WakeTarget::Nobody => return,
-            WakeTarget::Other(other, _) => (other, self.pods[other].pool.invite()),
+            WakeTarget::Other(other) => (other, self.pods[other].pool.invite()),
             WakeTarget::Own => (own, self.pods[own].pool.need_worker(now)),
         };
         self.pods[own].look_later = 0;
@@ -375,7 +375,7 @@ impl Pools {
         let Worker { pod, .. } = self.worker(thread);
         self.steals.looks += 1;
         let loads = self.loads(pod);
-        let (from, _) = self.policy.victim(pod, &loads)?;
+        let from = self.policy.victim(pod, &loads)?;
         let (guest, item) = self.pods[from].pool.steal()?;
         self.steals.taken += 1;
         self.steals.far += u64::from(!self.policy.is_near(pod, from));

@@ -33,12 +33,9 @@ mod pool_report;
 mod siblings;
 mod steal;
 mod wake;
-mod wake_sibling;
 
 pub(crate) use batches::Settlement;
 pub(crate) use pool_report::{PoolReport, PwqLevel};
-#[cfg(any(loom, feature = "unstable-sim"))]
-pub use wake_sibling::WakeTarget;
 
 impl PoolItem for Entry {
     #[inline]

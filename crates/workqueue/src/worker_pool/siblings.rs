@@ -1,5 +1,4 @@
-//! What the pools of a system know of each other. `wake.rs`, `wake_sibling.rs` and `steal.rs` use
-//! it.
+//! What the pools of a system know of each other. `wake.rs` and `steal.rs` use it.
 
 use super::{Overloaded, PoolState, QueueDeferred, Sibling, Siblings, WorkerPool};
 use crate::steal_policy::{Costs, Load, StealPolicy};

@@ -3,7 +3,7 @@
 use super::{PoolState, Siblings, WorkerPool, WorkerShared};
 use crate::current::Context;
 use crate::pool_core::{INTENSIVE, WorkerId};
-use crate::steal_policy::{Load, Reason, StealPolicy};
+use crate::steal_policy::Load;
 use crate::threads;
 use crate::worker;
 use crate::workqueue_inner::Count;
@@ -62,7 +62,7 @@ impl Theft {
         let Self { siblings, mine } = self;
         let loads = siblings.loads(mine);
         let victim = siblings.policy.victim(siblings.me, &loads);
-        let victim = victim.and_then(|(from, _)| siblings.all[from].pool.upgrade());
+        let victim = victim.and_then(|from| siblings.all[from].pool.upgrade());
         let Some(victim) = victim else {
             return false;
         };
@@ -89,58 +89,5 @@ impl Theft {
         thief.set_away(me, None);
         victim.detach(guest, &shared);
         taken > 0
-    }
-}
-
-impl StealPolicy {
-    /// *steal*: a worker of `thief`, counted as awake, has found nothing in its own pool. Returns
-    /// the pool that it should take a batch from, if any.
-    #[must_use]
-    pub fn victim(&self, thief: usize, loads: &[Load]) -> Option<(usize, Reason)> {
-        let mine = &loads[thief];
-        if mine.awake <= self.cores_left(thief, mine) {
-            let packed = |from: &usize| {
-                let theirs = &loads[*from];
-                let loss = self.sibling_loss(*from, theirs);
-                self.is_packed(*from, theirs) && self.pays(loss, *from, thief)
-            };
-            if let Some(from) = self.longest(thief, loads, packed) {
-                return Some((from, Reason::Sibling));
-            }
-        }
-        let has_place = mine.submitters < self.pods[thief].cpus;
-        if has_place && mine.awake <= self.cpus_left(thief, mine) {
-            let short_of_cpus = |from: &usize| self.is_short_of_cpus(*from, &loads[*from]);
-            if let Some(from) = self.longest(thief, loads, short_of_cpus) {
-                return Some((from, Reason::Submitters));
-            }
-        }
-        let slow = |from: &usize| {
-            let theirs = &loads[*from];
-            let drain = self.drain_ns(*from, theirs);
-            self.is_full(*from, theirs) && drain >= self.threshold(thief, *from).max(1)
-        };
-        let from = self.longest(thief, loads, slow)?;
-        Some((from, Reason::Backlog))
-    }
-
-    /// The qualifying pod with the most waiting entries; one of the same node if there is any.
-    fn longest(
-        &self,
-        thief: usize,
-        loads: &[Load],
-        qualifies: impl Fn(&usize) -> bool,
-    ) -> Option<usize> {
-        let mut best: Option<usize> = None;
-        for from in self.others(thief).filter(|from| loads[*from].waiting > 0) {
-            if best.is_some_and(|best| self.is_near(thief, best) && !self.is_near(thief, from)) {
-                break;
-            }
-            let longer = best.is_none_or(|best| loads[from].waiting > loads[best].waiting);
-            if longer && qualifies(&from) {
-                best = Some(from);
-            }
-        }
-        best
     }
 }

@@ -3,11 +3,11 @@
 //! poller, an idle or a new worker of the pool, or a worker of another pod, which will steal.
 //!
 //! `pool_core/wake_or_create.rs` decides whether the pool needs another worker, and whether one is
-//! woken or created. `wake_sibling.rs` decides which other pod is asked.
+//! woken or created. `steal_policy.rs` decides which other pod is asked.
 
-use super::wake_sibling::WakeTarget;
 use super::{PoolDeferred, PoolState, WorkerPool};
 use crate::pool_core::WakeAction;
+use crate::steal_policy::WakeTarget;
 use crate::workqueue_inner::Count;
 use inflight_sync::atomic::Ordering;
 
@@ -107,7 +107,7 @@ impl WorkerPool {
         loop {
             let to = match siblings.policy.wake_for(siblings.me, &loads) {
                 WakeTarget::Nobody => return,
-                WakeTarget::Other(to, _) => to,
+                WakeTarget::Other(to) => to,
                 WakeTarget::Own => break,
             };
             let helper = siblings.all[to].pool.upgrade();
