@@ -30,6 +30,7 @@ fn pools(c: &mut Criterion) {
         run(c, "empty", name, || pool.spawn(ITEMS, false));
         run(c, "2 producers", name, || pool.two_producers(ITEMS));
         run(c, "spawn and wait", name, || pool.spawn_and_wait(ITEMS));
+        run(c, "32 at a time", name, || pool.windows(ITEMS, 32));
         run(c, "chain", name, || pool.chain(ITEMS));
         run(c, "fan-out", name, || {
             pool.fan_out(200, Duration::from_micros(10));

@@ -3,6 +3,7 @@
 use super::Pool;
 use super::count::{Items, Spent, ran, until_ran};
 use crate::machine::pin;
+use inflight_sync::CachePadded;
 use std::cell::Cell;
 use std::fmt;
 use std::hint::{black_box, spin_loop};
@@ -30,6 +31,10 @@ pub trait PoolLoads: fmt::Debug + Send + Sync {
 
     /// `n` items of 32 bytes, 1,000 at a time; their results are waited for one by one.
     fn spawn_and_wait(&self, n: u64) -> Spent;
+
+    /// `n` items of 32 bytes, `window` at a time. The submitter sleeps until the last one of a
+    /// window to end wakes it.
+    fn windows(&self, n: u64, window: u64) -> Spent;
 
     /// A closure that queues the next one, `hops` times.
     fn chain(&self, hops: u64) -> Spent;
@@ -157,6 +162,33 @@ impl<P: Pool> PoolLoads for Lasting<P> {
                 }
             },
         )
+    }
+
+    fn windows(&self, n: u64, window: u64) -> Spent {
+        /// How many items of the window have not ended.
+        static LEFT: CachePadded<AtomicU64> = CachePadded::new(AtomicU64::new(0));
+        let submitter = thread::current();
+        until_ran(Items::indexed(n), nap, || {
+            for first in (0..n).step_by(window as usize) {
+                let indices = first..n.min(first + window);
+                // Relaxed: the pool hands it over with the items.
+                LEFT.store(indices.end - first, Ordering::Relaxed);
+                for index in indices {
+                    let (captured, submitter) = (captured(index), submitter.clone());
+                    self.0.spawn(move || {
+                        use_captured(&captured);
+                        // Ordering: Release, pairs with the submitter's load.
+                        if LEFT.fetch_sub(1, Ordering::Release) == 1 {
+                            submitter.unpark();
+                        }
+                    });
+                }
+                // Ordering: Acquire, pairs with the items: they have run when the next ones come.
+                while LEFT.load(Ordering::Acquire) > 0 {
+                    thread::park();
+                }
+            }
+        })
     }
 
     fn chain(&self, hops: u64) -> Spent {

@@ -69,6 +69,8 @@ pub struct PoolCore<T> {
     emptied: Vec<PwqIndex>,
     /// Batches taken.
     taken: u64,
+    /// What `note_service` was told last.
+    noted_ns: u64,
 }
 
 // The fields that a push and a batch change are on one cache line.
@@ -103,6 +105,7 @@ impl<T: PoolItem> PoolCore<T> {
             emptied: Vec::new(),
             spares: SpareChunks::default(),
             deferred: Vec::new(),
+            noted_ns: u64::MAX,
         }
     }
 

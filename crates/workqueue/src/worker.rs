@@ -13,21 +13,19 @@ use crate::trace::TraceStep;
 use crate::worker_pool::{PoolState, Settlement, WorkerPool, WorkerShared};
 use crate::workqueue_inner::Count;
 use inflight_sync::time::Instant;
-use inflight_sync::{Arc, MutexGuard, Parker, cpu, hint};
+use inflight_sync::{Arc, MutexGuard, Parker, cpu};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
+mod linger;
 mod pace;
 
+use linger::Linger;
 use pace::Pace;
 
 /// How many entries ahead of the running one a worker prefetches items.
 const AHEAD: u32 = 8;
-
-/// How long a worker without work lingers before it sleeps: the least and the most. A wakeup takes
-/// longer than the most.
-const LINGER: (Duration, Duration) = (Duration::from_micros(2), Duration::from_micros(20));
 
 /// How many times in a row a repeating work may run, and how long after the first run a further one
 /// may begin.
@@ -50,7 +48,7 @@ pub(crate) fn run(pool: &Arc<WorkerPool>, me: WorkerId) -> End {
         me,
         context,
         pace: Pace::new(pool.is_looked_after()),
-        linger: LINGER.0,
+        linger: Linger::new(),
         round: 0,
         settlement: Settlement::default(),
         service_ns: None,
@@ -104,8 +102,7 @@ struct Worker<'a> {
     me: WorkerId,
     context: Rc<Context>,
     pace: Pace,
-    /// How long it lingers before it sleeps.
-    linger: Duration,
+    linger: Linger,
     round: u32,
     /// What has ended of its batch.
     settlement: Settlement,
@@ -161,11 +158,12 @@ impl<'a> Worker<'a> {
         if is_too_many {
             return Next::Park(state);
         }
-        if !*lingered && self.may_linger(&state) {
+        let may_linger = !*lingered && !state.core.workers.is_lingering() && self.lingers();
+        if let Some(way) = may_linger.then(|| self.linger.way(self.pool)).flatten() {
             *lingered = true;
             self.pool.set_lingering(&mut state, true);
             drop(state);
-            self.linger();
+            self.linger.wait(way, self.pool);
             let mut state = self.pool.lock();
             self.pool.set_lingering(&mut state, false);
             return Next::Again(state);
@@ -220,45 +218,17 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Whether to linger. Not on the submitter's CPU, where it would delay the submitter.
-    fn may_linger(&self, state: &PoolState) -> bool {
-        let submitters = &self.pool.shared.submitters;
-        let may = !state.core.workers.is_lingering() && self.lingers();
-        may && !submitters.is_heard(cpu::current())
-    }
-
     fn lingers(&self) -> bool {
-        let apart = self.pool.attrs.target() > 1;
-        apart && self.pool.is_looked_after() && !cfg!(any(loom, shuttle))
+        self.pool.is_looked_after() && !cfg!(any(loom, shuttle))
     }
 
-    /// Sleeps, and adapts the time to linger to how long it slept, like the halt polling of virtual
-    /// machines.
     fn sleep(&mut self, until_woken: impl FnOnce()) {
-        let clock = &self.pool.shared.clock;
-        let began = self.lingers().then(|| clock.now());
-        until_woken();
+        if self.lingers() {
+            self.linger.sleep(&self.pool.shared.clock, until_woken);
+        } else {
+            until_woken();
+        }
         self.pace.slept();
-        if let Some(began) = began {
-            let (least, most) = LINGER;
-            self.linger = if clock.now() - began < most {
-                (self.linger * 2).min(most)
-            } else {
-                (self.linger / 2).max(least)
-            };
-        }
-    }
-
-    /// Waits a little for work. The worker counts as running and as a taker, so the first entry
-    /// wakes no other worker.
-    fn linger(&self) {
-        let clock = &self.pool.shared.clock;
-        let until = clock.now() + self.linger;
-        while !self.pool.seems_to_have_work() && clock.now() < until {
-            for _ in 0..8 {
-                hint::spin_loop();
-            }
-        }
     }
 }
 

@@ -36,8 +36,8 @@ struct Cli {
     json: bool,
     /// Only this section or group of sections (repeatable). ids: pair, churn, try-lock, two, ring,
     /// mask, demand, scarce, tasks. tags: token, tenants, iter, freeze. workqueue: spawn,
-    /// producers, empty, wait, chain, fanout, ping, wakeup, queues, mixed, burst, cancel, flush,
-    /// memory
+    /// producers, empty, wait, windows, chain, fanout, ping, wakeup, queues, mixed, burst, cancel,
+    /// flush, memory
     #[arg(long, value_name = "NAME", value_parser = names())]
     only: Vec<String>,
     /// Only the rows of the workqueue's sections with this in their name
@@ -87,6 +87,7 @@ const GROUPS: [(&str, &[(&str, Section)]); 3] = [
             ("producers", small::producers),
             ("empty", small::empty),
             ("wait", small::wait),
+            ("windows", latency::windows),
             ("chain", small::chain),
             ("fanout", long::fanout),
             ("ping", latency::ping),

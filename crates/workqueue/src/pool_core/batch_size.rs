@@ -2,6 +2,7 @@
 //! could run some of them.
 
 use super::{INTENSIVE, PoolCore, PoolItem, PwqIndex, WorkerId, at};
+use std::mem;
 
 /// How long a batch may take, in ns.
 const SLICE_NS: u64 = 20_000;
@@ -99,9 +100,11 @@ impl<T: PoolItem> PoolCore<T> {
         self.service_ns
     }
 
-    /// Notes that items took `ns` each.
+    /// Notes that items took `ns` each. A longer time counts when it comes twice in a row: a batch
+    /// whose thread lost its CPU says nothing about its items.
     #[inline]
     pub fn note_service(&mut self, ns: u64) {
+        let ns = ns.min(mem::replace(&mut self.noted_ns, ns));
         self.service_ns = if ns > self.service_ns {
             (self.service_ns + ns).div_ceil(2)
         } else {

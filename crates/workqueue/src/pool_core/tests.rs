@@ -56,8 +56,8 @@ fn takes(core: &mut PoolCore<Entry<'static>>, worker: WorkerId) -> usize {
     core.take(worker, |_, _| {})
 }
 
-/// The service time rises by halves and falls by eighths: a slow item makes batches short at once,
-/// and a few quick ones do not make them long.
+/// The service time rises by halves and falls by eighths: slow items soon make batches short, and a
+/// few quick ones do not make them long. A batch that was slow alone makes no difference.
 #[test]
 fn service_time_rises_by_halves_and_falls_by_eighths() {
     let (mut core, ..) = pool(1, Limit::None);
@@ -77,6 +77,10 @@ fn service_time_rises_by_halves_and_falls_by_eighths() {
         core.note_service(0);
     }
     assert!(core.service_ns() < 8, "and nearly there from above");
+    let short = core.service_ns();
+    assert_eq!(after(&mut core, u64::MAX / 2), short, "once is not enough");
+    assert_eq!(after(&mut core, 0), short);
+    core.note_service(u64::MAX / 2);
     assert_eq!(after(&mut core, u64::MAX / 2), u64::MAX / 4 + 4);
 }
 
@@ -96,9 +100,9 @@ fn how_long_a_batch_is() {
         (2, false, 100, 1_000, 20),
         (2, false, 30, 1_000, 15),
         (2, false, 31, 1_000, 16),
-        (2, false, 8, 1_000, 4),
-        // Less than 8 us: not worth a wakeup.
-        (2, false, 7, 1_000, 7),
+        (2, false, 20, 1_000, 10),
+        // Less than 20 us: not worth a wakeup.
+        (2, false, 19, 1_000, 19),
         (2, false, 2, 10_000, 1),
         (2, false, 1, 30_000, 1),
         (2, true, 20, 1_000, 20),

@@ -4,9 +4,9 @@
 use super::workers::{WorkerId, WorkerPhase, Workers};
 use super::{PoolCore, PoolItem};
 
-/// How much listed work, in ns, justifies another worker: about the cost of waking one on another
-/// CPU.
-pub(crate) const WAKE_NS: u64 = 8_000;
+/// How much listed work, in ns, justifies another worker: about what it takes until one that is
+/// woken on another CPU begins.
+pub(crate) const WAKE_NS: u64 = 20_000;
 
 /// What to do about workers after the lock has been released.
 #[must_use]

@@ -1,6 +1,6 @@
 //! How long it takes until somebody knows.
 
-use super::{Beside, Class, Load, Measure, Turn, Wanted, measure, pools, spec};
+use super::{Beside, Class, Load, Measure, PER_ITEM, Turn, Wanted, measure, per, pools, spec};
 use crate::cell::{Cell, Plan};
 use crate::report::{Goal, Row};
 use inflight_benches::pools::flush_latency;
@@ -81,4 +81,34 @@ pub(crate) fn flush(plan: &Plan) -> (Vec<Cell>, Vec<Row>) {
         let flush = flush_latency();
         vec![Turn::own(ours, move || quantiles(flush(times)))]
     })
+}
+
+/// How many items each sample of windows has.
+const WINDOWED: u64 = 8_192;
+
+/// Some items at a time, and then a sleep until all have run.
+pub(crate) fn windows(plan: &Plan) -> (Vec<Cell>, Vec<Row>) {
+    let n = WINDOWED / plan.divisor;
+    let (mut out, mut rows) = (Vec::new(), Vec::new());
+    for window in [1, 8, 32, 256] {
+        let row = |ours: &'static str, how: &str| {
+            let what = format!("{window} at a time, then a sleep, {how}");
+            spec(&what, ours, Beside::Rivals, Goal::AtMost(1.0))
+        };
+        let specs = vec![row("unbound", "unbound"), row("bound, own CPU", "bound")];
+        let wanted = Wanted::new(plan, specs);
+        let load = Load {
+            name: format!("{window} at a time"),
+            measures: PER_ITEM,
+            class: Class::PinnedNormal,
+        };
+        // Few at a time take long.
+        let n = n.min(1_024 * window);
+        let (cells, more) = measure(plan, &load, &wanted, || {
+            pools(&wanted, |pool| move || per(n)(pool.windows(n, window)))
+        });
+        out.extend(cells);
+        rows.extend(more);
+    }
+    (out, rows)
 }
