@@ -4,8 +4,8 @@
 //! |---|---|
 //! | `accept`: no look at the depth after a bit was taken | `h21_a_late_get_*` |
 //! | `resize` does not flush | `h21_a_late_get_*` |
-//! | `put_above_depth` without the lock, or always giving back | `h21_growth_against_a_late_get` |
-//! | the same in the local engine | `h21_growth_against_a_late_get_of_a_stack` |
+//! | `put_above_depth` without the lock | `h21_growth_against_a_late_get` |
+//! | the same in the local engine, or always giving back | `h21_growth_against_a_late_get_of_a_stack` |
 //! | a word judged full by all its bits instead of the searched | `h19_a_search_in_turn_ends` |
 //! | `resize` of a queue does not make waiters look | `h20_*` |
 //! | a collector that registers does not look at the depth again | `h20_shrink_against_collector` |
@@ -15,10 +15,14 @@
 
 use inflight_sbitmap::model_support::{LocalStore, ModelConfig};
 use inflight_sbitmap::{Fairness, GetManyError, Hint, Sbitmap, SbitmapQueue};
+use inflight_sync::atomic::{AtomicBool, Ordering};
 use inflight_sync::cell::UnsafeCell;
 use inflight_sync::model::{Bound, check};
 use inflight_sync::percpu::Backend;
 use inflight_sync::{Arc, thread};
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Wake, Waker};
 
 const UNBOUNDED: Bound = Bound {
     quick: None,
@@ -91,7 +95,6 @@ fn h21_growth_against_a_late_get() {
             .fairness(Fairness::batched())
             .shift(1)
             .trusted(true)
-            .fairness(Fairness::batched())
             .build()
             .unwrap();
         assert_eq!(queue.try_get(), Some(0));
@@ -102,20 +105,33 @@ fn h21_growth_against_a_late_get() {
         });
         queue.resize(1).unwrap();
         queue.resize(2).unwrap();
-        let waiter = thread::spawn({
-            let queue = queue.clone();
-            move || queue.get_blocking().unwrap()
-        });
+        let told = Arc::new(Told(AtomicBool::new(false)));
+        let waker = Waker::from(told.clone());
+        let mut cx = Context::from_waker(&waker);
+        let mut get = pin!(queue.get());
+        let polled = get.as_mut().poll(&mut cx);
         match getter.join().unwrap() {
             Some(bit) => queue.put(bit).unwrap(),
             None => assert_eq!(queue.depth(), 2),
         }
-        assert_eq!(
-            waiter.join().unwrap(),
-            1,
-            "a bit is free and the waiter sleeps"
-        );
+        if polled.is_pending() {
+            assert!(
+                told.0.load(Ordering::Relaxed),
+                "a bit is free and the waiter sleeps"
+            );
+        } else {
+            assert_eq!(polled, Poll::Ready(Ok(1)));
+        }
     });
+}
+
+/// Remembers that it was woken.
+struct Told(AtomicBool);
+
+impl Wake for Told {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// H21. The owner of a bit above the new depth puts it while the map shrinks and grows.

@@ -125,7 +125,7 @@ models! {
     /// A place that is given up.
     h6_turns_dropped_task, TWO, dropped_task_against_grant;
     /// Threads and tasks in one list.
-    h4_turns_thread_and_tasks, ONE, thread_and_tasks_that_keep;
+    h4_turns_thread_and_tasks, TWO, thread_and_tasks_that_keep;
     /// A close against G3 and P5.
     h6_turns_close, ONE, close_against_waiter;
     /// L4. P4.

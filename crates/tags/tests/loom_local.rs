@@ -12,6 +12,10 @@ use inflight_sync::percpu::{Backend, pushes};
 use inflight_sync::{Arc, cpu, thread};
 use inflight_tags::{AllocError, Engine, Tag, TagSet, Tenant};
 
+const TWO_OR_FOUR: Bound = Bound {
+    quick: Some(2),
+    deep: Some(4),
+};
 const THREE: Bound = Bound {
     quick: Some(3),
     deep: Some(4),
@@ -100,7 +104,7 @@ impl World {
 
 models! {
     /// A thread that waits, and a put on another CPU, into that CPU's open stack.
-    h4_local_waiter_against_put / h4_local_waiter_against_put_locked (THREE) |world| {
+    h4_local_waiter_against_put / h4_local_waiter_against_put_locked (TWO_OR_FOUR) |world| {
         let tag = world.last();
         let waiter = world.spawn(1, |dev| drop(dev.alloc_blocking().unwrap()));
         drop(tag);

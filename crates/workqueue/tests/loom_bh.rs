@@ -2,7 +2,7 @@
 //! `PROTOCOL.md`, part *BH*. The clock stands still but where a model moves it, so that no thread
 //! covers for a call that is lost.
 //!
-//! They run to two preemptions: there are four threads, and a third takes minutes.
+//! They run to two preemptions at most: there are four threads, and a third takes minutes.
 //! All that a pool does is a section of its lock, so there is no ordering to weaken.
 
 #![cfg(loom)]
@@ -17,7 +17,7 @@ use inflight_sync::wait::Event;
 use inflight_sync::{Arc, Mutex};
 use inflight_topology::Topology;
 use inflight_workqueue::{BH_PATIENCE, PollerError, Workqueue, WorkqueueSystem};
-use model_support::{Count, TWO};
+use model_support::{Count, ONE_OR_THREE, TWO};
 use std::time::Duration;
 
 fn system() -> (WorkqueueSystem, Workqueue, Clock) {
@@ -153,7 +153,7 @@ fn a_late_poller_against_a_refusal() {
 /// thread comes.
 #[test]
 fn a_poller_that_does_not_come() {
-    check("a_poller_that_does_not_come", TWO, || {
+    check("a_poller_that_does_not_come", ONE_OR_THREE, || {
         let (sys, wq, clock) = system();
         let (inside, runs) = (Count::new(), Count::new());
         let poller = sys.bh_poller(0, || ()).unwrap();
@@ -197,7 +197,7 @@ fn a_poller_that_goes_against_queue() {
 /// has not taken is the thread's.
 #[test]
 fn the_end_against_a_poll() {
-    check("the_end_against_a_poll", TWO, || {
+    check("the_end_against_a_poll", ONE_OR_THREE, || {
         let (sys, wq, _clock) = system();
         let (inside, runs) = (Count::new(), Count::new());
         let mut poller = sys.bh_poller(0, || ()).unwrap();

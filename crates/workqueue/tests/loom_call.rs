@@ -8,7 +8,7 @@ use inflight_sync::model::check;
 use inflight_sync::thread;
 use inflight_topology::Topology;
 use inflight_workqueue::{JoinError, QueueError, Workqueue, WorkqueueSystem};
-use model_support::{Count, FOUR, THREE};
+use model_support::{Count, FOUR, THREE, THREE_OR_ALL};
 use std::time::Duration;
 
 /// A system with one CPU, and an ordered queue, which lets its callers run its items.
@@ -99,7 +99,7 @@ fn shutdown_against_call() {
 /// not wait for its own call, and all end.
 #[test]
 fn shutdown_from_a_call() {
-    check("shutdown_from_a_call", FOUR, || {
+    check("shutdown_from_a_call", THREE_OR_ALL, || {
         let (sys, wq) = system();
         let other = wq.spawn(|| ());
         wq.call_blocking(move || drop(sys)).unwrap();

@@ -6,6 +6,7 @@
 mod model_support;
 
 use inflight_sync::model::check;
+use inflight_sync::thread;
 use inflight_workqueue::Work;
 use model_support::{Count, FOUR, ONE, TWO, system};
 
@@ -14,13 +15,16 @@ use model_support::{Count, FOUR, ONE, TWO, system};
 fn flush_against_completion() {
     check("flush_against_completion", FOUR, || {
         let (sys, wq) = system(1, 1);
+        let pool = wq.manual_pool(0);
         let ended = Count::new();
         for _ in 0..2 {
             let ended = ended.clone();
             drop(wq.spawn(move || ended.add()));
         }
+        let worker = thread::spawn(move || (0..2).for_each(|_| _ = pool.draw(1)));
         wq.flush_blocking().unwrap();
         assert_eq!(ended.get(), 2);
+        worker.join().unwrap();
         drop(sys);
     });
 }
@@ -33,7 +37,7 @@ fn i35_flush_against_cancel() {
         let (sys, wq) = system(1, 8);
         let work = Work::new(|| ());
         assert!(wq.queue(&work).unwrap().is_queued());
-        let canceller = inflight_sync::thread::spawn(move || work.cancel());
+        let canceller = thread::spawn(move || work.cancel());
         wq.flush_blocking().unwrap();
         canceller.join().unwrap();
         drop(sys);

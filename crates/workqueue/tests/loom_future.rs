@@ -7,7 +7,7 @@ mod model_support;
 use inflight_sync::model::check;
 use inflight_sync::{Arc, Mutex, thread};
 use inflight_workqueue::JoinError;
-use model_support::{Count, THREE, TWO, system};
+use model_support::{Count, THREE, system};
 use std::future::poll_fn;
 use std::task::{Poll, Waker};
 
@@ -15,8 +15,9 @@ use std::task::{Poll, Waker};
 /// to a poll that sees it; nobody wakes it again.
 #[test]
 fn i26_wake_against_poll() {
-    check("i26_wake_against_poll", TWO, || {
+    check("i26_wake_against_poll", THREE, || {
         let (sys, wq) = system(1, 8);
+        let pool = wq.manual_pool(0);
         let event = Count::new();
         let slot: Arc<Mutex<Option<Waker>>> = Arc::new(Mutex::new(None));
         let handle = wq.spawn_future({
@@ -40,8 +41,12 @@ fn i26_wake_against_poll() {
                 }
             }
         });
-        assert_eq!(handle.wait().unwrap(), 7);
+        // The first poll, and maybe the one that the wake is for.
+        (0..2).for_each(|_| _ = pool.draw(1));
         waker.join().unwrap();
+        pool.draw(1);
+        assert!(handle.is_finished(), "the wake was lost");
+        assert_eq!(handle.wait().unwrap(), 7);
         let left = slot.lock().take();
         drop(left);
         drop(sys);

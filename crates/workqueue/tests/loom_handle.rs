@@ -5,7 +5,7 @@
 mod model_support;
 
 use inflight_sync::model::check;
-use inflight_sync::{Arc, block_on, thread};
+use inflight_sync::{block_on, thread};
 use inflight_workqueue::JoinError;
 use model_support::{FOUR, Touched, TouchedByDrop, system};
 use std::future::Future;
@@ -17,7 +17,11 @@ use std::task::{Context, Waker};
 fn completion_against_wait() {
     check("completion_against_wait", FOUR, || {
         let (sys, wq) = system(1, 8);
-        assert_eq!(wq.spawn(|| 7).wait().unwrap(), 7);
+        let pool = wq.manual_pool(0);
+        let handle = wq.spawn(|| 7);
+        let worker = thread::spawn(move || pool.draw(1));
+        assert_eq!(handle.wait().unwrap(), 7);
+        worker.join().unwrap();
         drop(sys);
     });
 }
@@ -27,31 +31,18 @@ fn completion_against_wait() {
 fn completion_against_poll() {
     check("completion_against_poll", FOUR, || {
         let (sys, wq) = system(1, 8);
-        assert_eq!(block_on(wq.spawn(|| 7)).unwrap(), 7);
+        let pool = wq.manual_pool(0);
+        let handle = wq.spawn(|| 7);
+        let worker = thread::spawn(move || pool.draw(1));
+        assert_eq!(block_on(handle).unwrap(), 7);
+        worker.join().unwrap();
         drop(sys);
     });
 }
 
-/// *complete* against a dropped handle: the value goes exactly once, and nothing is left behind.
-#[test]
-fn completion_against_drop() {
-    check("completion_against_drop", FOUR, || {
-        let (sys, wq) = system(1, 8);
-        let value = Arc::new(());
-        let handle = wq.spawn({
-            let value = value.clone();
-            move || value
-        });
-        let dropper = thread::spawn(move || drop(handle));
-        dropper.join().unwrap();
-        drop(sys);
-        assert_eq!(Arc::strong_count(&value), 1);
-    });
-}
-
-/// The same where the run, the handle's owner and the value's destructor touch the same: the last
-/// to come sees what the others did. The worker runs the function or has run it when the handle
-/// goes.
+/// *complete* against a dropped handle: the value goes exactly once. The run, the handle's owner
+/// and the value's destructor touch the same: the last to come sees what the others did. The worker
+/// runs the function or has run it when the handle goes.
 #[test]
 fn i18_a_value_goes_after_its_run() {
     check("i18_a_value_goes_after_its_run", FOUR, || {

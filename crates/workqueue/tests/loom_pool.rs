@@ -9,14 +9,14 @@ use inflight_sync::thread;
 use inflight_sync::time::Clock;
 use inflight_topology::Topology;
 use inflight_workqueue::{QueueError, Work, WorkqueueSystem, blocking};
-use model_support::{Count, FOUR, Flag, ONE, THREE, TWO, ZERO, system};
+use model_support::{Count, FOUR, Flag, ONE, THREE, THREE_OR_ALL, TWO, ZERO, system};
 use std::time::Duration;
 
 /// I.1: the worker finds nothing and goes idle while the next item is queued. Every
 /// item must run: the drop waits for it, and would wait for ever.
 #[test]
 fn i1_queue_against_going_idle() {
-    check("i1_queue_against_going_idle", FOUR, || {
+    check("i1_queue_against_going_idle", THREE_OR_ALL, || {
         let (sys, wq) = system(1, 8);
         let runs = Count::new();
         for _ in 0..2 {

@@ -11,7 +11,7 @@ use inflight_sync::thread;
 use inflight_sync::time::Clock;
 use inflight_topology::Topology;
 use inflight_workqueue::{BuildError, Workqueue, WorkqueueSystem, blocking};
-use model_support::{Count, Flag, ONE, TWO, ZERO};
+use model_support::{Count, Flag, ONE, ONE_OR_THREE, TWO, ZERO};
 use std::time::Duration;
 
 const FIRST_MAYDAY: Duration = Duration::from_millis(10);
@@ -95,30 +95,34 @@ fn i20_the_rescuer_leaves() {
 /// many beside the one that is on its way: that one is woken again. No time passes.
 #[test]
 fn a_refusal_against_a_worker_that_parks() {
-    check("a_refusal_against_a_worker_that_parks", TWO, || {
-        let (faults, clock) = (Faults::new(), Clock::manual());
-        let topo = Topology::synthetic("core:1").unwrap();
-        let builder = WorkqueueSystem::builder().topology(topo).faults(&faults);
-        let builder = builder.clock(clock).idle_timeout(Duration::MAX);
-        let sys = builder.build().unwrap();
-        let wq = sys.workqueue("model").bound().build().unwrap();
-        let (begun, ran) = (Flag::new(), Flag::new());
-        drop(wq.spawn({
-            let begun = begun.clone();
-            move || {
-                blocking(|| {
-                    begun.raise();
-                    thread::yield_now();
-                })
-            }
-        }));
-        begun.wait();
-        faults.fail_next_spawns(1);
-        drop(wq.spawn({
-            let ran = ran.clone();
-            move || ran.raise()
-        }));
-        ran.wait();
-        drop(sys);
-    });
+    check(
+        "a_refusal_against_a_worker_that_parks",
+        ONE_OR_THREE,
+        || {
+            let (faults, clock) = (Faults::new(), Clock::manual());
+            let topo = Topology::synthetic("core:1").unwrap();
+            let builder = WorkqueueSystem::builder().topology(topo).faults(&faults);
+            let builder = builder.clock(clock).idle_timeout(Duration::MAX);
+            let sys = builder.build().unwrap();
+            let wq = sys.workqueue("model").bound().build().unwrap();
+            let (begun, ran) = (Flag::new(), Flag::new());
+            drop(wq.spawn({
+                let begun = begun.clone();
+                move || {
+                    blocking(|| {
+                        begun.raise();
+                        thread::yield_now();
+                    })
+                }
+            }));
+            begun.wait();
+            faults.fail_next_spawns(1);
+            drop(wq.spawn({
+                let ran = ran.clone();
+                move || ran.raise()
+            }));
+            ran.wait();
+            drop(sys);
+        },
+    );
 }

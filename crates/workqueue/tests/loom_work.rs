@@ -300,8 +300,9 @@ fn i12_flush_of_what_waits_for_a_slot_against_its_cancel() {
 /// sees what was done before.
 #[test]
 fn i26_pending_run_sees_the_event() {
-    check("i26_pending_run_sees_the_event", TWO, || {
+    check("i26_pending_run_sees_the_event", THREE, || {
         let (sys, wq) = system(1, 8);
+        let pool = wq.manual_pool(0);
         let (event, seen) = (Count::new(), Count::new());
         let work = Work::new({
             let (event, seen) = (event.clone(), seen.clone());
@@ -319,9 +320,11 @@ fn i26_pending_run_sees_the_event() {
             }
         });
         let _ = wq.queue(&work).unwrap();
+        pool.draw(1);
         notifier.join().unwrap();
-        drop(sys);
+        pool.draw(1);
         assert!(seen.get() > 0, "the event was lost");
+        drop(sys);
     });
 }
 
