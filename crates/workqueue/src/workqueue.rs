@@ -18,7 +18,7 @@ use std::time::Duration;
 mod settings;
 mod waits;
 
-pub(crate) use settings::{NO_LIMIT, checked_max_active};
+pub(crate) use settings::{NO_LIMIT, checked_max_active, checked_min_active};
 
 /// A workqueue: takes items, which workers shared with other queues run.
 ///

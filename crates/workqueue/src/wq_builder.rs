@@ -6,7 +6,7 @@ use crate::ordered::ORDERED_LIMIT;
 use crate::rescuer::Rescuer;
 use crate::system_inner::SystemInner;
 use crate::system_shared::SystemShared;
-use crate::workqueue::{NO_LIMIT, Workqueue, checked_max_active, checked_name};
+use crate::workqueue::{NO_LIMIT, Workqueue, checked_max_active, checked_min_active, checked_name};
 use crate::workqueue_inner::{ActiveLimit, Flags, Share, WorkqueueInner};
 use inflight_sync::Arc;
 use inflight_topology::wake::WakeRules;
@@ -230,8 +230,8 @@ impl WorkqueueBuilder {
 
     /// How many items may be active on each memory node with [`Share::PerNode`], however few CPUs
     /// the node has. So that many items that wait for each other always make progress. The default
-    /// is 8, at most `max_active`; a node's part is at least 1. No effect with [`Share::Lend`],
-    /// where the limit is exact.
+    /// is 8, at most `max_active`; a node's part is at least 1. It must be from 1 to `max_active`. No
+    /// effect with [`Share::Lend`], where the limit is exact.
     pub fn min_active(mut self, min_active: usize) -> Self {
         self.limit.min_active = Some(min_active);
         self
@@ -258,6 +258,9 @@ impl WorkqueueBuilder {
         let mut limit = self.limit;
         let checked = checked_max_active(kind.mode(), limit.max_active);
         limit.max_active = checked.map_err(BuildError::MaxActive)?;
+        if let Some(min_active) = limit.min_active {
+            checked_min_active(min_active, limit.max_active).map_err(BuildError::MinActive)?;
+        }
         let rescuer = self.flags.mem_reclaim;
         let rescuer = rescuer.then(|| rescuer_of(&name, &system.shared));
         let rescuer = rescuer.transpose()?;

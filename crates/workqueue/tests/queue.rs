@@ -7,8 +7,8 @@ use inflight_sync::fault::Faults;
 use inflight_sync::{cpu, thread};
 use inflight_topology::{Scope, Topology};
 use inflight_workqueue::{
-    Attrs, BuildError, DEFAULT_MAX_ACTIVE, JoinError, MaxActiveError, QueueError, Work, Workqueue,
-    WorkqueueSystem, blocking,
+    Attrs, BuildError, DEFAULT_MAX_ACTIVE, JoinError, MaxActiveError, MinActiveError, QueueError,
+    Share, Work, Workqueue, WorkqueueSystem, blocking,
 };
 use support::{Inside, Level, Log, bound, builder, plug, system};
 
@@ -26,6 +26,19 @@ fn names_and_limits_are_checked() {
     assert!(build("x", 0).is_ok(), "the default");
     assert_eq!(build("x", 2049).unwrap_err(), out_of_range(2049));
     assert_eq!(build(&"x".repeat(31), 2048).unwrap().name().len(), 31);
+    let build = |asked| {
+        let draft = sys.workqueue("x").unbound(Attrs::new()).max_active(4);
+        draft.share(Share::PerNode).min_active(asked).build()
+    };
+    for asked in [0, 5] {
+        let out_of_range = MinActiveError::OutOfRange {
+            asked,
+            max_active: 4,
+        };
+        let refused = build(asked).unwrap_err();
+        assert_eq!(refused, BuildError::MinActive(out_of_range));
+    }
+    assert_eq!(build(4).unwrap().min_active(), Some(4));
 }
 
 #[test]

@@ -70,7 +70,7 @@ pub enum MaxActiveError {
     Bh,
 }
 
-/// Why the `min_active` of a workqueue was not changed.
+/// Why the `min_active` of a workqueue was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MinActiveError {
@@ -114,6 +114,9 @@ pub enum BuildError {
     /// The limit is out of range.
     #[error("{0}")]
     MaxActive(MaxActiveError),
+    /// `min_active` is outside 1 to the limit.
+    #[error("{0}")]
+    MinActive(MinActiveError),
     /// The attributes are invalid.
     #[error("{0}")]
     Attrs(AttrsError),

@@ -140,3 +140,12 @@ pub(crate) fn checked_max_active(mode: Mode, asked: usize) -> Result<usize, MaxA
         _ => Err(MaxActiveError::OutOfRange { asked }),
     }
 }
+
+/// Whether a `min_active` is from 1 to the limit.
+pub(crate) fn checked_min_active(asked: usize, max_active: usize) -> Result<(), MinActiveError> {
+    if (1..=max_active).contains(&asked) {
+        Ok(())
+    } else {
+        Err(MinActiveError::OutOfRange { asked, max_active })
+    }
+}

@@ -6,6 +6,7 @@ use crate::error::MinActiveError;
 use crate::nr_active::{NrActive, default_min_active, node_shares};
 use crate::pool_attrs::Settings;
 use crate::worker_pool::{PoolState, QueueDeferred, WorkerPool};
+use crate::workqueue::checked_min_active;
 use inflight_sync::Arc;
 
 impl WorkqueueInner {
@@ -41,12 +42,7 @@ impl WorkqueueInner {
             return Err(MinActiveError::NotPerNode);
         }
         let max_active = control.limit.max_active;
-        if !(1..=max_active).contains(&min_active) {
-            return Err(MinActiveError::OutOfRange {
-                asked: min_active,
-                max_active,
-            });
-        }
+        checked_min_active(min_active, max_active)?;
         control.limit.min_active = Some(min_active);
         self.apply(&control, &mut deferred);
         Ok(())

@@ -127,7 +127,7 @@ impl World {
         };
         let sys = builder.build().unwrap();
         let (max, numa) = (usize::from(setup.max % 6 + 1), Scope::Numa);
-        setup.min = setup.min.min(max as u8);
+        setup.min = setup.min.clamp(1, max as u8);
         let draft = sys.workqueue("jobs");
         let builder = match setup.kind {
             Kind::Bound => draft.bound().max_active(max),
