@@ -63,6 +63,11 @@ impl Workqueue {
     /// The handle gives the result, as a future or to a waiting thread. If the queue refuses the
     /// function, the handle gives [`JoinError::Rejected`].
     ///
+    /// # Panics
+    ///
+    /// A function that is refused is dropped here. If the destructor of what it captured panics, so
+    /// does the call.
+    ///
     /// ```
     /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
     /// # let wq = sys.workqueue("jobs").bound().build()?;
