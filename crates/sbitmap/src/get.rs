@@ -329,8 +329,8 @@ impl Future for GetOwned {
 }
 
 /// The future of [`SbitmapQueue::get_many`], which describes the effect of dropping it, or of
-/// keeping it unpolled. Do not poll it again after it was ready: it may wait for as many bits
-/// again, or panic.
+/// keeping it unpolled. Do not poll it again after it was ready, or a poll panicked with another
+/// task's waker: it may wait for as many bits again, or panic.
 #[must_use = "futures do nothing unless polled"]
 pub struct GetMany<'a>(Many<'a>);
 

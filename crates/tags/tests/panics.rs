@@ -7,13 +7,14 @@ use inflight_sync::time::Clock;
 use inflight_sync::{Arc, block_on, cpu, thread};
 use inflight_tags::steering::{CompletionSink, DoneListHandle, Runner};
 use inflight_tags::{
-    Admission, AllocOptions, NoPreempt, SharePolicy, Steering, Tag, TagSet, Tenant,
+    Admission, AllocOptions, HwQueueOptions, NoPreempt, SharePolicy, Steering, Tag, TagSet, Tenant,
 };
 use inflight_topology::{CpuSet, Topology};
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
 
 const PLAIN: AllocOptions = AllocOptions::new();
 
@@ -296,6 +297,71 @@ fn a_guard_thaws_although_a_waker_panics() {
         assert_panics(|| drop(frozen));
         assert!(!dev.set().is_frozen());
         assert!(block_on(waiter).is_ok());
+    });
+}
+
+/// An allocation beside the drain of another hardware queue, whose waker panics: both share their
+/// tags, so the drain looks again.
+#[test]
+fn an_allocation_loses_no_tag_if_the_waker_of_a_drain_panics() {
+    let topology = Topology::synthetic("core:2").unwrap();
+    for_each_policy(|policy| {
+        let queues = HwQueueOptions::new(2).shared_tags(true);
+        let set = TagSet::builder().hw_queues(queues).topology(&topology);
+        let set = set.depth(4).admission(policy).build(|_, _| ()).unwrap();
+        let dev = set.add_tenant("q").unwrap();
+        let held = dev.try_alloc_with(PLAIN.hw_queue(1)).unwrap();
+        assert_eq!(set.cpus().offline(1), [1]);
+        let here = PLAIN.hw_queue(0);
+        cpu::set_current_for_thread(Some(0));
+        let calls: [&dyn Fn(); 5] = [
+            &|| drop(dev.try_alloc()),
+            &|| drop(dev.try_alloc_with(here)),
+            &|| drop(dev.try_alloc_batch(2)),
+            &|| drop(dev.alloc_blocking()),
+            &|| drop(block_on(dev.alloc_with(here))),
+        ];
+        for call in calls {
+            let mut drain = Box::pin(set.hw_queues().drain(1));
+            assert!(poll(drain.as_mut(), Arc::new(Panics)).is_pending());
+            assert_panics(call);
+            drop(drain);
+            let free = dev.try_alloc_batch_with(9, here).unwrap();
+            assert_eq!(free.len(), 3, "{policy:?}");
+        }
+        cpu::set_current_for_thread(None);
+        drop(held);
+        assert_whole(&dev, 4);
+    });
+}
+
+/// A freeze that comes too late ends, and wakes the submitter that came meanwhile.
+#[test]
+fn a_freeze_that_fails_thaws_although_a_waker_panics() {
+    for_each_policy(|policy| {
+        let (clock, limit) = (Clock::manual(), Duration::from_secs(1));
+        let set = TagSet::builder()
+            .depth(2)
+            .admission(policy)
+            .clock(clock.clone());
+        let set = set.build(|_, _| ()).unwrap();
+        let dev = set.add_tenant("q").unwrap();
+        let held = dev.try_alloc().unwrap();
+        let freezer = thread::spawn({
+            let set = set.clone();
+            move || assert_panics(|| set.freeze_timeout(limit))
+        });
+        while !set.is_frozen() {
+            thread::yield_now();
+        }
+        let mut waiter = Box::pin(dev.alloc());
+        assert!(poll(waiter.as_mut(), Arc::new(Panics)).is_pending());
+        clock.advance(limit);
+        freezer.join().unwrap();
+        assert!(!set.is_frozen());
+        drop(block_on(waiter).unwrap());
+        drop(held);
+        assert_whole(&dev, 2);
     });
 }
 

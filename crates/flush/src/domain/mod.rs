@@ -13,7 +13,7 @@ use crate::device::Flusher;
 use crate::error::{DeviceError, FlushError};
 use crate::machine::{Action, Caps, Deferral, Flags, Machine};
 use inflight_sync::time::{Clock, Instant};
-use inflight_sync::wait::notify_each;
+use inflight_sync::wait::{Notify, notify_each};
 use inflight_sync::{Arc, Mutex};
 use request::{Core, Request};
 use std::fmt;
@@ -60,6 +60,11 @@ pub(crate) use wait::wait_until;
 /// get the flush's error, and the system reports the error to no other caller. So the flush counts
 /// as failed. So does a durable write whose [`Sequence`] is dropped, or whose owner panics, before
 /// its end is reported.
+///
+/// # Panics
+///
+/// A call that wakes other tasks panics with the first panic of a waker, after all are woken. Its
+/// own request is withdrawn then.
 ///
 /// ```
 /// use inflight_flush::FlushDomain;
@@ -375,14 +380,22 @@ impl FlushDomain {
         &self,
         change: impl FnOnce(&mut Core, Instant, &mut Vec<Action<DeviceError>>) -> R,
     ) -> R {
+        let (result, told) = self.change_untold(change);
+        notify_each(told);
+        result
+    }
+
+    /// Changes the machine under the lock. Returns the waiters that the caller is to wake.
+    fn change_untold<R>(
+        &self,
+        change: impl FnOnce(&mut Core, Instant, &mut Vec<Action<DeviceError>>) -> R,
+    ) -> (R, Vec<Notify>) {
         let now = self.inner.clock.now();
         let mut actions = Vec::new();
         let mut core = self.inner.core.lock();
         let result = change(&mut core, now, &mut actions);
         let told = core.apply(actions);
-        drop(core);
-        notify_each(told);
-        result
+        (result, told)
     }
 
     fn submit(&self, flags: Flags) -> Request {

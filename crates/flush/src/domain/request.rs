@@ -174,16 +174,19 @@ pub(super) struct Request {
 impl Request {
     /// Submits a request to the domain.
     pub(super) fn submit(domain: &FlushDomain, flags: Flags) -> Result<Self, FlagsError> {
-        let id = domain.change(|core, now, actions| {
+        let (id, told) = domain.change_untold(|core, now, actions| {
             let id = core.machine.submit(now, flags, actions)?;
             // The last request with this number may have left a step.
             *core.waiter(id) = Waiter::default();
             Ok(id)
-        })?;
-        Ok(Self {
+        });
+        // Made before others are told: if a waker panics, its drop takes the request back.
+        let request = id.map(|id| Self {
             domain: domain.clone(),
             id,
-        })
+        });
+        notify_each(told);
+        request
     }
 
     pub(super) const fn domain(&self) -> &FlushDomain {

@@ -50,7 +50,11 @@ impl<T> Tenant<T> {
             bitmaps.gate.state_after_get().is_plain()
         } else {
             self.note_hw_queue(tag_map, slot);
-            bitmaps.admits(tag_map.hw_queue)
+            // D5 may run a waker. If it panics, the bit goes back.
+            let bit = bitmaps.pending_tag(tag_map, bit);
+            let admitted = bitmaps.admits(tag_map.hw_queue);
+            let _plain = bit.into_bit();
+            admitted
         };
         if !admitted {
             bitmaps.put_refused(tag_map, bit);

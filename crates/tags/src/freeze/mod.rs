@@ -119,6 +119,10 @@ impl<T: Send + 'static> TagSet<T> {
     /// # Errors
     ///
     /// [`FreezeError::InUse`].
+    ///
+    /// # Panics
+    ///
+    /// If it fails, it panics as dropping a [`FrozenGuard`] does.
     pub fn try_freeze(&self) -> Result<FrozenGuard, FreezeError> {
         let frozen = FrozenGuard::begin(&self.shared.bitmaps);
         is_unused(&frozen.bitmaps).map(|()| frozen)
@@ -134,7 +138,8 @@ impl<T: Send + 'static> TagSet<T> {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future ends the freeze: the set is as it was.
+    /// Dropping the future ends the freeze: the set is as it was. The drop panics as that of
+    /// a [`FrozenGuard`].
     ///
     /// ```
     /// # use inflight_tags::{FreezeError, TagSet};
@@ -172,6 +177,10 @@ impl<T: Send + 'static> TagSet<T> {
     /// # Errors
     ///
     /// [`FreezeError::TimedOut`].
+    ///
+    /// # Panics
+    ///
+    /// If it fails, it panics as dropping a [`FrozenGuard`] does.
     pub fn freeze_timeout(&self, timeout: Duration) -> Result<FrozenGuard, FreezeError> {
         let deadline = self.shared.bitmaps.clock.now() + timeout;
         let frozen = FrozenGuard::begin(&self.shared.bitmaps);

@@ -52,8 +52,9 @@ use std::time::Duration;
 /// # Panics
 ///
 /// An allocation that gives a tag back (after a move to another CPU, or a freeze in between) runs
-/// the wakers of waiting tasks, and so does dropping its future. If one panics, the call panics,
-/// after all chosen waiters are woken; no tag is lost.
+/// the wakers of waiting tasks, and so does dropping its future. One of shared tags runs those of
+/// drains of hardware queues. If one panics, the call panics, after all chosen waiters are woken;
+/// no tag is lost.
 ///
 /// ```
 /// use inflight_tags::{AllocOptions, TagSet};
