@@ -12,7 +12,7 @@ use crate::error::AllocError;
 use crate::freeze::FreezeGate;
 use crate::set::TagSet;
 use inflight_sbitmap::GetError;
-use inflight_sync::panics::call_for_each;
+use inflight_sync::panics::FirstPanic;
 
 /// The error of a try that failed with `why`: its bitmap may have been closed.
 pub(crate) fn answer_of_try(why: AllocError, gate: &FreezeGate) -> AllocError {
@@ -59,9 +59,12 @@ impl<T: Send + 'static> TagSet<T> {
     /// ```
     pub fn close(&self) {
         let bitmaps = &self.shared.bitmaps;
-        bitmaps.gate.close_set();
-        let tag_maps = bitmaps.layout.tag_map_ids();
-        call_for_each(tag_maps, |tag_map| bitmaps.bitmap(tag_map).close());
+        let mut panic = FirstPanic::default();
+        panic.run(|| bitmaps.gate.close_set());
+        for tag_map in bitmaps.layout.tag_map_ids() {
+            panic.run(|| bitmaps.bitmap(tag_map).close());
+        }
+        panic.finish();
     }
 
     /// Returns whether the set is [closed](TagSet::close).

@@ -7,7 +7,8 @@ use inflight_sync::time::Clock;
 use inflight_sync::{Arc, block_on, cpu, thread};
 use inflight_tags::steering::{CompletionSink, DoneListHandle, Runner};
 use inflight_tags::{
-    Admission, AllocOptions, HwQueueOptions, NoPreempt, SharePolicy, Steering, Tag, TagSet, Tenant,
+    Admission, AllocError, AllocOptions, HwQueueOptions, NoPreempt, SharePolicy, Steering, Tag,
+    TagSet, Tenant,
 };
 use inflight_topology::{CpuSet, Topology};
 use std::future::Future;
@@ -450,5 +451,38 @@ fn a_completion_is_run_although_its_wake_panics() {
         cpu::set_current_for_thread(None);
         assert_eq!(workers.told.load(Ordering::Relaxed), 2);
         assert_whole(&dev, 1);
+    });
+}
+
+/// A waiter for the thaw has a waker that panics; one for a tag of the same set is woken all the
+/// same.
+#[test]
+fn a_close_wakes_all_although_a_waker_panics() {
+    for_each_policy(|policy| {
+        let dev = queue(policy, 1, 1);
+        let _held = dev.try_alloc().unwrap();
+        let counts = Arc::new(Counts::default());
+        let mut waits = pin!(dev.alloc());
+        let waker = Waker::from(counts.clone());
+        assert!(
+            waits
+                .as_mut()
+                .poll(&mut Context::from_waker(&waker))
+                .is_pending()
+        );
+        let quiesced = dev.set().quiesce();
+        let mut behind = pin!(dev.alloc());
+        let panics = Waker::from(Arc::new(Panics));
+        assert!(
+            behind
+                .as_mut()
+                .poll(&mut Context::from_waker(&panics))
+                .is_pending()
+        );
+        assert!(catch_unwind(AssertUnwindSafe(|| dev.set().close())).is_err());
+        assert!(counts.0.load(Ordering::Relaxed) > 0, "it is told");
+        let ended = waits.as_mut().poll(&mut Context::from_waker(&waker));
+        assert!(matches!(ended, Poll::Ready(Err(AllocError::Closed))));
+        drop(quiesced);
     });
 }
