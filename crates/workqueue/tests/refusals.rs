@@ -12,7 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 /// Enough to hit the moment between two steps of the other thread.
-const ROUNDS: u64 = 30_000;
+const ROUNDS: u64 = 5_000;
 const HOUR: Duration = Duration::from_secs(3600);
 
 fn system() -> (WorkqueueSystem, Workqueue, Workqueue) {
