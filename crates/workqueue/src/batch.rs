@@ -143,14 +143,18 @@ impl<P> Batch<P> {
         }
     }
 
-    /// For the owner: appends one entry. `settled` is the first entry that is still in use; `false`
-    /// if there is no room.
+    /// For the owner: whether there is room for one entry more. `settled` is the first entry that
+    /// is still in use.
     #[inline]
-    pub(crate) fn append(&self, settled: u32, taken: Taken<P>) -> bool {
+    pub(crate) fn has_room(&self, settled: u32) -> bool {
+        // Relaxed: only the owner writes it.
+        self.end.load(Ordering::Relaxed).wrapping_sub(settled) < RING
+    }
+
+    /// For the owner: appends one entry, for which there is room.
+    #[inline]
+    pub(crate) fn append(&self, taken: Taken<P>) {
         let end = self.end.load(Ordering::Relaxed);
-        if end.wrapping_sub(settled) >= RING {
-            return false;
-        }
         // SAFETY: nothing beyond `end` is read, and the entry that was in this place is settled.
         self.place(end).with_mut(|p| unsafe { *p = Some(taken) });
         let skipped = self.skipped.load(Ordering::Relaxed);
@@ -159,7 +163,6 @@ impl<P> Batch<P> {
         }
         // Ordering: Release, pairs with the Acquire in `end`.
         self.end.store(end.wrapping_add(1), Ordering::Release);
-        true
     }
 
     /// For the owner of a settled batch, under the lock: fills the batch with at most [`BATCH_MAX`]

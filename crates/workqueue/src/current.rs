@@ -224,43 +224,49 @@ impl Context {
         }
     }
 
-    /// *append*: adds the item behind the worker's own batch, without the lock.
+    /// *append*: makes the item pending with `set`, and adds it behind the worker's own batch,
+    /// without the lock. `None` if it has to be queued.
     #[inline]
-    fn append(&self, pwq: &Pwq, item: ItemPtr, seq: Seq) -> bool {
-        let Some(running) = self.running() else {
-            return false;
-        };
+    fn append<E>(
+        &self,
+        pwq: &Pwq,
+        item: ItemPtr,
+        set: impl FnOnce() -> Result<Seq, E>,
+    ) -> Option<Result<(), E>> {
+        let running = self.running()?;
         let batch = &self.shared.batch;
         let room = self.append_end.get().wrapping_sub(batch.end()) as i32 > 0;
         let may = std::ptr::eq(running.pwq.as_ptr(), pwq)
             && room
+            && batch.has_room(self.begin.get())
             && self.blocked.get() == 0
             && pwq.may_append()
             && !batch.is_recalled();
-        let appended = may && {
-            let entry = Entry {
+        if !may {
+            self.pushed.set(true);
+            return None;
+        }
+        let seq = match set() {
+            Ok(seq) => seq,
+            Err(why) => return Some(Err(why)),
+        };
+        batch.append(Taken {
+            entry: Entry {
                 item,
                 seq,
                 colour: running.colour,
                 counted: false,
-            };
-            let taken = Taken {
-                entry,
-                pwq: running.pwq,
-            };
-            batch.append(self.begin.get(), taken)
-        };
-        if !appended {
-            self.pushed.set(true);
-        }
-        if appended && batch.is_recalled_now() {
+            },
+            pwq: running.pwq,
+        });
+        if batch.is_recalled_now() {
             // The thread that recalled the batch may not have seen the entry, and may not look
             // again.
             let state = self.pool.return_batch(self.me, batch, running.i);
             self.end_appends();
             self.pool.unlock(state, false);
         }
-        appended
+        Some(Ok(()))
     }
 }
 
@@ -298,14 +304,13 @@ fn current() -> Option<Rc<Context>> {
 
 /// *append* for the calling thread, if it is a worker that runs an item of that pwq.
 #[inline]
-pub(crate) fn append(pwq: &Pwq, item: ItemPtr, seq: Seq) -> bool {
-    let here = CURRENT.try_with(|current| {
-        let current = current.borrow();
-        current
-            .as_ref()
-            .is_some_and(|context| context.append(pwq, item, seq))
-    });
-    here.unwrap_or(false)
+pub(crate) fn append<E>(
+    pwq: &Pwq,
+    item: ItemPtr,
+    set: impl FnOnce() -> Result<Seq, E>,
+) -> Option<Result<(), E>> {
+    let here = CURRENT.try_with(|current| current.borrow().as_ref()?.append(pwq, item, set));
+    here.ok().flatten()
 }
 
 /// Whether the calling thread runs such an item, as a worker or inline.

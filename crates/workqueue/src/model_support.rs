@@ -98,7 +98,7 @@ impl NumberBatch {
         Self(Batch::new(AsymFence::new()))
     }
 
-    /// *append*.
+    /// *append*; `false` if there is no room.
     pub fn append(&self, settled: u32, number: u32) -> bool {
         let entry = Entry {
             item: ItemPtr::dangling(),
@@ -107,7 +107,11 @@ impl NumberBatch {
             counted: true,
         };
         let pwq = NonNull::dangling();
-        self.0.append(settled, Taken { entry, pwq })
+        let room = self.0.has_room(settled);
+        if room {
+            self.0.append(Taken { entry, pwq });
+        }
+        room
     }
 
     /// The number of entry `i`.

@@ -200,14 +200,6 @@ impl Pwq {
         self.flags() & GONE != 0
     }
 
-    /// Counts a queueing that was cancelled and then refused before it had an entry.
-    pub(crate) fn count_queued(&self) {
-        let mut state = self.lock();
-        if !self.is_gone() {
-            state.core.pwq_mut(self.index).count_queued(1);
-        }
-    }
-
     /// Counts runs that followed another one at once.
     pub(crate) fn count_reruns(&self, reruns: u32) {
         // Relaxed: a statistic.

@@ -6,7 +6,7 @@ use crate::proc;
 use crate::reporter::{Report, WAITING_MAX};
 use crate::system_shared::SystemShared;
 use crate::threads::{self, End};
-use crate::timer_queue::{Due, Job, NotSet, TimerKey};
+use crate::timer_queue::{Delayed, Due, Job, NotSet, TimerKey};
 use crate::trace::{TraceEvent, TraceStep, emit};
 use inflight_sync::atomic::Ordering;
 use inflight_sync::thread::{Builder, JoinHandle};
@@ -105,9 +105,15 @@ impl SystemShared {
         self.start_thread("inflight/timer".to_owned(), move || run_timer(&me))
     }
 
-    /// Sets a job. Starts the thread if necessary.
-    pub(crate) fn set_timer(self: &Arc<Self>, at: Instant, job: Job) -> Result<TimerKey, NotSet> {
-        self.timers.set(at, job, || self.start_timer_thread())
+    /// Sets a delayed item. Starts the thread if necessary. For `make` see
+    /// [`TimerQueue::set_delayed`](crate::timer_queue::TimerQueue::set_delayed).
+    pub(crate) fn set_delayed<E>(
+        self: &Arc<Self>,
+        at: Instant,
+        make: impl FnOnce() -> Result<Box<dyn Delayed>, E>,
+    ) -> Result<Result<TimerKey, E>, NotSet> {
+        let start = || self.start_timer_thread();
+        self.timers.set_delayed(at, start, make)
     }
 
     /// Sets a duty. `false` if it will not be done. The timer's thread starts before any worker and
@@ -117,7 +123,8 @@ impl SystemShared {
         at: Instant,
         duty: impl FnOnce() + Send + 'static,
     ) -> bool {
-        self.set_timer(at, Job::Duty(Box::new(duty))).is_ok()
+        let set = self.timers.set(at, duty, || self.start_timer_thread());
+        set.is_ok()
     }
 }
 

@@ -11,6 +11,7 @@ use inflight_sync::time::Instant;
 use inflight_sync::{Mutex, Parker};
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::io;
 
 inflight_sync::thread_local! {
@@ -68,19 +69,47 @@ pub(crate) enum NotSet {
 }
 
 impl TimerQueue {
-    /// Sets a job. Starts the thread with `start` if necessary.
+    /// Sets a duty. Starts the thread with `start` if necessary.
     pub(crate) fn set(
         &self,
         at: Instant,
-        job: Job,
+        duty: impl FnOnce() + Send + 'static,
         start: impl FnOnce() -> io::Result<()>,
     ) -> Result<TimerKey, NotSet> {
+        let duty = Job::Duty(Box::new(duty));
+        let set = self.set_if(at, false, start, || Ok::<_, Infallible>(duty))?;
+        let Ok(key) = set;
+        Ok(key)
+    }
+
+    /// Sets a delayed item that `make` gives, unless `make` fails. `make` is called, under the
+    /// lock, only once it is certain that the item is accepted.
+    pub(crate) fn set_delayed<E>(
+        &self,
+        at: Instant,
+        start: impl FnOnce() -> io::Result<()>,
+        make: impl FnOnce() -> Result<Box<dyn Delayed>, E>,
+    ) -> Result<Result<TimerKey, E>, NotSet> {
+        self.set_if(at, true, start, || make().map(Job::Delayed))
+    }
+
+    fn set_if<E>(
+        &self,
+        at: Instant,
+        delayed: bool,
+        start: impl FnOnce() -> io::Result<()>,
+        make: impl FnOnce() -> Result<Job, E>,
+    ) -> Result<Result<TimerKey, E>, NotSet> {
         let mut state = self.state.lock();
-        if state.stopped || (state.closed && matches!(job, Job::Delayed(_))) {
+        if state.stopped || (state.closed && delayed) {
             return Err(NotSet::Closed);
         }
         let started = self.thread.start(start);
         started.map_err(|e| NotSet::NoThread(e.kind()))?;
+        let job = match make() {
+            Ok(job) => job,
+            Err(why) => return Ok(Err(why)),
+        };
         let id = state.next_id;
         let key = TimerKey { at, id };
         state.next_id += 1;
@@ -90,7 +119,7 @@ impl TimerQueue {
         if first {
             self.thread.wake();
         }
-        Ok(key)
+        Ok(Ok(key))
     }
 
     /// Removes a job, unless the thread has begun it.

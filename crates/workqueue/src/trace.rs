@@ -86,7 +86,8 @@ pub struct RecordedTrace {
 #[non_exhaustive]
 pub enum TraceStep {
     /// The item is being queued. On a queue that takes all items this comes before all other steps.
-    /// If the queue is closed at that moment, no other step follows.
+    /// If the queue is closed at that moment, or another thread queues or cancels the item then, no
+    /// other step follows from this one.
     Queued,
     /// A worker has taken the item, with a slot of `max_active`.
     Activated,

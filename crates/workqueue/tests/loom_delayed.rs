@@ -177,6 +177,27 @@ fn shutdown_against_a_first_timer() {
     });
 }
 
+/// *shutdown* against a queueing with a delay that it refuses: that one is never seen as pending,
+/// so there is nothing that a cancel could take back.
+#[test]
+fn a_refused_delay_against_a_cancel() {
+    check("a_refused_delay_against_a_cancel", ONE, || {
+        let (sys, wq, _clock) = system();
+        let (work, _) = counting();
+        let other = thread::spawn({
+            let (wq, work) = (wq.clone(), work.clone());
+            move || wq.queue_delayed(&work, TICK)
+        });
+        let end = thread::spawn(move || drop(sys));
+        let cancelled = work.cancel();
+        match other.join().unwrap() {
+            Ok(queued) => assert_eq!(queued, Queued::Queued),
+            Err(why) => assert_eq!((why, cancelled), (QueueError::ShutDown, false)),
+        }
+        end.join().unwrap();
+    });
+}
+
 /// A work is cancelled before its time has been set, and is queued again. Its timer is that of the
 /// second queueing: a flush makes that time now.
 #[test]

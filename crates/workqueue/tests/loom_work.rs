@@ -6,7 +6,9 @@ mod model_support;
 
 use inflight_sync::model::check;
 use inflight_sync::{Arc, Mutex, thread};
-use inflight_workqueue::{Queued, Work, blocking, current_work};
+use inflight_workqueue::{
+    QueueError, Queued, Work, Workqueue, WorkqueueSystem, blocking, current_work,
+};
 use model_support::{
     ALL, Count, FOUR, ONE, ONE_OR_THREE, Own, THREE, THREE_OR_ALL, TWO, Touched, TouchedByDrop,
     system,
@@ -325,6 +327,65 @@ fn i26_pending_run_sees_the_event() {
         pool.draw(1);
         assert!(seen.get() > 0, "the event was lost");
         drop(sys);
+    });
+}
+
+/// A queue that refuses everything: it has been destroyed.
+fn refusing(sys: &WorkqueueSystem) -> Workqueue {
+    let gone = sys.workqueue("gone").bound().build().unwrap();
+    gone.destroy_blocking().unwrap();
+    gone
+}
+
+/// I.26 beside a queueing that is refused: that one is never seen as pending, so who is told that
+/// the item is pending has a run that sees what was done before.
+#[test]
+fn i26_a_refusal_takes_no_event() {
+    check("i26_a_refusal_takes_no_event", TWO, || {
+        let (sys, wq) = system(1, 8);
+        let gone = refusing(&sys);
+        let (event, seen) = (Count::new(), Count::new());
+        let work = Work::new({
+            let (event, seen) = (event.clone(), seen.clone());
+            move || {
+                if event.get() == 1 {
+                    seen.add();
+                }
+            }
+        });
+        let other = thread::spawn({
+            let work = work.clone();
+            move || gone.queue(&work)
+        });
+        event.add();
+        let queued = wq.queue(&work).unwrap();
+        // It may find the item pending, and tells so.
+        let refused = other.join().unwrap();
+        assert!(matches!(
+            refused,
+            Err(QueueError::Destroyed) | Ok(Queued::AlreadyPending)
+        ));
+        drop(sys);
+        assert_eq!(seen.get(), 1, "the event was lost: {queued:?}");
+    });
+}
+
+/// I.9, I.38: a queueing that is refused leaves nothing that a cancel could take back.
+#[test]
+fn i9_cancel_against_a_refusal() {
+    check("i9_cancel_against_a_refusal", FOUR, || {
+        let (sys, _) = system(1, 8);
+        let gone = refusing(&sys);
+        let work = Work::new(|| ());
+        let other = thread::spawn({
+            let (gone, work) = (gone.clone(), work.clone());
+            move || gone.queue(&work)
+        });
+        assert!(!work.cancel());
+        assert_eq!(other.join().unwrap(), Err(QueueError::Destroyed));
+        drop(sys);
+        let stats = gone.stats();
+        assert_eq!((stats.queued, stats.cancelled), (0, 0));
     });
 }
 

@@ -63,13 +63,7 @@ impl Workqueue {
             return self.inner().queue(item, cpu);
         }
         self.check_open(cpu)?;
-        match item.header().set_pending(None) {
-            Err(answer) => Ok(answer),
-            Ok(seq) => {
-                self.arm(item, seq, cpu, delay)?;
-                Ok(Queued::Queued)
-            }
-        }
+        self.begin_delay(item, cpu, delay)
     }
 
     pub(crate) fn requeue_later(
@@ -78,78 +72,115 @@ impl Workqueue {
         cpu: usize,
         delay: Duration,
     ) -> Result<Modified, QueueError> {
+        let queue = self.inner();
         if delay.is_zero() {
-            self.inner().check_queueing(cpu)?;
+            queue.check_queueing(cpu)?;
         } else {
             self.check_open(cpu)?;
         }
+        // The check accepted it. A drain that has begun since, or a thread that was refused since,
+        // does not refuse it any more.
+        let origin = Origin::Own;
         loop {
-            let (seq, modified) = match cancel::take_for_later(item) {
-                Some(seq) => (seq, Modified::Moved),
-                None => match item.header().set_pending(None) {
-                    Ok(seq) => (seq, Modified::Queued),
-                    Err(Queued::Disabled) => return Ok(Modified::Disabled),
-                    Err(_) => continue, // Another thread has queued it meanwhile.
-                },
-            };
-            if delay.is_zero() {
-                // The check accepted it. A drain that has begun since, or a thread that was refused
-                // since, does not refuse it any more.
-                let queue = self.inner();
-                queue.queue_pending(item, seq, cpu, Origin::Own)?;
-            } else {
-                self.arm(item, seq, cpu, delay)?;
+            if let Some(seq) = cancel::take_for_later(item) {
+                if delay.is_zero() {
+                    queue.queue_pending(item, seq, cpu, origin)?;
+                } else {
+                    self.go_on_with_delay(item, seq, cpu, delay)?;
+                }
+                return Ok(Modified::Moved);
             }
-            return Ok(modified);
+            let queued = if delay.is_zero() {
+                queue.queue_from(item, cpu, origin)?
+            } else {
+                self.begin_delay(item, cpu, delay)?
+            };
+            match queued {
+                Queued::Queued => return Ok(Modified::Queued),
+                Queued::Disabled => return Ok(Modified::Disabled),
+                Queued::AlreadyPending => {} // Another thread has queued it meanwhile.
+            }
         }
     }
 
-    /// Sets the timer for the item, which is pending with that number.
-    fn arm(
+    /// *queue* with a delay. If it is refused, nothing has changed.
+    fn begin_delay(
+        &self,
+        item: &ReusableRef,
+        cpu: usize,
+        delay: Duration,
+    ) -> Result<Queued, QueueError> {
+        let header = item.header();
+        if let Err(answer) = header.idle() {
+            return Ok(answer);
+        }
+        let armed = self.arm(item, cpu, delay, || header.set_pending(None))?;
+        Ok(armed.err().unwrap_or(Queued::Queued))
+    }
+
+    /// Sets the timer for an item that is pending with that number. If it is refused, the item is
+    /// idle again.
+    fn go_on_with_delay(
         &self,
         item: &ReusableRef,
         seq: Seq,
         cpu: usize,
         delay: Duration,
     ) -> Result<(), QueueError> {
+        let live = || is_live(item.header().load(), seq).then_some(seq).ok_or(());
+        match self.arm(item, cpu, delay, live) {
+            Ok(_) => Ok(()), // Set, or cancelled during the call.
+            Err(refusal) => {
+                self.inner().take_back(item, seq, Origin::Own);
+                Err(refusal)
+            }
+        }
+    }
+
+    /// Sets the timer for the item. `set` gives the number with which the item is pending, or fails
+    /// and no timer is set. It is called under the locks of the item and of the timers, once it is
+    /// certain that the timer is accepted.
+    fn arm<E>(
+        &self,
+        item: &ReusableRef,
+        cpu: usize,
+        delay: Duration,
+        set: impl FnOnce() -> Result<Seq, E>,
+    ) -> Result<Result<(), E>, QueueError> {
         let shared = &self.inner().shared;
-        let expiry = Expiry {
+        let mut seq = 0;
+        // If it is not used, it is dropped without the locks.
+        let mut expiry = Some(Box::new(Expiry {
             item: item.clone(),
             seq,
             cpu,
             wq: self.clone(),
-        };
+        }));
         let mut state = item.extra().state.lock();
-        if !is_live(item.header().load(), seq) {
-            drop(state);
-            return Ok(()); // It was cancelled; `expiry` is dropped without the lock.
-        }
         let at = shared.clock.now() + delay;
-        let set = shared.set_timer(at, Job::Delayed(Box::new(expiry)));
-        let set = set.map(|key| {
-            state.timer.replace(Armed {
-                key,
-                seq,
-                cpu,
-                flushed: false,
-                queue: self.handle().clone(),
-            })
+        let armed = shared.set_delayed(at, || {
+            seq = set()?;
+            let mut expiry = expiry.take().expect("a timer is set once");
+            expiry.seq = seq;
+            Ok(expiry)
+        });
+        let key = match armed {
+            Ok(Ok(key)) => key,
+            Ok(Err(why)) => return Ok(Err(why)),
+            Err(NotSet::Closed) => return Err(QueueError::ShutDown),
+            Err(NotSet::NoThread(kind)) => return Err(QueueError::NoTimer(kind)),
+        };
+        let before = state.timer.replace(Armed {
+            key,
+            seq,
+            cpu,
+            flushed: false,
+            queue: self.handle().clone(),
         });
         drop(state);
-        match set {
-            Ok(before) => {
-                // The thread that cancels that one has not removed its timer yet.
-                drop(before.and_then(|armed| armed.queue.remove(armed.key)));
-                Ok(())
-            }
-            Err(why) => {
-                self.inner().take_back(item, seq, Origin::Anybody);
-                Err(match why {
-                    NotSet::Closed => QueueError::ShutDown,
-                    NotSet::NoThread(kind) => QueueError::NoTimer(kind),
-                })
-            }
-        }
+        // The thread that cancels that one has not removed its timer yet.
+        drop(before.and_then(|armed| armed.queue.remove(armed.key)));
+        Ok(Ok(()))
     }
 }
 

@@ -39,8 +39,8 @@ impl Header {
             }
             debug_assert_eq!(seen & PARKED, 0, "an entry that is drawn is not parked");
             let new = with_pwq(seen & !PENDING | RUNNING, 0);
-            // Ordering: Acquire, pairs with *queue*, including refused ones, and with the *end*
-            // before.
+            // Ordering: Acquire, pairs with *queue*, also of those that found PENDING, and with the
+            // *end* before.
             let claimed =
                 self.word
                     .compare_exchange_weak(seen, new, Ordering::Acquire, Ordering::Relaxed);

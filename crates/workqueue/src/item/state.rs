@@ -21,44 +21,53 @@ impl Header {
         self.word.store(word, Ordering::Relaxed);
     }
 
-    /// *queue*: sets PENDING, unless it is set or the item refuses queueing. `pwq` is the pwq that
-    /// the item is about to be queued on; `None` for a timer.
+    /// The word, if the item can be queued. Otherwise what to tell a caller of *queue*.
     ///
-    /// A refusal is a read-modify-write too: it proves that the flag is set now, and it releases
-    /// what the caller did before to the run that will clear it.
-    pub(crate) fn set_pending(&self, pwq: Option<u32>) -> Result<Seq, Queued> {
-        let mut seen = self.word.load(Ordering::Relaxed);
+    /// "Already pending" is a read-modify-write: it proves that the flag is set now, and it
+    /// releases what the caller did before to the run that will clear it.
+    #[inline]
+    pub(crate) fn idle(&self) -> Result<u64, Queued> {
         loop {
+            let seen = self.word.load(Ordering::Relaxed);
             if seen & REFUSING != 0 {
                 return Err(Queued::Disabled);
             }
-            let pending = seen & PENDING != 0;
-            let new = if pending {
-                seen
-            } else {
-                let queued = (seen | PENDING).wrapping_add(SEQ_ONE);
-                match pwq {
-                    Some(pwq) => with_pwq(queued, pwq),
-                    None => with_pwq(queued, 0) | TIMER,
-                }
+            if seen & PENDING == 0 {
+                return Ok(seen);
+            }
+            if self.confirm(seen) {
+                return Err(Queued::AlreadyPending);
+            }
+        }
+    }
+
+    /// *queue*: sets PENDING if the item can be queued. The queue has accepted it: the caller holds
+    /// the lock under which that was decided, or *appends*. `pwq` is the pwq that it is queued on;
+    /// `None` for a timer.
+    #[inline]
+    pub(crate) fn set_pending(&self, pwq: Option<u32>) -> Result<Seq, Queued> {
+        loop {
+            let seen = self.idle()?;
+            let queued = (seen | PENDING).wrapping_add(SEQ_ONE);
+            let new = match pwq {
+                Some(pwq) => with_pwq(queued, pwq),
+                None => with_pwq(queued, 0) | TIMER,
             };
             // Ordering: Release, pairs with the Acquire of *claim*.
             let set =
                 self.word
                     .compare_exchange_weak(seen, new, Ordering::Release, Ordering::Relaxed);
-            match set {
-                Ok(_) if pending => return Err(Queued::AlreadyPending),
-                Ok(_) => return Ok(seq(new)),
-                Err(now) => seen = now,
+            if set.is_ok() {
+                return Ok(seq(new));
             }
         }
     }
 
-    /// *redirect*: moves the live queueing to another pwq, or from its timer to one. `false` if it
-    /// was cancelled.
+    /// *redirect*: moves the live queueing from its timer to a pwq, under the lock of its pool.
+    /// `false` if it was cancelled.
     pub(crate) fn redirect(&self, seq: Seq, pwq: u32) -> bool {
         let to = |seen: u64| is_live(seen, seq).then(|| with_pwq(seen & !TIMER, pwq));
-        // Relaxed: until the entry is pushed, under a lock, only a cancel looks at it.
+        // Relaxed: the lock orders this with who draws the entry, and with a cancel.
         let moved = self
             .word
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, to);
@@ -91,11 +100,12 @@ impl Header {
         taken.ok()
     }
 
-    /// A cancel that finds nothing pending: a read-modify-write all the same, so that the runs of
-    /// later queueings see what the caller did before. `false` if the word is no longer `seen`.
+    /// A cancel that finds nothing pending, or a queueing that finds PENDING: a read-modify-write
+    /// all the same, so that the next run sees what the caller did before. `false` if the word is
+    /// no longer `seen`.
     pub(crate) fn confirm(&self, seen: u64) -> bool {
-        // Ordering: Release, pairs with the Acquire of the next *claim*. The load of `seen` has
-        // acquired what the caller needs.
+        // Ordering: Release, pairs with the Acquire of the next *claim*. A cancel has acquired what
+        // it needs by the load of `seen`.
         let same = self
             .word
             .compare_exchange(seen, seen, Ordering::Release, Ordering::Relaxed);

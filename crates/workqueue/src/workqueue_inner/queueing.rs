@@ -11,6 +11,7 @@ use crate::queued::Queued;
 use crate::trace::TraceStep;
 use crate::worker_pool::PoolState;
 use inflight_sync::{Arc, MutexGuard, thread};
+use std::convert::Infallible;
 use std::ptr;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,13 +43,13 @@ impl WorkqueueInner {
     ) -> Result<Queued, QueueError> {
         let pwq = self.pwq_of(cpu)?;
         self.ensure_worker(pwq, origin)?;
-        match item.header().set_pending(Some(pwq.id)) {
-            Err(answer) => Ok(answer),
-            Ok(seq) => {
-                self.push_reusable(pwq, item, seq, cpu, origin)?;
-                Ok(Queued::Queued)
-            }
+        let header = item.header();
+        if let Err(answer) = header.idle() {
+            return Ok(answer);
         }
+        let set = |pwq: &Pwq| header.set_pending(Some(pwq.id));
+        let pushed = self.push_and_trace(pwq, item.ptr(), cpu, origin, set)?;
+        Ok(pushed.err().unwrap_or(Queued::Queued))
     }
 
     /// Queues an item whose delay has passed or ended early: it is pending with that number. If it
@@ -60,39 +61,15 @@ impl WorkqueueInner {
         cpu: usize,
         origin: Origin,
     ) -> Result<(), QueueError> {
-        let pwq = self.pwq_of(cpu);
-        let ready = pwq.and_then(|pwq| self.ensure_worker(pwq, origin).map(|()| pwq));
-        match ready {
-            Ok(pwq) if item.header().redirect(seq, pwq.id) => {
-                self.push_reusable(pwq, item, seq, cpu, origin)
-            }
+        let redirect = |pwq: &Pwq| item.header().redirect(seq, pwq.id).then_some(seq).ok_or(());
+        let pushed = self.pwq_of(cpu).and_then(|pwq| {
+            self.ensure_worker(pwq, origin)?;
+            self.push_and_trace(pwq, item.ptr(), cpu, origin, redirect)
+        });
+        match pushed {
             Err(refusal) if self.take_back(item, seq, origin) => Err(refusal),
-            _ => Ok(()), // It was cancelled during the call.
+            _ => Ok(()), // It is queued, or was cancelled during the call.
         }
-    }
-
-    /// Pushes the entry of a reusable item that is pending with that pwq. If it is refused, the
-    /// item is idle again.
-    fn push_reusable(
-        self: &Arc<Self>,
-        pwq: &Pwq,
-        item: &ReusableRef,
-        seq: Seq,
-        cpu: usize,
-        origin: Origin,
-    ) -> Result<(), QueueError> {
-        let pushed = self.push_and_trace(pwq, item.ptr(), seq, cpu, origin);
-        let Err(refusal) = pushed else {
-            return Ok(());
-        };
-        if self.take_back(item, seq, origin) {
-            return Err(refusal);
-        }
-        // It was cancelled during the call, so it counts as queued.
-        pwq.count_queued();
-        // SAFETY: the cancel has left a reference with the entry.
-        unsafe { item.ptr().release() };
-        Ok(())
     }
 
     #[inline]
@@ -112,51 +89,57 @@ impl WorkqueueInner {
     fn submit(self: &Arc<Self>, task: ItemPtr, cpu: usize) -> Result<(), QueueError> {
         let pwq = self.pwq_of(cpu)?;
         self.ensure_worker(pwq, Origin::Anybody)?;
-        // SAFETY: the task has not been queued yet.
-        unsafe { task.header() }.set_first_pwq(pwq.id);
-        self.push_and_trace(pwq, task, 0, cpu, Origin::Anybody)
+        let set = |pwq: &Pwq| {
+            // SAFETY: the task has not been queued yet.
+            unsafe { task.header() }.set_first_pwq(pwq.id);
+            Ok::<Seq, Infallible>(0)
+        };
+        let Ok(()) = self.push_and_trace(pwq, task, cpu, Origin::Anybody, set)?;
+        Ok(())
     }
 
-    /// *queue*, and a trace of it if tracing is on.
+    /// *queue*, and a trace of it if tracing is on. See [`push`](Self::push).
     #[inline]
-    fn push_and_trace(
+    fn push_and_trace<E>(
         self: &Arc<Self>,
         pwq: &Pwq,
         item: ItemPtr,
-        seq: Seq,
         cpu: usize,
         origin: Origin,
-    ) -> Result<(), QueueError> {
+        set: impl Fn(&Pwq) -> Result<Seq, E>,
+    ) -> Result<Result<(), E>, QueueError> {
         if self.shared.tracing.is_on() {
-            return self.push_traced(pwq, item, seq, cpu, origin);
+            return self.push_traced(pwq, item, cpu, origin, set);
         }
-        self.push(pwq, item, seq, cpu, origin)
+        self.push(pwq, item, cpu, origin, set)
     }
 
     /// *queue* with a trace. If the queue accepts everything, the trace comes before the push, and
     /// so before the item's other steps.
     #[cold]
-    fn push_traced(
+    fn push_traced<E>(
         self: &Arc<Self>,
         pwq: &Pwq,
         item: ItemPtr,
-        seq: Seq,
         cpu: usize,
         origin: Origin,
-    ) -> Result<(), QueueError> {
+        set: impl Fn(&Pwq) -> Result<Seq, E>,
+    ) -> Result<Result<(), E>, QueueError> {
         let (shared, queue) = (&self.shared, &self.name);
         let tell = |name: &str| shared.trace_on(queue, name, TraceStep::Queued, cpu);
         // Once queued, the item may run and free its name, so no reference outlives `push`.
         if pwq.flags() & (NOT_OPEN & !RETIRED) == 0 {
             // SAFETY: the caller has the item, and it has not been queued yet.
             tell(unsafe { item.name() });
-            return self.push(pwq, item, seq, cpu, origin);
+            return self.push(pwq, item, cpu, origin, set);
         }
         // SAFETY: as above.
         let name = unsafe { item.name() }.to_owned();
-        self.push(pwq, item, seq, cpu, origin)?;
-        tell(&name);
-        Ok(())
+        let pushed = self.push(pwq, item, cpu, origin, set)?;
+        if pushed.is_ok() {
+            tell(&name);
+        }
+        Ok(pushed)
     }
 
     /// Makes sure that the pool of the pwq has a worker, or will have one: there is a rescuer, or
@@ -174,53 +157,44 @@ impl WorkqueueInner {
         has_worker.map_err(no_thread)
     }
 
-    /// *queue*: pushes the entry of an item that is pending with that pwq.
+    /// *queue*: once it is certain that the queue accepts the item, makes it pending on a pwq with
+    /// `set`, and pushes its entry. If `set` fails, nothing has changed. `set` is called once at
+    /// most: under the pool's lock, or before an *append*.
     #[inline]
-    fn push<'a>(
+    fn push<'a, E>(
         self: &'a Arc<Self>,
         pwq: &'a Pwq,
         item: ItemPtr,
-        seq: Seq,
         cpu: usize,
         origin: Origin,
-    ) -> Result<(), QueueError> {
-        if current::append(pwq, item, seq) {
-            return Ok(());
+        set: impl Fn(&Pwq) -> Result<Seq, E>,
+    ) -> Result<Result<(), E>, QueueError> {
+        if let Some(appended) = current::append(pwq, item, || set(pwq)) {
+            return Ok(appended);
         }
-        let mut state = pwq.lock();
+        let state = pwq.lock();
         if pwq.flags() & NOT_OPEN != 0 {
             drop(state);
-            return self.push_closed(pwq, item, seq, cpu, origin);
+            return self.push_closed(pwq, item, cpu, origin, set);
         }
-        self.push_locked(&mut state, pwq, item, seq);
-        self.unlock_pushed(state, pwq);
-        Ok(())
+        Ok(self.push_locked(state, pwq, item, set))
     }
 
-    /// Releases the lock after a push. A pool that has called rescuers calls again for each new
-    /// item at once.
-    #[inline]
-    fn unlock_pushed(&self, state: MutexGuard<'_, PoolState>, pwq: &Pwq) {
-        let rescuer = self.rescuer.as_ref().filter(|_| state.has_called());
-        pwq.pool.unlock_pushed(state);
-        if let Some(rescuer) = rescuer {
-            rescuer.call(&pwq.pool);
-        }
-    }
-
-    /// Pushes under the pool's lock.
+    /// Pushes under the pool's lock, and releases it. A pool that has called rescuers calls again
+    /// for each new item at once.
     #[inline(always)]
     #[allow(
         clippy::inline_always,
         reason = "each item comes through here, by two callers"
     )]
-    fn push_locked(&self, state: &mut PoolState, pwq: &Pwq, item: ItemPtr, seq: Seq) {
-        // SAFETY: PENDING keeps it alive, or the reference that a cancel has left with the entry.
-        if !is_live(unsafe { item.header() }.load(), seq) {
-            // Cancelled during the call, and counted as cancelled.
-            state.core.pwq_mut(pwq.index).count_queued(1);
-            return state.stale.push(item);
-        }
+    fn push_locked<E>(
+        &self,
+        mut state: MutexGuard<'_, PoolState>,
+        pwq: &Pwq,
+        item: ItemPtr,
+        set: impl Fn(&Pwq) -> Result<Seq, E>,
+    ) -> Result<(), E> {
+        let seq = set(pwq)?;
         pwq.set_queued(true);
         let entry = |colour| Entry {
             item,
@@ -231,26 +205,30 @@ impl WorkqueueInner {
         if state.core.push(pwq.index, entry) {
             self.pwq_is_busy();
         }
+        let rescuer = self.rescuer.as_ref().filter(|_| state.has_called());
+        pwq.pool.unlock_pushed(state);
+        if let Some(rescuer) = rescuer {
+            rescuer.call(&pwq.pool);
+        }
+        Ok(())
     }
 
-    /// The same if the pwq has been replaced, or the queue does not accept everything.
+    /// *queue* if the pwq has been replaced, or the queue does not accept everything.
     #[cold]
-    fn push_closed<'a>(
+    fn push_closed<'a, E>(
         self: &'a Arc<Self>,
         mut pwq: &'a Pwq,
         item: ItemPtr,
-        seq: Seq,
         cpu: usize,
         origin: Origin,
-    ) -> Result<(), QueueError> {
+        set: impl Fn(&Pwq) -> Result<Seq, E>,
+    ) -> Result<Result<(), E>, QueueError> {
         loop {
-            let mut state = pwq.lock();
+            let state = pwq.lock();
             let flags = pwq.flags();
             if flags & RETIRED == 0 {
                 self.may_queue(flags, origin)?;
-                self.push_locked(&mut state, pwq, item, seq);
-                self.unlock_pushed(state, pwq);
-                return Ok(());
+                return Ok(self.push_locked(state, pwq, item, set));
             }
             drop(state);
             // The pwq was replaced before it was retired, or under the same lock.
@@ -260,8 +238,6 @@ impl WorkqueueInner {
             }
             pwq = now;
             self.ensure_worker(pwq, origin)?;
-            // SAFETY: as in `push_locked`. If it was cancelled, the next push sees it.
-            let _ = unsafe { item.header() }.redirect(seq, pwq.id);
         }
     }
 
@@ -297,8 +273,8 @@ impl WorkqueueInner {
         self.ensure_worker(self.pwq_of(cpu)?, Origin::Anybody)
     }
 
-    /// The queueing was refused: makes the item idle again. `false` if it was cancelled before. A
-    /// timer's refusal is counted first; other callers get an error.
+    /// A queueing that waited for its delay was refused: makes the item idle again. `false` if it
+    /// was cancelled before. A timer's refusal is counted first; other callers get an error.
     pub(crate) fn take_back(&self, item: &ReusableRef, seq: Seq, origin: Origin) -> bool {
         let header = item.header();
         let mut seen = header.load();
