@@ -2,13 +2,14 @@
 //! as if it had never been. Who is told that a work is pending has a run that sees what was done
 //! before.
 
+#![cfg(not(any(loom, shuttle)))]
+
+use inflight_sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use inflight_sync::{Arc, thread};
 use inflight_topology::Topology;
 use inflight_workqueue::{
     Attrs, DelayedWork, QueueError, Queued, Work, Workqueue, WorkqueueSystem,
 };
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread;
 use std::time::Duration;
 
 /// Enough to hit the moment between two steps of the other thread.
