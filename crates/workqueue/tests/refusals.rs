@@ -2,17 +2,20 @@
 //! as if it had never been. Who is told that a work is pending has a run that sees what was done
 //! before.
 
+#![cfg(not(any(loom, shuttle)))]
+
+use inflight_sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use inflight_sync::{Arc, thread};
 use inflight_topology::Topology;
 use inflight_workqueue::{
     Attrs, DelayedWork, QueueError, Queued, Work, Workqueue, WorkqueueSystem,
 };
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread;
 use std::time::Duration;
 
-/// Enough to hit the moment between two steps of the other thread.
-const ROUNDS: u64 = 5_000;
+/// Enough to hit the moment between two steps of the other thread, with a run in each round.
+const ROUNDS: u64 = 15_000;
+/// The same without a run.
+const SHORT_ROUNDS: u64 = 10 * ROUNDS;
 const HOUR: Duration = Duration::from_secs(3600);
 
 fn system() -> (WorkqueueSystem, Workqueue, Workqueue) {
@@ -133,7 +136,7 @@ fn a_refusal_is_not_taken_for_a_delay() {
         move || _ = gone.queue_delayed(&work, Duration::ZERO)
     };
     beside(vec![Box::new(refused)], || {
-        for _ in 0..ROUNDS {
+        for _ in 0..SHORT_ROUNDS {
             assert_eq!(open.queue_delayed(&work, HOUR), Ok(Queued::Queued));
             assert!(work.cancel(), "it is pending");
         }
@@ -161,7 +164,7 @@ fn a_refusal_leaves_nothing_to_cancel() {
     };
     let taken = beside(vec![Box::new(refused)], || {
         let takes = |_: &u64| work.cancel() || delayed.cancel();
-        (0..ROUNDS * 10).filter(takes).count()
+        (0..SHORT_ROUNDS).filter(takes).count()
     });
     assert_eq!(taken, 0);
     let stats = [&open, &gone].map(Workqueue::stats);
