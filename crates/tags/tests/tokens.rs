@@ -143,7 +143,8 @@ fn start_generations_differ() {
 /// until the slot's next owner makes a token, tracks or frees its tag.
 #[test]
 fn a_late_completion_after_its_timeout_was_handled() {
-    let next_uses: [fn(Tag<u32>) -> Option<Tag<u32>>; 3] = [
+    type NextUse = fn(Tag<u32>) -> Option<Tag<u32>>;
+    let next_uses: [NextUse; 3] = [
         |tag| {
             let _in_flight = tag.into_token();
             None
