@@ -483,8 +483,9 @@ impl Sbitmap {
     ///
     /// # Errors
     ///
-    /// [`PutError::OutOfRange`] if the mask reaches beyond the word of its first bit (see
-    /// [`bits_per_word`](Sbitmap::bits_per_word)) or beyond `max_depth`: nothing is given back.
+    /// [`PutError::BeyondWord`] if the mask reaches beyond the word of its first bit (see
+    /// [`bits_per_word`](Sbitmap::bits_per_word)), [`PutError::OutOfRange`] if it reaches beyond
+    /// `max_depth`: nothing is given back.
     /// [`PutError::NotAllocated`] if some of the bits are not in use: the others are given back.
     ///
     /// ```

@@ -72,18 +72,22 @@ pub enum PutError {
         /// The bit; one of them in the case of several.
         bit: usize,
     },
-    /// The bitmap has no such bit: it is not below `max_depth`. A [`BitMask`](crate::BitMask) gets
-    /// this error also if it reaches beyond the word of its first bit.
+    /// The bitmap has no such bit: it is not below `max_depth`.
     OutOfRange {
         /// The bit; one of them in the case of several.
+        bit: usize,
+    },
+    /// A [`BitMask`](crate::BitMask) reaches beyond the word of its first bit.
+    BeyondWord {
+        /// The first bit beyond the word.
         bit: usize,
     },
 }
 
 inflight_sync::error_text!(PutError {
     Self::NotAllocated { bit } => "bit {bit} is not allocated (put twice?)",
-    Self::OutOfRange { bit } =>
-        "bit {bit} is not below max_depth, or its mask reaches beyond its word",
+    Self::OutOfRange { bit } => "bit {bit} is not below max_depth",
+    Self::BeyondWord { bit } => "bit {bit} of the mask is beyond the word of its first bit",
 });
 
 /// The error of a resize. The depth is unchanged.

@@ -131,7 +131,7 @@ impl SbitmapQueue {
     pub fn try_get_many(&self, n: usize) -> Result<Vec<usize>, GetManyError> {
         Request::together(n).check(self.depth())?;
         let mut bits = Vec::with_capacity(n);
-        if self.try_get_batch(n, &mut bits) == n {
+        if self.try_get_batch(n, &mut bits) == n && (n > 0 || !self.is_closed()) {
             return Ok(bits);
         }
         // An error: a user has put one of them a second time. The others are back.
@@ -178,7 +178,7 @@ impl SbitmapQueue {
     /// ```
     pub fn get_many(&self, n: usize) -> GetMany<'_> {
         GetMany(match &self.inner {
-            _ if n == 0 => Many::Nothing,
+            _ if n == 0 => Many::Nothing(self),
             Inner::Batched(batched) => Many::Batched(Box::pin(batched.get_many(n))),
             _ => Many::InTurns(QueuedWait::new(self, Request::together(n))),
         })
@@ -206,7 +206,7 @@ impl SbitmapQueue {
         deadline: Option<Instant>,
     ) -> Result<Vec<usize>, GetManyError> {
         match &self.inner {
-            _ if n == 0 => Ok(Vec::new()),
+            _ if n == 0 => close::check(self.is_closed()).map(|()| Vec::new()),
             Inner::Batched(queue) => {
                 let many = poll_until(&self.clock, deadline, pin!(queue.get_many(n)));
                 many.unwrap_or(Err(GetManyError::TimedOut))
@@ -338,7 +338,7 @@ type BoxedGetMany<'a> = Pin<Box<dyn Future<Output = Result<Vec<usize>, GetManyEr
 
 enum Many<'a> {
     /// None is wanted.
-    Nothing,
+    Nothing(&'a SbitmapQueue),
     Batched(BoxedGetMany<'a>),
     InTurns(QueuedWait<&'a SbitmapQueue>),
 }
@@ -348,7 +348,9 @@ impl Future for GetMany<'_> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut self.0 {
-            Many::Nothing => Poll::Ready(Ok(Vec::new())),
+            Many::Nothing(queue) => {
+                Poll::Ready(close::check(queue.is_closed()).map(|()| Vec::new()))
+            }
             Many::Batched(many) => many.as_mut().poll(cx),
             Many::InTurns(QueuedWait { queue, waiter }) => {
                 waiter.poll(queue, cx).map(|bits| bits.map(Ids::into_vec))

@@ -1,7 +1,7 @@
 //! Guards that put their bit back.
 
 use crate::queue::SbitmapQueue;
-use inflight_sync::Arc;
+use inflight_sync::{Arc, thread};
 use std::fmt;
 use std::ops::Deref;
 
@@ -9,7 +9,9 @@ use std::ops::Deref;
 ///
 /// # Panics
 ///
-/// The drop panics with the panic of a waker, as [`SbitmapQueue::put`] does.
+/// The drop panics with the panic of a waker, as [`SbitmapQueue::put`] does. It also panics if the
+/// bit cannot be put: somebody else has put it, or it was [adopted](Guard::adopt) and is not in use
+/// or not a bit of the queue. On a thread that is unwinding from another panic it does not.
 ///
 /// ```
 /// use inflight_sbitmap::{IdGuard, SbitmapQueue};
@@ -57,7 +59,14 @@ pub struct Guard<Q: Deref<Target = SbitmapQueue>> {
 }
 
 impl<Q: Deref<Target = SbitmapQueue>> Guard<Q> {
-    /// Makes a guard for a bit that the caller has got from this queue.
+    /// Makes a guard for a bit that the caller has got from this queue. This is not checked here:
+    /// the drop of the guard panics if it cannot put the bit.
+    ///
+    /// ```should_panic
+    /// # use inflight_sbitmap::{IdGuard, SbitmapQueue};
+    /// let queue = SbitmapQueue::builder(4).build().unwrap();
+    /// drop(IdGuard::adopt(&queue, 2)); // bit 2 is free
+    /// ```
     pub const fn adopt(queue: Q, id: usize) -> Self {
         Self {
             queue,
@@ -84,8 +93,10 @@ impl<Q: Deref<Target = SbitmapQueue>> Guard<Q> {
 impl<Q: Deref<Target = SbitmapQueue>> Drop for Guard<Q> {
     fn drop(&mut self) {
         if let Some(id) = self.id {
-            let put = self.queue.put(id);
-            debug_assert!(put.is_ok(), "the guard's bit was put by somebody else");
+            if let Err(error) = self.queue.put(id) {
+                // A second panic while unwinding would abort.
+                assert!(thread::panicking(), "a guard cannot put its bit: {error}");
+            }
         }
     }
 }

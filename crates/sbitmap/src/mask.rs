@@ -39,7 +39,11 @@ impl BitMask {
         let beyond = self.mask & !low_mask(layout.word_depth(word) - offset);
         if beyond != 0 {
             let bit = self.first.saturating_add(beyond.trailing_zeros() as usize);
-            return Err(PutError::OutOfRange { bit });
+            return Err(if bit < layout.depth {
+                PutError::BeyondWord { bit }
+            } else {
+                PutError::OutOfRange { bit }
+            });
         }
         Ok((word, offset))
     }

@@ -89,10 +89,11 @@ fn a_mask_put_is_inside_one_word_or_refused() {
         (8, u64::MAX),
     ] {
         let bits = BitMask { first, mask };
-        assert!(
-            matches!(map.put_mask(bits), Err(PutError::OutOfRange { .. })),
-            "{bits:?}"
-        );
+        let error = match first {
+            63 => PutError::OutOfRange { bit: 64 },
+            _ => PutError::BeyondWord { bit: 16 },
+        };
+        assert_eq!(map.put_mask(bits), Err(error), "{bits:?}");
     }
     assert_eq!(map.weight(), 64, "nothing was given back");
     let bits = BitMask {

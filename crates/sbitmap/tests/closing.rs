@@ -50,6 +50,11 @@ fn nobody_gets_a_bit_of_a_closed_queue() {
             assert_eq!(queue.try_get_many(2), Err(GetManyError::Closed));
             assert_eq!(queue.get_many_blocking(2), Err(GetManyError::Closed));
             assert_eq!(block_on(queue.get_many(2)), Err(GetManyError::Closed));
+            let late = queue.get_many_timeout(0, none);
+            assert_eq!(late, Err(GetManyError::Closed), "none of none");
+            assert_eq!(queue.try_get_many(0), Err(GetManyError::Closed));
+            assert_eq!(queue.get_many_blocking(0), Err(GetManyError::Closed));
+            assert_eq!(block_on(queue.get_many(0)), Err(GetManyError::Closed));
             // What is out comes back, once; and a change of the depth opens nothing.
             let put = queue.put(held);
             assert_eq!(put.is_ok(), queue.depth() == 8, "{mode:?}");

@@ -2,9 +2,10 @@
 #![cfg(not(any(loom, shuttle)))]
 
 use inflight_sbitmap::{
-    BackEnd, BitMask, BuildError, Clock, Engine, Fairness, GetError, PutError, Sbitmap,
+    BackEnd, BitMask, BuildError, Clock, Engine, Fairness, GetError, IdGuard, PutError, Sbitmap,
     SbitmapQueue, block_on,
 };
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::task::{Context, Waker};
 use std::time::Duration;
@@ -76,10 +77,35 @@ fn out_of_range_says_which_range() {
         first: 15,
         mask: 0b11,
     };
-    for error in [map.put(64).unwrap_err(), map.put_mask(across).unwrap_err()] {
-        assert!(matches!(error, PutError::OutOfRange { .. }));
-        let text = error.to_string();
-        assert!(text.contains("max_depth") && text.contains("word"));
+    let error = map.put(usize::MAX).unwrap_err();
+    let text = format!("bit {} is not below max_depth", usize::MAX);
+    assert_eq!(error.to_string(), text, "nothing about masks");
+    let error = map.put_mask(across).unwrap_err();
+    assert_eq!(error, PutError::BeyondWord { bit: 16 });
+    let text = error.to_string();
+    assert!(text.contains("16") && text.contains("mask") && text.contains("word"));
+}
+
+/// It says so in every build, and does not abort a thread that unwinds.
+#[test]
+fn a_guard_whose_bit_cannot_be_put() {
+    for engine in [Engine::Shared, Engine::Local] {
+        let queue = SbitmapQueue::builder(4).engine(engine).build().unwrap();
+        for (bit, says) in [(2, "bit 2 "), (200, "bit 200 ")] {
+            let guard = IdGuard::adopt(&queue, bit);
+            let panic = catch_unwind(AssertUnwindSafe(|| drop(guard))).unwrap_err();
+            let text = panic.downcast_ref::<String>().unwrap();
+            assert!(text.contains(says), "{text}");
+            let first = catch_unwind(AssertUnwindSafe(|| {
+                let _guard = IdGuard::adopt(&queue, bit);
+                panic!("first");
+            }));
+            let panic = first.unwrap_err();
+            assert_eq!(panic.downcast_ref(), Some(&"first"));
+        }
+        assert_eq!(queue.weight(), 0);
+        let all = queue.try_get_many(4).unwrap();
+        assert_eq!(all.len(), 4, "and the queue is whole");
     }
 }
 

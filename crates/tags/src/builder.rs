@@ -132,8 +132,10 @@ impl<T> TagSetBuilder<T> {
     /// otherwise nothing might complete. It may free tags; the submitter tries again before it
     /// waits.
     ///
-    /// The hook runs on the submitter's thread, or in its task's poll, so it should not block. It
-    /// may use the set but not wait for its tags. The try forms do not call it.
+    /// The hook runs on the submitter's thread, or in its task's poll, so it should not block. The
+    /// try forms do not call it. It may use the set. A wait for a tag of the set within the hook
+    /// does not call the hook again, so nobody submits what was collected before that wait: use
+    /// the try forms there.
     ///
     /// ```
     /// # use inflight_tags::TagSet;

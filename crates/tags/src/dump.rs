@@ -33,8 +33,10 @@ impl<T: Send + 'static> TagSet<T> {
     /// and age, the oldest first and those without a running time last. Its form may change.
     ///
     /// A tag is *granted* to a waiter that has not run or been polled since. It is *collected* by a
-    /// waiter for several that has not all of them. Such a tag is not in use, and nobody else gets
-    /// it: if its number does not change, there is a future that is kept and not polled.
+    /// waiter for several that has not all of them, or by a [`Split`](crate::Split) for its next
+    /// pieces. Such a tag is not in use, but nobody else gets it, and a freeze waits for it. If the
+    /// number does not change, there is a future that is kept and not polled, or a `Split` that is
+    /// not asked for its next piece.
     ///
     /// It has at most some hundred lines, and says how many tenants and tags are left out. It reads
     /// all slots, and takes the lock of each list of waiters for a moment: tags taken or freed
@@ -135,8 +137,18 @@ impl<T: Send + 'static> TagSet<T> {
         let bitmaps = &self.shared.bitmaps;
         let mut lines = 0_usize;
         for tag_map in bitmaps.layout.tag_map_ids() {
-            let state = bitmaps.bitmap(tag_map).snapshot();
-            let (granted, collected) = (state.granted, state.collected);
+            let bitmap = bitmaps.bitmap(tag_map);
+            let granted = bitmap.snapshot().granted;
+            // All other bits that are no tags. A split keeps bits that it has fetched, and the
+            // bitmap does not know them.
+            let mut not_taken = 0_usize;
+            bitmap.for_each_set(0, |bit| {
+                let tag = bitmaps.layout.tag_of(tag_map, bit);
+                let slot = self.shared.slot(tag_map.hw_queue, tag);
+                not_taken += usize::from(!slot.record.is_tag());
+                true
+            });
+            let collected = not_taken.saturating_sub(granted);
             if granted + collected == 0 {
                 continue;
             }

@@ -134,10 +134,11 @@ pub enum ResizeError {
         /// The builder's [`max`](crate::HwQueueOptions::max).
         most: usize,
     },
-    /// A tag is held or in flight now, or is just about to be refused to another caller. Only the
-    /// try form returns this.
+    /// A tag is held or in flight now, granted to a waiter or collected by a split (see
+    /// [`freeze`](crate::TagSet::freeze)), or is just about to be refused to another caller. Only
+    /// the try form returns this.
     InUse,
-    /// The time was up before no tag was held or in flight.
+    /// The time was up before there was no such tag.
     TimedOut,
 }
 
@@ -148,8 +149,9 @@ inflight_sync::error_text!(ResizeError {
     Self::HwQueues { hw_queues, most } =>
         "the number of hardware queues, {hw_queues}, is not in 1 to {most} (the set's \
          HwQueueOptions::max)",
-    Self::InUse => "a tag is held or in flight",
-    Self::TimedOut => "timed out while tags were in use",
+    Self::InUse => "a tag is held, in flight, granted to a waiter or collected by a split",
+    Self::TimedOut =>
+        "timed out while tags were held, in flight, granted to waiters or collected by splits",
 });
 
 impl From<FreezeError> for ResizeError {
@@ -232,16 +234,18 @@ inflight_sync::error_text!(WeightError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FreezeError {
-    /// A tag is held or in flight now, or is just about to be refused to another caller. Only the
-    /// try forms return this.
+    /// A tag is held or in flight now, granted to a waiter or collected by a split (see
+    /// [`freeze`](crate::TagSet::freeze)), or is just about to be refused to another caller. Only
+    /// the try forms return this.
     InUse,
-    /// The time was up before the last tag was freed.
+    /// The time was up before the last of these tags was freed.
     TimedOut,
 }
 
 inflight_sync::error_text!(FreezeError {
-    Self::InUse => "a tag is held or in flight",
-    Self::TimedOut => "timed out while tags were in use",
+    Self::InUse => "a tag is held, in flight, granted to a waiter or collected by a split",
+    Self::TimedOut =>
+        "timed out while tags were held, in flight, granted to waiters or collected by splits",
 });
 
 /// The error of an allocation.
@@ -316,8 +320,8 @@ pub enum DrainError {
         /// Its number.
         hw_queue: usize,
     },
-    /// One of its tags is held or in flight now, or is just about to be refused to another caller.
-    /// Only the try form returns this.
+    /// One of its tags is held or in flight now, granted to a waiter or collected by a split, or is
+    /// just about to be refused to another caller. Only the try form returns this.
     InUse {
         /// Its number.
         hw_queue: usize,
@@ -336,9 +340,12 @@ pub enum DrainError {
 
 inflight_sync::error_text!(DrainError {
     Self::Active { hw_queue } => "hardware queue {hw_queue} serves CPUs",
-    Self::InUse { hw_queue } => "a tag of hardware queue {hw_queue} is held or in flight",
+    Self::InUse { hw_queue } =>
+        "a tag of hardware queue {hw_queue} is held, in flight, granted to a waiter or collected \
+         by a split",
     Self::TimedOut { hw_queue } =>
-        "timed out while tags of hardware queue {hw_queue} were in use",
+        "timed out while tags of hardware queue {hw_queue} were held, in flight, granted to \
+         waiters or collected by splits",
     Self::NoSuchHwQueue { hw_queue } => "the tag set has no hardware queue {hw_queue}",
 });
 
@@ -404,8 +411,10 @@ pub enum RedeemError {
         /// The number.
         token: TokenTail,
     },
-    /// The request was marked as timed out, and its tag goes to the handler of the timeout: its
-    /// completion is late. After the next submission of the slot the token is `Stale` instead.
+    /// The request was marked as timed out: its completion is late. Its tag goes to the handler of
+    /// the timeout ([`redeem_timed_out`](crate::TagSet::redeem_timed_out)), or the handler has had
+    /// it. When the slot's next owner submits, [tracks](crate::Tag::track) or frees its tag, the
+    /// token is `Stale` instead.
     TimedOut {
         /// The token.
         token: TokenTail,
@@ -432,7 +441,7 @@ inflight_sync::error_text!(RedeemError {
     Self::Foreign { token } => "another tag set made token {token}, or it is damaged",
     Self::NoToken { token } => "0 and u64::MAX are no tokens: was the user data ({token}) set?",
     Self::TimedOut { token } =>
-        "the request of token {token} has timed out: its completion is late, and its tag is for \
-         the handler of the timeout (redeem_timed_out)",
+        "the request of token {token} has timed out: its completion is late, and the handler of \
+         the timeout gets or has had its tag",
     Self::NotTimedOut { token } => "the tag of token {token} is in flight and has not timed out",
 });

@@ -45,17 +45,19 @@ impl QuiesceGuard {
         })
     }
 
-    /// Checks that no tag is held or in flight now. The set is then as if frozen.
+    /// Checks that no tag is held or in flight now, and none granted or collected (see
+    /// [`freeze`](TagSet::freeze)). The set is then as if frozen.
     ///
     /// # Errors
     ///
-    /// [`FreezeError::InUse`] if a tag is in use.
+    /// [`FreezeError::InUse`] if there is such a tag.
     pub fn try_drain(&self) -> Result<(), FreezeError> {
         is_unused(&self.bitmaps)
     }
 
-    /// Waits until no tag is held or in flight, as a task. The future may be dropped at any time.
-    /// It is `'static`; if the guard is dropped before the future is ready, new tags count too.
+    /// Waits until no tag is held or in flight, and none granted or collected (see
+    /// [`freeze`](TagSet::freeze)), as a task. The future may be dropped at any time. It is
+    /// `'static`; if the guard is dropped before the future is ready, new tags count too.
     pub fn drain(&self) -> Drain {
         Drain::new(self.bitmaps.clone())
     }

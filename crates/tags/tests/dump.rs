@@ -1,7 +1,7 @@
 //! A set as text: who holds what.
 #![cfg(not(any(loom, shuttle)))]
 
-use inflight_tags::{AllocError, AllocOptions, Clock, TagSet};
+use inflight_tags::{AllocError, AllocOptions, Clock, Engine, FreezeError, TagSet};
 use std::future::Future as _;
 use std::task::{Context, Waker};
 use std::time::Duration;
@@ -81,6 +81,28 @@ fn tags_that_a_waiter_for_several_has() {
     let dump = set.dump();
     let line = "\nwaiters of hw_queue 0: 0 granted and not taken, 2 collected\n";
     assert!(dump.contains(line), "{dump}");
+}
+
+/// A split that had its tags, and is not asked for them.
+#[test]
+fn tags_that_a_split_keeps_for_its_next_pieces() {
+    for engine in [Engine::Auto, Engine::Shared] {
+        let set = TagSet::builder().hw_queues(2).depth(4).reserved(1);
+        let set = set.engine(engine).build(|_, _| ()).unwrap();
+        let dev = set.add_tenant("nvme0n1").unwrap();
+        let mut split = dev.split_with(3, AllocOptions::new().hw_queue(1));
+        drop(split.next_blocking().unwrap());
+        assert_eq!(set.in_use(), 0);
+        assert_eq!(set.try_freeze().unwrap_err(), FreezeError::InUse);
+        let expected = "tag set: 2 hardware queue(s), 4 tags each, 0 in use\n\
+                        waiters of hw_queue 1: 0 granted and not taken, 2 collected\n";
+        assert_eq!(set.dump(), expected, "{engine:?}");
+        let tag = split.next_blocking().unwrap();
+        assert!(set.dump().contains(" 1 collected\n"), "{}", set.dump());
+        drop((split, tag));
+        assert_eq!(set.dump().lines().count(), 1, "{}", set.dump());
+        assert!(set.try_freeze().is_ok());
+    }
 }
 
 /// Nobody writes lines of his own into the dump, or moves the cursor of the terminal.

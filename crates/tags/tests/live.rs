@@ -6,7 +6,7 @@ use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_sync::{Arc, Mutex, block_on, cpu, thread};
 use inflight_tags::{
     Admission, AllocError, AllocOptions, DrainError, HwQueueOptions, RedeemError, ResizeError,
-    TagSet,
+    TagSet, Tenant,
 };
 use inflight_topology::Topology;
 use std::collections::BTreeSet;
@@ -400,6 +400,58 @@ fn the_hook_runs_before_a_wait() {
     }
     drop(tag);
     waiter.join().unwrap();
+}
+
+/// A wait in the hook does not call the hook of its set again, but that of another set.
+#[test]
+fn a_wait_in_the_hook() {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let other: Arc<Mutex<Option<Tenant<()>>>> = Arc::default();
+    let hooked = |within: Arc<Mutex<Option<Tenant<()>>>>| {
+        let calls = calls.clone();
+        let set = TagSet::builder().depth(1).before_wait(move |_| {
+            calls.fetch_add(1, Ordering::Relaxed);
+            let within = within.lock().clone();
+            if let Some(tenant) = within {
+                let forms = [
+                    tenant.alloc_timeout(Duration::ZERO).map(drop),
+                    tenant.split(1).next_timeout(Duration::ZERO).map(drop),
+                ];
+                assert_eq!(forms, [Err(AllocError::TimedOut); 2]);
+            }
+        });
+        set.build(|_, _| ()).unwrap().add_tenant("q").unwrap()
+    };
+    let first: Arc<Mutex<Option<Tenant<()>>>> = Arc::default();
+    let (a, b) = (hooked(other.clone()), hooked(first.clone()));
+    let _held = (a.try_alloc().unwrap(), b.try_alloc().unwrap());
+    // A's hook waits for a tag of A.
+    *other.lock() = Some(a.clone());
+    for calls_so_far in 1..=3 {
+        let late = a.alloc_timeout(Duration::ZERO).map(drop);
+        assert_eq!(late, Err(AllocError::TimedOut));
+        assert_eq!(calls.load(Ordering::Relaxed), calls_so_far);
+    }
+    // A's hook waits for tags of B, twice, and B's for tags of A.
+    (*other.lock(), *first.lock()) = (Some(b.clone()), Some(a.clone()));
+    calls.store(0, Ordering::Relaxed);
+    assert!(a.alloc_timeout(Duration::ZERO).is_err());
+    assert_eq!(calls.load(Ordering::Relaxed), 3);
+    // The sets would keep each other.
+    (*other.lock(), *first.lock()) = (None, None);
+}
+
+/// After a panic of the hook the next wait calls it.
+#[test]
+fn a_hook_that_panics_is_called_again() {
+    let set = TagSet::builder().depth(1).before_wait(|_| panic!("hook"));
+    let dev = set.build(|_, _| ()).unwrap().add_tenant("q").unwrap();
+    let _held = dev.try_alloc().unwrap();
+    for _ in 0..2 {
+        let wait = || dev.alloc_timeout(Duration::ZERO).map(drop);
+        let panic = catch_unwind(AssertUnwindSafe(wait)).unwrap_err();
+        assert_eq!(panic.downcast_ref(), Some(&"hook"));
+    }
 }
 
 /// A submitter that meets a freeze holds requests that it has collected: it submits them before it

@@ -423,6 +423,21 @@ fn c32_a_weight_of_nothing_starves_nobody() {
     assert_eq!((a.try_take(8), b.try_take(8)), (1, 1));
 }
 
+/// The smallest share is at most the depth, also when that changes.
+#[test]
+fn no_share_is_above_the_depth() {
+    let min = usize::MAX;
+    for policy in [SharePolicy::Fair { min }, SharePolicy::Weighted { min }] {
+        let set = TagSet::builder().depth(8).reserved(2).share(policy);
+        let set: TagSet<()> = set.build(|_, _| ()).unwrap();
+        let (a, b) = (set.add_tenant("a").unwrap(), set.add_tenant("b").unwrap());
+        let _tags = (a.try_alloc().unwrap(), b.try_alloc().unwrap());
+        assert_eq!((a.share(0), b.share(0)), (Some(6), Some(6)), "{policy:?}");
+        set.resize(5).unwrap();
+        assert_eq!((a.share(0), b.share(0)), (Some(3), Some(3)), "{policy:?}");
+    }
+}
+
 /// A tenant that takes the place of one that has left begins with a weight of 1.
 #[test]
 fn a_weight_leaves_with_its_tenant() {

@@ -4,7 +4,7 @@
 
 use inflight_sync::thread;
 use inflight_sync::time::Clock;
-use inflight_tags::{AllocOptions, RedeemError, TagSet, Tenant};
+use inflight_tags::{AllocOptions, RedeemError, Tag, TagSet, Tenant};
 use std::collections::HashSet;
 use std::time::Duration;
 
@@ -137,6 +137,47 @@ fn start_generations_differ() {
     let generations: HashSet<u64> = tokens.iter().map(|token| token >> 30).collect();
     assert!(generations.len() > 990);
     assert!(tokens.iter().all(|&token| set.redeem(token).is_ok()));
+}
+
+/// What a late completion is told when the handler of the timeout has freed the tag: the same,
+/// until the slot's next owner makes a token, tracks or frees its tag.
+#[test]
+fn a_late_completion_after_its_timeout_was_handled() {
+    type NextUse = fn(Tag<u32>) -> Option<Tag<u32>>;
+    let next_uses: [NextUse; 3] = [
+        |tag| {
+            let _in_flight = tag.into_token();
+            None
+        },
+        |mut tag| {
+            tag.track();
+            Some(tag)
+        },
+        |tag| {
+            drop(tag);
+            None
+        },
+    ];
+    for next_use in next_uses {
+        let set = TagSet::builder().depth(1).build(|_, _| 0).unwrap();
+        let dev = set.add_tenant("q").unwrap();
+        let token = submit(&dev);
+        set.for_each_in_flight(|t| assert!(t.mark_timed_out()));
+        let tail = token.into();
+        let late = RedeemError::TimedOut { token: tail };
+        let text = late.to_string();
+        assert!(text.contains("gets or has had its tag"), "{text}");
+        assert_eq!(set.redeem(token).unwrap_err(), late);
+        drop(set.redeem_timed_out(token).unwrap());
+        assert_eq!(set.redeem(token).unwrap_err(), late);
+        let next = dev.try_alloc().unwrap();
+        assert_eq!(set.redeem(token).unwrap_err(), late);
+        assert_eq!(set.stats().late_completions, 3);
+        let _kept = next_use(next);
+        let stale = RedeemError::Stale { token: tail };
+        assert_eq!(set.redeem(token).unwrap_err(), stale);
+        assert_eq!(set.stats().late_completions, 3);
+    }
 }
 
 #[test]

@@ -362,10 +362,13 @@ impl Run {
             return;
         }
         if first.saturating_add(top) > end {
-            assert!(
-                matches!(self.map.put_mask(bits), Err(PutError::OutOfRange { .. })),
-                "{bits:?}"
-            );
+            let refused = self.map.put_mask(bits).unwrap_err();
+            let beyond = match refused {
+                PutError::BeyondWord { bit } => (end..self.max_depth).contains(&bit),
+                PutError::OutOfRange { bit } => bit >= self.max_depth,
+                _ => false,
+            };
+            assert!(beyond, "{bits:?}: {refused:?}");
             return;
         }
         if bits.iter().any(|bit| self.forbidden(bit)) {

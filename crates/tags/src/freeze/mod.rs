@@ -113,8 +113,8 @@ impl Drop for FrozenGuard {
 }
 
 impl<T: Send + 'static> TagSet<T> {
-    /// Freezes the set if no tag is in use now. Other callers may find the set frozen during the
-    /// check.
+    /// Freezes the set if no tag is in use, granted or collected now (see
+    /// [`freeze`](TagSet::freeze)). Other callers may find the set frozen during the check.
     ///
     /// # Errors
     ///
@@ -131,6 +131,12 @@ impl<T: Send + 'static> TagSet<T> {
     /// Freezes the set: no tag is given out from the future's first poll on, and the future is
     /// ready when none is held or in flight. Freezes nest; the set thaws when the last guard is
     /// dropped.
+    ///
+    /// It waits also for tags that are *granted* to futures or threads that have not taken them,
+    /// and for tags that a [`Split`](crate::Split) has *collected* for its next pieces. These give
+    /// them back when they go on, or are dropped. [`in_use`](TagSet::in_use) counts neither; the
+    /// [dump](TagSet::dump) shows both. A future or a `Split` that is kept and not used holds up
+    /// the freeze for ever.
     ///
     /// While the set is frozen, or a caller waits for a freeze, the try forms of a
     /// [`Tenant`](crate::Tenant) return [`Frozen`](crate::AllocError::Frozen) and the waiting forms
@@ -162,9 +168,9 @@ impl<T: Send + 'static> TagSet<T> {
 
     /// Freezes the set as [`freeze`](TagSet::freeze); the thread sleeps.
     ///
-    /// A thread that holds a tag itself, or is the one that redeems, waits for itself here, for
-    /// ever: the effect is that of a slow device. If that may be, take
-    /// [`freeze_timeout`](TagSet::freeze_timeout) or [`try_freeze`](TagSet::try_freeze).
+    /// A thread that holds a tag itself, or keeps such a future or `Split`, or is the one that
+    /// redeems, waits for itself here, for ever: the effect is that of a slow device. If that may
+    /// be, take [`freeze_timeout`](TagSet::freeze_timeout) or [`try_freeze`](TagSet::try_freeze).
     pub fn freeze_blocking(&self) -> FrozenGuard {
         let frozen = FrozenGuard::begin(&self.shared.bitmaps);
         let _always = wait_until_unused(&frozen.bitmaps, None);

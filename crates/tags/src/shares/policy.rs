@@ -17,7 +17,8 @@
 ///
 /// # Fairness
 ///
-/// Shares are rounded up and may add up to more than the depth. Free tags go round robin to the
+/// Shares are rounded up and may add up to more than the depth. None is above the depth, whatever
+/// `min` is. Free tags go round robin to the
 /// tenants that wait and are below their share, a request each. Threads that allocate at once may
 /// overshoot a share, each by one tag. Tags that a tenant took before others became active are not
 /// counted.
@@ -64,14 +65,16 @@ impl SharePolicy {
         tenants: usize,
         weights: impl FnOnce() -> (usize, usize),
     ) -> Option<usize> {
-        match self {
-            Self::None => None,
-            Self::Fair { min } => Some(depth.div_ceil(tenants).max(min)),
+        let share = match self {
+            Self::None => return None,
+            Self::Fair { min } => depth.div_ceil(tenants).max(min),
             Self::Weighted { min } => {
                 let (own, all) = weights();
                 // At least 1: a tenant of weight 0 would wait for ever.
-                Some((depth * own).div_ceil(all.max(1)).max(min).max(1))
+                (depth * own).div_ceil(all.max(1)).max(min).max(1)
             }
-        }
+        };
+        // The smallest share may be above the depth, which may change.
+        Some(share.min(depth))
     }
 }

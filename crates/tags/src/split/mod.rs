@@ -40,9 +40,10 @@ use std::time::Duration;
 ///
 /// # Fairness
 ///
-/// [`Admission`](crate::Admission) describes the order. Tags that a `Split` has collected are in
-/// use: others do not get them, and a freeze waits for them, until they are asked for or the
-/// `Split` is dropped. A `Split` that gets its tags in parts (more pieces than a quarter of the
+/// [`Admission`](crate::Admission) describes the order. Others do not get the tags that a `Split`
+/// has collected, and a freeze waits for them, until they are asked for or the `Split` is dropped.
+/// [`in_use`](crate::TagSet::in_use) does not count them; the [dump](crate::TagSet::dump) has their
+/// number. A `Split` that gets its tags in parts (more pieces than a quarter of the
 /// depth) stays first of its tenant until its last part. While a part waits to be asked for, the
 /// tenant's small requests get other free tags, and its other splits wait, even if tags are free.
 /// So ask for the next tags without waiting for another `Split` in between, and drop a `Split` that
@@ -126,7 +127,8 @@ enum SplitStep<T> {
 
 impl<T: Send + 'static> Tenant<T> {
     /// Returns a request that is split into `n` pieces, each with a normal tag of its own; see
-    /// [`Split`]. It asks for no tag before its first call.
+    /// [`Split`]. It asks for no tag before its first call. With no pieces it ends at once, also if
+    /// the set is closed.
     #[must_use = "it asks for nothing until it is called"]
     pub fn split(&self, n: usize) -> Split<T> {
         self.split_with(n, AllocOptions::new())
