@@ -181,7 +181,7 @@ fn shutdown_against_a_first_timer() {
 /// so there is nothing that a cancel could take back.
 #[test]
 fn a_refused_delay_against_a_cancel() {
-    check("a_refused_delay_against_a_cancel", ONE, || {
+    check("a_refused_delay_against_a_cancel", TWO, || {
         let (sys, wq, _clock) = system();
         let (work, _) = counting();
         let other = thread::spawn({
