@@ -308,10 +308,10 @@ impl SbitmapQueue {
     ///
     /// Waiters, and later calls, get [`GetError::Closed`](crate::GetError::Closed)
     /// ([`GetManyError::Closed`](crate::GetManyError::Closed), also for no bits; for more bits than
-    /// the depth it may be `TooMany`); the try forms find nothing. A
-    /// closed queue stays closed; another call does nothing. A get that runs at the same time may
-    /// still succeed. A get that begins after a call of `close` has returned, or after another call
-    /// has returned `Closed`, does not succeed.
+    /// the depth it may be `TooMany`); the try forms find nothing. A closed queue stays closed;
+    /// another call does nothing. A get that runs at the same time may still succeed. A get that
+    /// begins after a call of `close` has returned, or after another call has returned `Closed`,
+    /// does not succeed.
     ///
     /// # Panics
     ///

@@ -10,14 +10,18 @@
 //! | the least share is asked for without the lock | `h15_*` |
 #![cfg(loom)]
 
+#[path = "common/told.rs"]
+mod told;
+
 use inflight_sbitmap::tenancy::{Rules, ShareLimiter, Tenancy, TenantIndex};
 use inflight_sbitmap::{Fairness, Get, SbitmapQueue};
-use inflight_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_sync::model::{Bound, check};
 use inflight_sync::{Arc, thread};
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Wake, Waker};
+use told::Told;
 
 const UNBOUNDED: Bound = Bound {
     quick: None,
@@ -39,22 +43,6 @@ fn all_taken(depth: usize) -> Arc<SbitmapQueue> {
         .unwrap();
     assert_eq!(queue.try_get_batch(depth, &mut Vec::new()), depth);
     Arc::new(queue)
-}
-
-/// Remembers that it was woken.
-#[derive(Default)]
-struct Told(AtomicBool);
-
-impl Told {
-    fn is_told(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
-impl Wake for Told {
-    fn wake(self: Arc<Self>) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }
 
 /// A task that has been polled and stands in a queue.

@@ -21,16 +21,19 @@
 //! | a collector that leaves tells nobody, or keeps his bits | both `d25_*` |
 #![cfg(loom)]
 
+#[path = "common/told.rs"]
+mod told;
+
 use inflight_sbitmap::tenancy::{Request, Tenancy};
 use inflight_sbitmap::{Fairness, SbitmapQueue};
-use inflight_sync::atomic::{AtomicBool, Ordering};
 use inflight_sync::model::{Bound, check};
 use inflight_sync::time::{Clock, Instant};
 use inflight_sync::{Arc, block_on, thread};
 use std::future::Future;
 use std::pin::pin;
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
+use told::Told;
 
 const UNBOUNDED: Bound = Bound {
     quick: None,
@@ -174,7 +177,7 @@ fn h4_second_poll_with_another_waker() {
     check("h4_second_poll_with_another_waker", UNBOUNDED, || {
         let (queue, bits) = all_taken(1);
         let mut get = pin!(queue.get());
-        let tellers = [(); 2].map(|()| Arc::new(Told(AtomicBool::new(false))));
+        let tellers = [(); 2].map(|()| Arc::new(Told::default()));
         let wakers = tellers.clone().map(Waker::from);
         assert!(
             get.as_mut()
@@ -186,10 +189,7 @@ fn h4_second_poll_with_another_waker() {
         let second = get.as_mut().poll(&mut Context::from_waker(&wakers[1]));
         putter.join().unwrap();
         if second.is_pending() {
-            assert!(
-                tellers[1].0.load(Ordering::Relaxed),
-                "the last waker given is the one told"
-            );
+            assert!(tellers[1].is_told(), "the last waker given is the one told");
             assert!(
                 get.as_mut()
                     .poll(&mut Context::from_waker(Waker::noop()))
@@ -214,7 +214,7 @@ fn h6_wake_eaten_by_a_satisfied_waiter() {
             let (queue, bits) = all_taken(2);
             let satisfied = spawn(&queue, |q| q.get_blocking().unwrap());
             queue.put(bits[0]).unwrap();
-            let told = Arc::new(Told(AtomicBool::new(false)));
+            let told = Arc::new(Told::default());
             let waker = Waker::from(told.clone());
             let mut get = pin!(queue.get());
             let pending = get
@@ -224,25 +224,13 @@ fn h6_wake_eaten_by_a_satisfied_waiter() {
             queue.put(bits[1]).unwrap();
             satisfied.join().unwrap();
             if pending {
-                assert!(
-                    told.0.load(Ordering::Relaxed),
-                    "a bit is free and the task sleeps"
-                );
+                assert!(told.is_told(), "a bit is free and the task sleeps");
                 let mut cx = Context::from_waker(Waker::noop());
                 assert!(get.as_mut().poll(&mut cx).is_ready());
             }
             assert_quiet(&queue);
         },
     );
-}
-
-/// Remembers that it was woken.
-struct Told(AtomicBool);
-
-impl Wake for Told {
-    fn wake(self: Arc<Self>) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }
 
 /// D25. Two collectors of both bits: one after the other, and neither keeps what the other waits
@@ -413,7 +401,7 @@ fn h31_a_batch_taken_over() {
         let bit = bits[0];
         let putter = spawn(&queue, move |q| q.put(bit).unwrap());
         let taken = queue.try_get();
-        let told = Arc::new(Told(AtomicBool::new(false)));
+        let told = Arc::new(Told::default());
         let waker = Waker::from(told.clone());
         let mut get = pin!(queue.get());
         let polled = get.as_mut().poll(&mut Context::from_waker(&waker));
@@ -422,10 +410,7 @@ fn h31_a_batch_taken_over() {
         }
         putter.join().unwrap();
         if polled.is_pending() {
-            assert!(
-                told.0.load(Ordering::Relaxed),
-                "a bit is free and the task sleeps"
-            );
+            assert!(told.is_told(), "a bit is free and the task sleeps");
             let mut cx = Context::from_waker(Waker::noop());
             assert!(get.as_mut().poll(&mut cx).is_ready());
         }

@@ -13,16 +13,19 @@
 //! | `set`: Acquire, `clear`: Release | `a46_a_bit_as_a_lock` |
 #![cfg(loom)]
 
+#[path = "common/told.rs"]
+mod told;
+
 use inflight_sbitmap::model_support::{LocalStore, ModelConfig};
 use inflight_sbitmap::{Fairness, GetManyError, Hint, Sbitmap, SbitmapQueue};
-use inflight_sync::atomic::{AtomicBool, Ordering};
 use inflight_sync::cell::UnsafeCell;
 use inflight_sync::model::{Bound, check};
 use inflight_sync::percpu::Backend;
 use inflight_sync::{Arc, thread};
 use std::future::Future;
 use std::pin::pin;
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, Waker};
+use told::Told;
 
 const UNBOUNDED: Bound = Bound {
     quick: None,
@@ -105,7 +108,7 @@ fn h21_growth_against_a_late_get() {
         });
         queue.resize(1).unwrap();
         queue.resize(2).unwrap();
-        let told = Arc::new(Told(AtomicBool::new(false)));
+        let told = Arc::new(Told::default());
         let waker = Waker::from(told.clone());
         let mut cx = Context::from_waker(&waker);
         let mut get = pin!(queue.get());
@@ -115,23 +118,11 @@ fn h21_growth_against_a_late_get() {
             None => assert_eq!(queue.depth(), 2),
         }
         if polled.is_pending() {
-            assert!(
-                told.0.load(Ordering::Relaxed),
-                "a bit is free and the waiter sleeps"
-            );
+            assert!(told.is_told(), "a bit is free and the waiter sleeps");
         } else {
             assert_eq!(polled, Poll::Ready(Ok(1)));
         }
     });
-}
-
-/// Remembers that it was woken.
-struct Told(AtomicBool);
-
-impl Wake for Told {
-    fn wake(self: Arc<Self>) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }
 
 /// H21. The owner of a bit above the new depth puts it while the map shrinks and grows.

@@ -78,10 +78,10 @@ impl<T> Default for Fifo<T> {
     }
 }
 
-impl<T: Copy> Fifo<T> {
-    /// How many bytes of this struct a push touches.
-    pub(crate) const PUSHED: usize = std::mem::offset_of!(Self, head);
+/// How many bytes of a fifo a push touches.
+pub(crate) const PUSHED: usize = std::mem::offset_of!(Fifo<u64>, head);
 
+impl<T: Copy> Fifo<T> {
     #[inline]
     fn places(&self) -> usize {
         self.next.wrapping_sub(self.first) as usize

@@ -196,7 +196,7 @@ mod tests {
             state.watched = true;
             state.core.set_batching(true);
             // Two waiting items are enough for a second worker.
-            state.core.note_service(9_000);
+            state.core.note_service(19_000);
         }
         let [begun, first, second] = [(); 3].map(|()| Signal::default());
         let items = [&first, &second, &first, &second];

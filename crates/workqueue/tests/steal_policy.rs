@@ -104,6 +104,33 @@ fn other_nodes_come_last_and_only_for_long_items() {
     assert_eq!(policy.wake_for(0, &loads), WakeTarget::Other(1));
 }
 
+/// Of the same node if there is one; of these the one with most to do.
+#[test]
+fn a_thief_takes_from_the_longest_list_of_its_node() {
+    let topology = Topology::synthetic("numa:2 cache:3 core:6").unwrap();
+    let policy = StealPolicy::new(&topology, Scope::Cache, Costs::default());
+    let full = |waiting| Load {
+        waiting,
+        awake: 6,
+        service: 174_000,
+        ..Load::default()
+    };
+    let mut loads = [0, 40, 50, 90, 100, 100].map(full);
+    loads[0].awake = 1;
+    assert_eq!(policy.victim(0, &loads), Some(2));
+    loads[2].waiting = 0;
+    assert_eq!(policy.victim(0, &loads), Some(1));
+    loads[1].waiting = 0;
+    assert_eq!(
+        policy.victim(0, &loads),
+        Some(4),
+        "the first of the longest"
+    );
+    // It is awake itself: with all six at work there is none to send.
+    loads[0].awake = 7;
+    assert_eq!(policy.victim(0, &loads), None);
+}
+
 /// Its own workers are on their way: they are nearer.
 #[test]
 fn a_backlog_is_its_own_while_workers_are_to_be_had() {

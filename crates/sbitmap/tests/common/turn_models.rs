@@ -2,6 +2,9 @@
 //! ids are all free.
 #![allow(dead_code, reason = "each file that includes this uses some of them")]
 
+#[path = "told.rs"]
+mod told;
+
 use inflight_sbitmap::tenancy::{Request, Tenancy};
 use inflight_sbitmap::{Fairness, GetManyError, SbitmapQueue};
 use inflight_sync::atomic::{AtomicBool, Ordering};
@@ -11,8 +14,9 @@ use inflight_sync::{Arc, block_on, cpu, thread};
 use std::future::Future;
 use std::pin::pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
+use told::Told;
 
 /// Depth, largest depth, mode, clock.
 pub(crate) type New = fn(usize, usize, Fairness, Clock) -> SbitmapQueue;
@@ -284,20 +288,11 @@ pub(crate) fn wake_all_against_put(new: New) {
     assert_quiet(&queue, 0);
 }
 
-struct Told(AtomicBool);
-
-impl Wake for Told {
-    fn wake(self: Arc<Self>) {
-        // Relaxed: read after a join.
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
 /// A task is polled with another waker while the put goes on: the last waker given is told.
 pub(crate) fn second_poll_with_another_waker(new: New) {
     let (queue, ids) = taken(new, 1);
     let mut get = pin!(queue.get());
-    let told = [(); 2].map(|()| Arc::new(Told(AtomicBool::new(false))));
+    let told = [(); 2].map(|()| Arc::new(Told::default()));
     let wakers = told.clone().map(Waker::from);
     let mut cx = Context::from_waker(&wakers[0]);
     assert!(get.as_mut().poll(&mut cx).is_pending());
@@ -306,7 +301,7 @@ pub(crate) fn second_poll_with_another_waker(new: New) {
     let second = get.as_mut().poll(&mut Context::from_waker(&wakers[1]));
     putter.join().unwrap();
     if second.is_pending() {
-        assert!(told[1].0.load(Ordering::Relaxed));
+        assert!(told[1].is_told());
         let mut cx = Context::from_waker(Waker::noop());
         assert!(get.as_mut().poll(&mut cx).is_ready());
     }
@@ -317,7 +312,7 @@ pub(crate) fn second_poll_with_another_waker(new: New) {
 /// the grant, so a poll after it finds the id.
 pub(crate) fn wake_all_against_task(new: New) {
     let (queue, ids) = taken(new, 1);
-    let told = Arc::new(Told(AtomicBool::new(false)));
+    let told = Arc::new(Told::default());
     let waker = Waker::from(told.clone());
     let mut get = pin!(queue.get());
     let mut cx = Context::from_waker(&waker);
@@ -326,7 +321,7 @@ pub(crate) fn wake_all_against_task(new: New) {
     let putter = spawn(&queue, move |q| q.put(id).unwrap());
     queue.wake_all();
     putter.join().unwrap();
-    assert!(told.0.load(Ordering::Relaxed));
+    assert!(told.is_told());
     assert_eq!(get.as_mut().poll(&mut cx), Poll::Ready(Ok(id)));
     assert_quiet(&queue, 0);
 }

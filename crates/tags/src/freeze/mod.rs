@@ -144,8 +144,8 @@ impl<T: Send + 'static> TagSet<T> {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future ends the freeze: the set is as it was. The drop panics as that of
-    /// a [`FrozenGuard`].
+    /// Dropping the future ends the freeze: the set is as it was. The drop panics as that of a
+    /// [`FrozenGuard`].
     ///
     /// ```
     /// # use inflight_tags::{FreezeError, TagSet};

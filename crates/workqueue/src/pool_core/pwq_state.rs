@@ -1,6 +1,6 @@
 //! A pwq of the core: its FIFO, its limit, and the reasons not to take entries from it.
 
-use crate::fifo::Fifo;
+use crate::fifo::{self, Fifo};
 use crate::flush_colour::{FlushColours, FlushNumber};
 use crate::nr_active::{Limit, PwqId};
 use std::mem;
@@ -78,7 +78,7 @@ pub(crate) struct PwqState<T> {
 }
 
 // The fields that a push touches are on one cache line.
-const _: () = assert!(mem::offset_of!(PwqState<u64>, fifo) + Fifo::<u64>::PUSHED <= 64);
+const _: () = assert!(mem::offset_of!(PwqState<u64>, fifo) + fifo::PUSHED <= 64);
 
 impl<T: PoolItem> PwqState<T> {
     pub(crate) fn new(id: PwqId, limit: Limit, unmanaged: bool) -> Self {

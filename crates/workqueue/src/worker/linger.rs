@@ -1,9 +1,9 @@
 //! What a worker that finds nothing does before it sleeps, once until it has found something: a
 //! sleep and a wakeup take longer than many an item.
 //!
-//! A worker spins for a short time. If its CPU is also a submitter's, that would only delay what
-//! comes. There it yields the CPU: the submitter goes on, and if it queues more and then waits, the
-//! worker has all of that at once.
+//! A worker spins for a short time. Where a thread submits from the same CPU, and in a pool of one
+//! CPU, that would only delay what comes. There it yields the CPU: the submitter goes on, and if it
+//! queues more and then waits, the worker has all of that at once.
 
 use crate::worker_pool::WorkerPool;
 use inflight_sync::time::Clock;
@@ -44,7 +44,12 @@ impl Linger {
     /// How to linger on this CPU now. `None`: not at all.
     pub(super) fn way(&mut self, pool: &WorkerPool) -> Option<Way> {
         let is_submitters = pool.shared.submitters.is_heard(cpu::current());
-        if !is_submitters && pool.attrs.target() > 1 {
+        self.way_if(!is_submitters && pool.attrs.target() > 1)
+    }
+
+    /// The same, if others do not need this CPU, or if they may.
+    fn way_if(&mut self, may_spin: bool) -> Option<Way> {
+        if may_spin {
             return Some(Way::Spin);
         }
         let yields = self.left_out == 0;
@@ -102,10 +107,25 @@ mod tests {
     fn a_worker_that_waits_long_for_its_cpu_seldom_yields() {
         let mut linger = Linger::new();
         linger.yielded(LONG_YIELD);
-        assert_eq!(linger.left_out, 0);
+        assert_eq!(linger.way_if(false), Some(Way::Yield), "that was not long");
         linger.yielded(Duration::from_millis(2));
-        assert_eq!(linger.left_out, 1_000);
+        assert_eq!(linger.way_if(true), Some(Way::Spin), "another CPU");
+        let left_out = (0..2_000).take_while(|_| linger.way_if(false).is_none());
+        assert_eq!(left_out.count(), 1_000);
+        assert_eq!(linger.way_if(false), Some(Way::Yield));
         linger.yielded(Duration::MAX);
         assert_eq!(linger.left_out, u32::MAX);
+    }
+
+    #[test]
+    fn a_worker_that_was_woken_soon_spins_longer() {
+        let clock = Clock::manual();
+        let mut linger = Linger::new();
+        let mut slept = |micros| {
+            linger.sleep(&clock, || clock.advance(Duration::from_micros(micros)));
+            linger.spin.as_micros()
+        };
+        assert_eq!([19; 5].map(&mut slept), [4, 8, 16, 20, 20]);
+        assert_eq!([20; 4].map(&mut slept), [10, 5, 2, 2]);
     }
 }
