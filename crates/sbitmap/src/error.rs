@@ -79,7 +79,7 @@ pub enum PutError {
     },
     /// A [`BitMask`](crate::BitMask) reaches beyond the word of its first bit.
     BeyondWord {
-        /// The first bit beyond the word.
+        /// The first bit of the mask that is beyond the word.
         bit: usize,
     },
 }

@@ -134,7 +134,8 @@ impl SbitmapQueue {
         if self.try_get_batch(n, &mut bits) == n && (n > 0 || !self.is_closed()) {
             return Ok(bits);
         }
-        // An error: a user has put one of them a second time. The others are back.
+        // Too few, or closed. An error: a user has put one of them a second time. The others are
+        // back.
         let _ = self.put_batch(&bits);
         close::check(self.is_closed())?;
         Err(GetManyError::Exhausted { n })

@@ -10,8 +10,8 @@
 //! | the least share is asked for without the lock | `h15_*` |
 #![cfg(loom)]
 
-#[path = "common/told.rs"]
-mod told;
+#[path = "common/wake_flag.rs"]
+mod wake_flag;
 
 use inflight_sbitmap::tenancy::{Rules, ShareLimiter, Tenancy, TenantIndex};
 use inflight_sbitmap::{Fairness, Get, SbitmapQueue};
@@ -21,7 +21,7 @@ use inflight_sync::{Arc, thread};
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Wake, Waker};
-use told::Told;
+use wake_flag::WakeFlag;
 
 const UNBOUNDED: Bound = Bound {
     quick: None,
@@ -46,13 +46,13 @@ fn all_taken(depth: usize) -> Arc<SbitmapQueue> {
 }
 
 /// A task that has been polled and stands in a queue.
-fn waiting(queue: &SbitmapQueue) -> (Pin<Box<Get<'_>>>, Arc<Told>) {
-    let told: Arc<Told> = Arc::default();
+fn waiting(queue: &SbitmapQueue) -> (Pin<Box<Get<'_>>>, Arc<WakeFlag>) {
+    let woken: Arc<WakeFlag> = Arc::default();
     let mut get = Box::pin(queue.get());
-    let waker = Waker::from(told.clone());
+    let waker = Waker::from(woken.clone());
     let pending = get.as_mut().poll(&mut Context::from_waker(&waker));
     assert!(pending.is_pending());
-    (get, told)
+    (get, woken)
 }
 
 /// H5, H10, H12, H13, H30. Two batches of two, by two putters in any order: four waiters in two
@@ -70,7 +70,7 @@ fn h5_h10_h12_h13_h30_two_batches() {
         });
         [2, 3].iter().for_each(|&bit| queue.put(bit).unwrap());
         other.join().unwrap();
-        assert!(tasks.iter().all(|(_, told)| told.is_told()), "4 wakes");
+        assert!(tasks.iter().all(|(_, woken)| woken.is_woken()), "4 wakes");
         let after = queue.snapshot();
         assert_eq!(after.completions, before.completions.wrapping_add(4));
         assert_eq!(after.wakeups, after.completions);
@@ -94,7 +94,7 @@ fn h7_a_newcomer_does_not_keep_the_turn() {
         });
         queue.put_batch(&[0]).unwrap();
         queue.put_batch(&[1]).unwrap();
-        assert!(first.1.is_told() && second.1.is_told());
+        assert!(first.1.is_woken() && second.1.is_woken());
         newcomer.join().unwrap();
     });
 }
@@ -146,7 +146,7 @@ fn h14_a_put_from_within_a_wake() {
         queue.put_batch(&[2]).unwrap();
         putter.join().unwrap();
         assert!(
-            others.iter().all(|(_, told)| told.is_told()),
+            others.iter().all(|(_, woken)| woken.is_woken()),
             "three puts, three wakes"
         );
         drop((others, interrupted, waker));

@@ -21,8 +21,8 @@
 //! | a collector that leaves tells nobody, or keeps his bits | both `d25_*` |
 #![cfg(loom)]
 
-#[path = "common/told.rs"]
-mod told;
+#[path = "common/wake_flag.rs"]
+mod wake_flag;
 
 use inflight_sbitmap::tenancy::{Request, Tenancy};
 use inflight_sbitmap::{Fairness, SbitmapQueue};
@@ -33,7 +33,7 @@ use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
-use told::Told;
+use wake_flag::WakeFlag;
 
 const UNBOUNDED: Bound = Bound {
     quick: None,
@@ -177,8 +177,8 @@ fn h4_second_poll_with_another_waker() {
     check("h4_second_poll_with_another_waker", UNBOUNDED, || {
         let (queue, bits) = all_taken(1);
         let mut get = pin!(queue.get());
-        let tellers = [(); 2].map(|()| Arc::new(Told::default()));
-        let wakers = tellers.clone().map(Waker::from);
+        let flags = [(); 2].map(|()| Arc::new(WakeFlag::default()));
+        let wakers = flags.clone().map(Waker::from);
         assert!(
             get.as_mut()
                 .poll(&mut Context::from_waker(&wakers[0]))
@@ -189,7 +189,7 @@ fn h4_second_poll_with_another_waker() {
         let second = get.as_mut().poll(&mut Context::from_waker(&wakers[1]));
         putter.join().unwrap();
         if second.is_pending() {
-            assert!(tellers[1].is_told(), "the last waker given is the one told");
+            assert!(flags[1].is_woken(), "the last waker given is the one woken");
             assert!(
                 get.as_mut()
                     .poll(&mut Context::from_waker(Waker::noop()))
@@ -214,8 +214,8 @@ fn h6_wake_eaten_by_a_satisfied_waiter() {
             let (queue, bits) = all_taken(2);
             let satisfied = spawn(&queue, |q| q.get_blocking().unwrap());
             queue.put(bits[0]).unwrap();
-            let told = Arc::new(Told::default());
-            let waker = Waker::from(told.clone());
+            let woken = Arc::new(WakeFlag::default());
+            let waker = Waker::from(woken.clone());
             let mut get = pin!(queue.get());
             let pending = get
                 .as_mut()
@@ -224,7 +224,7 @@ fn h6_wake_eaten_by_a_satisfied_waiter() {
             queue.put(bits[1]).unwrap();
             satisfied.join().unwrap();
             if pending {
-                assert!(told.is_told(), "a bit is free and the task sleeps");
+                assert!(woken.is_woken(), "a bit is free and the task sleeps");
                 let mut cx = Context::from_waker(Waker::noop());
                 assert!(get.as_mut().poll(&mut cx).is_ready());
             }
@@ -401,8 +401,8 @@ fn h31_a_batch_taken_over() {
         let bit = bits[0];
         let putter = spawn(&queue, move |q| q.put(bit).unwrap());
         let taken = queue.try_get();
-        let told = Arc::new(Told::default());
-        let waker = Waker::from(told.clone());
+        let woken = Arc::new(WakeFlag::default());
+        let waker = Waker::from(woken.clone());
         let mut get = pin!(queue.get());
         let polled = get.as_mut().poll(&mut Context::from_waker(&waker));
         if let Some(bit) = taken {
@@ -410,7 +410,7 @@ fn h31_a_batch_taken_over() {
         }
         putter.join().unwrap();
         if polled.is_pending() {
-            assert!(told.is_told(), "a bit is free and the task sleeps");
+            assert!(woken.is_woken(), "a bit is free and the task sleeps");
             let mut cx = Context::from_waker(Waker::noop());
             assert!(get.as_mut().poll(&mut cx).is_ready());
         }

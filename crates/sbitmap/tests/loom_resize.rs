@@ -13,8 +13,8 @@
 //! | `set`: Acquire, `clear`: Release | `a46_a_bit_as_a_lock` |
 #![cfg(loom)]
 
-#[path = "common/told.rs"]
-mod told;
+#[path = "common/wake_flag.rs"]
+mod wake_flag;
 
 use inflight_sbitmap::model_support::{LocalStore, ModelConfig};
 use inflight_sbitmap::{Fairness, GetManyError, Hint, Sbitmap, SbitmapQueue};
@@ -25,7 +25,7 @@ use inflight_sync::{Arc, thread};
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
-use told::Told;
+use wake_flag::WakeFlag;
 
 const UNBOUNDED: Bound = Bound {
     quick: None,
@@ -108,8 +108,8 @@ fn h21_growth_against_a_late_get() {
         });
         queue.resize(1).unwrap();
         queue.resize(2).unwrap();
-        let told = Arc::new(Told::default());
-        let waker = Waker::from(told.clone());
+        let woken = Arc::new(WakeFlag::default());
+        let waker = Waker::from(woken.clone());
         let mut cx = Context::from_waker(&waker);
         let mut get = pin!(queue.get());
         let polled = get.as_mut().poll(&mut cx);
@@ -118,7 +118,7 @@ fn h21_growth_against_a_late_get() {
             None => assert_eq!(queue.depth(), 2),
         }
         if polled.is_pending() {
-            assert!(told.is_told(), "a bit is free and the waiter sleeps");
+            assert!(woken.is_woken(), "a bit is free and the waiter sleeps");
         } else {
             assert_eq!(polled, Poll::Ready(Ok(1)));
         }

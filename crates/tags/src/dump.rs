@@ -40,7 +40,7 @@ impl<T: Send + 'static> TagSet<T> {
     ///
     /// It has at most some hundred lines, and says how many tenants and tags are left out. It reads
     /// all slots, and takes the lock of each list of waiters for a moment: tags taken or freed
-    /// meanwhile may be in it or not.
+    /// meanwhile may be in it or not, or count as collected.
     /// Ages count from [`into_token`](crate::Tag::into_token) or [`track`](crate::Tag::track) on.
     ///
     /// ```
@@ -168,7 +168,11 @@ impl<T: Send + 'static> TagSet<T> {
             }
         }
         if lines > BITMAPS {
-            let _ = writeln!(text, "and {} more with granted tags", lines - BITMAPS);
+            let _ = writeln!(
+                text,
+                "and {} more with granted or collected tags",
+                lines - BITMAPS
+            );
         }
     }
 }

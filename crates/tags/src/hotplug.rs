@@ -7,7 +7,7 @@ use crate::queue_kind::QueueKind;
 use crate::set::TagSet;
 use crate::shared::Shared;
 use crate::tag_maps::TagMaps;
-use inflight_sync::panics::call_for_each;
+use inflight_sync::panics::FirstPanic;
 use inflight_topology::Topology;
 use std::fmt;
 
@@ -102,8 +102,8 @@ impl<T: Send + 'static> Cpus<'_, T> {
     ///
     /// # Panics
     ///
-    /// Panics with the first panic of a callback that ran here, after all of them have been called,
-    /// and everything has changed; and in the build closure of this set.
+    /// Panics with the first panic of a callback or a waker that ran here, after all of them have
+    /// been called, and everything has changed; and in the build closure of this set.
     ///
     /// ```
     /// use inflight_tags::TagSet;
@@ -126,18 +126,23 @@ impl<T: Send + 'static> Cpus<'_, T> {
         let size = &shared.bitmaps.size;
         // Dropped after the lock is released: dropping one may run callbacks.
         let subscribers = shared.subscribers();
-        let (changed, left) = {
+        let (changed, returned, left) = {
             let _change = size.change();
             let change = || shared.cpu_map.set_nodes(nodes, size.hw_queues());
-            let changed = shared.queues_changed_by(change);
+            let (changed, returned) = shared.queues_changed_by(change);
             let bitmaps = &shared.bitmaps;
             bitmaps.set_users(&shared.cpu_map.users(bitmaps.layout.shared_tags));
             let refreshed = subscribers
                 .iter()
                 .map(|subscriber| subscriber.refresh(topology));
-            (changed, refreshed.collect::<Vec<_>>())
+            (changed, returned, refreshed.collect::<Vec<_>>())
         };
-        call_for_each(left, |left| left());
+        let mut panic = FirstPanic::default();
+        panic.run(|| shared.tell_drains(returned));
+        for left in left {
+            panic.run(left);
+        }
+        panic.finish();
         changed
     }
 }
@@ -167,7 +172,7 @@ impl<T> Shared<T> {
     /// A CPU goes offline or comes online. Returns the hardware queues that become active or
     /// inactive.
     pub(crate) fn set_online(&self, cpu: usize, online: bool) -> Vec<usize> {
-        let _change = self.bitmaps.size.change();
+        let change = self.bitmaps.size.change();
         {
             let cpus = self.cpu_map.cpus();
             let mut gone = self.bitmaps.active_queues.gone.lock();
@@ -181,11 +186,16 @@ impl<T> Shared<T> {
                 return vec![];
             }
         }
-        self.queues_changed_by(|| ())
+        let (changed, returned) = self.queues_changed_by(|| ());
+        drop(change);
+        self.tell_drains(returned);
+        changed
     }
 
-    /// D1 and D2, E1 and E2, for every hardware queue. Under the lock for changes of size.
-    pub(crate) fn update_active_queues(&self) {
+    /// D1 and D2, and E1, for every hardware queue. Under the lock for changes of size. Returns
+    /// whether hardware queues returned: the caller tells the drains without the lock.
+    #[must_use]
+    pub(crate) fn update_active_queues(&self) -> bool {
         let bitmaps: &TagMaps = &self.bitmaps;
         let n = bitmaps.size.hw_queues();
         let (mut mapped, mut served) = (vec![false; n], vec![false; n]);
@@ -225,9 +235,13 @@ impl<T> Shared<T> {
         }
         // D2.
         bitmaps.gate.publish();
+        returned
+    }
+
+    /// E2, if hardware queues returned. Runs wakers.
+    pub(crate) fn tell_drains(&self, returned: bool) {
         if returned {
-            // E2.
-            bitmaps.gate.drained().notify_all();
+            self.bitmaps.gate.drained().notify_all();
         }
     }
 
@@ -239,15 +253,14 @@ impl<T> Shared<T> {
             .collect()
     }
 
-    /// Which hardware queues become active or inactive by a change of the map or of the CPUs. Under
-    /// the lock for changes of size.
-    pub(crate) fn queues_changed_by(&self, change: impl FnOnce()) -> Vec<usize> {
+    /// Which hardware queues become active or inactive by a change of the map or of the CPUs, and
+    /// what [`update_active_queues`](Self::update_active_queues) returns. Under the same lock.
+    fn queues_changed_by(&self, change: impl FnOnce()) -> (Vec<usize>, bool) {
         let before = self.active();
         change();
-        self.update_active_queues();
+        let returned = self.update_active_queues();
         let after = self.active();
-        (0..before.len())
-            .filter(|&hw_queue| before[hw_queue] != after[hw_queue])
-            .collect()
+        let changed = (0..before.len()).filter(|&hw_queue| before[hw_queue] != after[hw_queue]);
+        (changed.collect(), returned)
     }
 }

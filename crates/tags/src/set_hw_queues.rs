@@ -12,6 +12,7 @@ use crate::freeze::{Freeze, FrozenGuard};
 use crate::set::TagSet;
 use crate::shared::Shared;
 use inflight_sync::atomic::Ordering;
+use inflight_sync::panics::FirstPanic;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -39,15 +40,19 @@ impl<T> Shared<T> {
     fn set_hw_queues(&self, n: usize, frozen: FrozenGuard) {
         let bitmaps = &self.bitmaps;
         let (layout, size) = (bitmaps.layout, &bitmaps.size);
-        let _change = size.change();
+        let change = size.change();
         // What can panic comes first: the set is then unchanged.
         self.make_slots(0..layout.tables_of(n), size.depth());
         self.cpu_map.set_hw_queues(n);
         bitmaps.set_users(&self.cpu_map.users(layout.shared_tags));
         // Relaxed: the thaw publishes it.
         size.hw_queues.store(n, Ordering::Relaxed);
-        self.update_active_queues();
-        drop(frozen);
+        let returned = self.update_active_queues();
+        drop(change); // What follows runs wakers.
+        let mut panic = FirstPanic::default();
+        panic.run(|| drop(frozen));
+        panic.run(|| self.tell_drains(returned));
+        panic.finish();
     }
 }
 

@@ -151,9 +151,10 @@ impl<P> Batch<P> {
         self.end.load(Ordering::Relaxed).wrapping_sub(settled) < RING
     }
 
-    /// For the owner: appends one entry, for which there is room.
+    /// For the owner: appends one entry, for which there is [room](Self::has_room).
     #[inline]
-    pub(crate) fn append(&self, taken: Taken<P>) {
+    pub(crate) fn append(&self, settled: u32, taken: Taken<P>) {
+        debug_assert!(self.has_room(settled));
         let end = self.end.load(Ordering::Relaxed);
         // SAFETY: nothing beyond `end` is read, and the entry that was in this place is settled.
         self.place(end).with_mut(|p| unsafe { *p = Some(taken) });

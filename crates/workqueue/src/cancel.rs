@@ -1,8 +1,8 @@
 //! *cancel*: taking a queueing back before its run, wherever its entry is.
 //!
-//! An entry in the FIFO of its pwq is removed. An entry elsewhere, in a worker's batch, stays there
-//! with a reference; the thread that has it sees that the queueing was cancelled. So a cancel takes
-//! constant time, and only the lock of one pool.
+//! An entry in the FIFO of its pwq is removed. An entry elsewhere, in a worker's batch or on
+//! its way, stays there with a reference; the thread that has it sees that the queueing was
+//! cancelled. So a cancel takes constant time, and only the lock of one pool.
 
 use crate::batch::Entry;
 use crate::completion::wait_unless;

@@ -250,15 +250,18 @@ impl Context {
             Ok(seq) => seq,
             Err(why) => return Some(Err(why)),
         };
-        batch.append(Taken {
-            entry: Entry {
-                item,
-                seq,
-                colour: running.colour,
-                counted: false,
+        batch.append(
+            self.begin.get(),
+            Taken {
+                entry: Entry {
+                    item,
+                    seq,
+                    colour: running.colour,
+                    counted: false,
+                },
+                pwq: running.pwq,
             },
-            pwq: running.pwq,
-        });
+        );
         if batch.is_recalled_now() {
             // The thread that recalled the batch may not have seen the entry, and may not look
             // again.

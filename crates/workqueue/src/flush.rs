@@ -75,10 +75,19 @@ impl ReusableRef {
 
 /// Whether an item is queued and waits for the caller's own slot.
 pub(crate) fn is_behind_caller(header: &Header) -> bool {
+    pwq_of(header).is_some_and(|pwq| current::is_behind_caller(&pwq))
+}
+
+/// Whether an item is queued and waits for a worker that has yielded the caller's CPU.
+pub(crate) fn waits_for_yielded(header: &Header) -> bool {
+    pwq_of(header).is_some_and(|pwq| pwq.pool.yields_to_caller())
+}
+
+/// Where an item is queued.
+fn pwq_of(header: &Header) -> Option<Arc<Pwq>> {
     let seen = header.load();
     let queued = seen & (PENDING | TIMER) == PENDING;
-    let pwq = queued.then(|| pwq::by_id(word::pwq(seen))).flatten();
-    pwq.is_some_and(|pwq| current::is_behind_caller(&pwq))
+    queued.then(|| pwq::by_id(word::pwq(seen))).flatten()
 }
 
 impl Pwq {

@@ -181,8 +181,8 @@ mod tests {
         }
     }
 
-    /// Two workers have two items each when a CPU comes online and the part of their node shrinks
-    /// by one. The items that have not begun wait for that.
+    /// Two workers have two items each, and two more wait, when a CPU comes online and the part of
+    /// their node shrinks by one. The items that have not begun wait for that.
     #[test]
     fn a_part_that_becomes_smaller_takes_back_what_has_not_begun() {
         let sys = Rigged::new("numa:2 core:2 offline:1", |builder| builder);
@@ -195,11 +195,11 @@ mod tests {
             let mut state = wq.inner().pwq_of(2).unwrap().lock();
             state.watched = true;
             state.core.set_batching(true);
-            // Two waiting items are enough for a second worker.
-            state.core.note_service(19_000);
+            // 8 us an item: batches of two, and the other four are worth a second worker.
+            state.core.note_service(15_000);
         }
         let [begun, first, second] = [(); 3].map(|()| Signal::default());
-        let items = [&first, &second, &first, &second];
+        let items = [&first, &second, &first, &second, &second, &second];
         let items = items.map(|open| wq.spawn_on(2, until(&begun, open, 1)));
         drop(frozen);
         begun.wait(2);

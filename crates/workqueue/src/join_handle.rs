@@ -4,11 +4,11 @@ use crate::cancel;
 use crate::current;
 use crate::error::JoinError;
 use crate::flush;
-use crate::item::{ReusableRef, TaskHandle};
+use crate::item::{Header, ReusableRef, TaskHandle};
 use crate::unfinished::Ends;
 use inflight_sync::time::{Clock, Instant};
 use inflight_sync::wait::Notify;
-use inflight_sync::{Parker, Weak, hint};
+use inflight_sync::{Parker, Weak, hint, thread};
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -81,11 +81,15 @@ impl<T> JoinHandle<T> {
         if !current::runs_any() {
             return false;
         }
-        let behind = || match &self.task {
-            Joined::Task(task) => flush::is_behind_caller(task.header()),
-            Joined::Future(future) => flush::is_behind_caller(future.item.header()),
-        };
+        let behind = || flush::is_behind_caller(self.header());
         self.is_own() || (!self.is_finished() && (current::may_not_sleep() || behind()))
+    }
+
+    fn header(&self) -> &Header {
+        match &self.task {
+            Joined::Task(task) => task.header(),
+            Joined::Future(future) => future.item.header(),
+        }
     }
 
     fn result(&mut self) -> &mut TaskHandle<T> {
@@ -117,6 +121,9 @@ impl<T> JoinHandle<T> {
 
     fn wait_for_result(mut self) -> Result<T, JoinError> {
         if cfg!(not(any(loom, shuttle))) {
+            if flush::waits_for_yielded(self.header()) {
+                thread::yield_now();
+            }
             for _ in 0..LOOKS {
                 if let Some(result) = self.result().try_take() {
                     return result;

@@ -109,7 +109,7 @@ impl NumberBatch {
         let pwq = NonNull::dangling();
         let room = self.0.has_room(settled);
         if room {
-            self.0.append(Taken { entry, pwq });
+            self.0.append(settled, Taken { entry, pwq });
         }
         room
     }

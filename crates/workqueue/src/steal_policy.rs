@@ -150,15 +150,15 @@ impl StealPolicy {
     }
 
     /// Whether an item that waits in pod `from` runs better by one more awake worker of `to`.
-    fn runs_better(&self, (from, mine): (usize, &Load), (to, theirs): (usize, &Load)) -> bool {
+    fn runs_better(&self, (from, here): (usize, &Load), (to, there): (usize, &Load)) -> bool {
         let transfer = self.by_node(from, to, self.costs.transfer, self.costs.far_transfer);
-        let whole_core = self.is_packed(from, mine)
-            && theirs.awake < self.cores_left(to, theirs)
-            && self.sibling_loss(from, mine) > transfer;
-        let cpu = self.is_short_of_cpus(from, mine) && self.has_place(to, theirs);
-        let backlog = self.is_full(from, mine)
-            && !self.is_full(to, theirs)
-            && self.drain_ns(from, mine) >= self.by_node(from, to, self.costs.near, self.costs.far);
+        let whole_core = self.is_packed(from, here)
+            && there.awake < self.cores_left(to, there)
+            && self.sibling_loss(from, here) > transfer;
+        let cpu = self.is_short_of_cpus(from, here) && self.has_place(to, there);
+        let backlog = self.is_full(from, here)
+            && !self.is_full(to, there)
+            && self.drain_ns(from, here) >= self.by_node(from, to, self.costs.near, self.costs.far);
         whole_core || cpu || backlog
     }
 
@@ -252,7 +252,7 @@ impl StealPolicy {
         near.chain(around().filter(move |to| !self.is_near(from, *to)))
     }
 
-    /// One of two costs.
+    /// `near` if both pods are of one node, else `far`.
     fn by_node(&self, a: usize, b: usize, near: u64, far: u64) -> u64 {
         if self.is_near(a, b) { near } else { far }
     }

@@ -159,11 +159,11 @@ impl<'a> Worker<'a> {
             return Next::Park(state);
         }
         let may_linger = !*lingered && !state.core.workers.is_lingering() && self.lingers();
-        if let Some(way) = may_linger.then(|| self.linger.way(self.pool)).flatten() {
+        if let Some(mode) = may_linger.then(|| self.linger.mode(self.pool)).flatten() {
             *lingered = true;
             self.pool.set_lingering(&mut state, true);
             drop(state);
-            self.linger.wait(way, self.pool);
+            self.linger.wait(mode, self.pool);
             let mut state = self.pool.lock();
             self.pool.set_lingering(&mut state, false);
             return Next::Again(state);

@@ -231,7 +231,8 @@ impl WorkqueueBuilder {
     /// How many items may be active on each memory node with [`Share::PerNode`], however few CPUs
     /// the node has. So that many items that wait for each other always make progress. The default
     /// is 8, at most `max_active`; a node's part is at least 1. It must be from 1 to `max_active`.
-    /// No effect with [`Share::Lend`], where the limit is exact.
+    /// No effect with [`Share::Lend`], where the limit is exact, and on other queues; it is checked
+    /// all the same.
     pub fn min_active(mut self, min_active: usize) -> Self {
         self.limit.min_active = Some(min_active);
         self

@@ -13,6 +13,9 @@ use inflight_workqueue::{
     DelayedWork, FlushError, QueueError, Queued, Workqueue, WorkqueueSystem, blocking,
 };
 use model_support::{Count, Flag, ONE, TWO};
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 /// With two workers there are too many executions for more.
@@ -255,6 +258,47 @@ fn a_cancel_against_the_end() {
         let cancelled = other.join().unwrap();
         let refused = wq.stats().refused;
         assert_eq!((runs.get(), refused + u64::from(cancelled)), (0, 1));
+    });
+}
+
+/// Polls a flush of the work once, while nobody runs the work.
+fn waits(work: &DelayedWork) {
+    let mut flush = pin!(work.flush());
+    let polled = flush.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    assert!(polled.is_pending(), "the work has not run");
+}
+
+/// *flush* against the timer: whoever of them queues the work, the flush waits for it.
+#[test]
+fn a_flush_against_the_timer() {
+    check("a_flush_against_the_timer", TWO, || {
+        let (sys, wq, clock) = system();
+        let _nobody = wq.manual_pool(0);
+        let (work, _) = counting();
+        assert!(wq.queue_delayed(&work, TICK).unwrap().is_queued());
+        clock.advance(TICK);
+        waits(&work);
+        work.cancel();
+        drop(sys);
+    });
+}
+
+/// *flush* against another one: both wait for the work that one of them queues.
+#[test]
+fn a_flush_against_a_flush() {
+    check("a_flush_against_a_flush", TWO, || {
+        let (sys, wq, _clock) = system();
+        let _nobody = wq.manual_pool(0);
+        let (work, _) = counting();
+        assert!(wq.queue_delayed(&work, TICK).unwrap().is_queued());
+        let other = thread::spawn({
+            let work = work.clone();
+            move || waits(&work)
+        });
+        waits(&work);
+        other.join().unwrap();
+        work.cancel();
+        drop(sys);
     });
 }
 

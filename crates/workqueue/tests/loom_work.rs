@@ -196,8 +196,8 @@ fn i26_a_cancel_sees_what_it_takes_back() {
     });
 }
 
-/// I.9 in a freeze: a queueing that is cancelled on its way leaves nothing that a flush would wait
-/// for until the thaw.
+/// I.9 in a freeze: a queueing that is cancelled leaves nothing that a flush would wait for until
+/// the thaw.
 #[test]
 fn i9_queue_against_cancel_in_a_freeze() {
     check("i9_queue_against_cancel_in_a_freeze", THREE, || {

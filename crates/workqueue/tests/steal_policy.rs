@@ -126,7 +126,9 @@ fn a_thief_takes_from_the_longest_list_of_its_node() {
         Some(4),
         "the first of the longest"
     );
-    // It is awake itself: with all six at work there is none to send.
+    // The thief is awake itself.
+    loads[0].awake = 6;
+    assert_eq!(policy.victim(0, &loads), Some(4));
     loads[0].awake = 7;
     assert_eq!(policy.victim(0, &loads), None);
 }

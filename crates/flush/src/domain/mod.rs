@@ -63,8 +63,8 @@ pub(crate) use wait::wait_until;
 ///
 /// # Panics
 ///
-/// A call that wakes other tasks panics with the first panic of a waker, after all are woken. Its
-/// own request is withdrawn then.
+/// A call that wakes other tasks panics with the first panic of a waker, after all are woken. A
+/// request that this call submits is withdrawn then.
 ///
 /// ```
 /// use inflight_flush::FlushDomain;

@@ -2,8 +2,8 @@
 //! ids are all free.
 #![allow(dead_code, reason = "each file that includes this uses some of them")]
 
-#[path = "told.rs"]
-mod told;
+#[path = "wake_flag.rs"]
+mod wake_flag;
 
 use inflight_sbitmap::tenancy::{Request, Tenancy};
 use inflight_sbitmap::{Fairness, GetManyError, SbitmapQueue};
@@ -16,7 +16,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
-use told::Told;
+use wake_flag::WakeFlag;
 
 /// Depth, largest depth, mode, clock.
 pub(crate) type New = fn(usize, usize, Fairness, Clock) -> SbitmapQueue;
@@ -292,8 +292,8 @@ pub(crate) fn wake_all_against_put(new: New) {
 pub(crate) fn second_poll_with_another_waker(new: New) {
     let (queue, ids) = taken(new, 1);
     let mut get = pin!(queue.get());
-    let told = [(); 2].map(|()| Arc::new(Told::default()));
-    let wakers = told.clone().map(Waker::from);
+    let woken = [(); 2].map(|()| Arc::new(WakeFlag::default()));
+    let wakers = woken.clone().map(Waker::from);
     let mut cx = Context::from_waker(&wakers[0]);
     assert!(get.as_mut().poll(&mut cx).is_pending());
     let id = ids[0];
@@ -301,7 +301,7 @@ pub(crate) fn second_poll_with_another_waker(new: New) {
     let second = get.as_mut().poll(&mut Context::from_waker(&wakers[1]));
     putter.join().unwrap();
     if second.is_pending() {
-        assert!(told[1].is_told());
+        assert!(woken[1].is_woken());
         let mut cx = Context::from_waker(Waker::noop());
         assert!(get.as_mut().poll(&mut cx).is_ready());
     }
@@ -312,8 +312,8 @@ pub(crate) fn second_poll_with_another_waker(new: New) {
 /// the grant, so a poll after it finds the id.
 pub(crate) fn wake_all_against_task(new: New) {
     let (queue, ids) = taken(new, 1);
-    let told = Arc::new(Told::default());
-    let waker = Waker::from(told.clone());
+    let woken = Arc::new(WakeFlag::default());
+    let waker = Waker::from(woken.clone());
     let mut get = pin!(queue.get());
     let mut cx = Context::from_waker(&waker);
     assert!(get.as_mut().poll(&mut cx).is_pending());
@@ -321,7 +321,7 @@ pub(crate) fn wake_all_against_task(new: New) {
     let putter = spawn(&queue, move |q| q.put(id).unwrap());
     queue.wake_all();
     putter.join().unwrap();
-    assert!(told.is_told());
+    assert!(woken.is_woken());
     assert_eq!(get.as_mut().poll(&mut cx), Poll::Ready(Ok(id)));
     assert_quiet(&queue, 0);
 }

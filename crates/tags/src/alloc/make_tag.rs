@@ -51,9 +51,9 @@ impl<T> Tenant<T> {
         } else {
             self.note_hw_queue(tag_map, slot);
             // D5 may run a waker. If it panics, the bit goes back.
-            let bit = bitmaps.pending_tag(tag_map, bit);
+            let pending = bitmaps.pending_tag(tag_map, bit);
             let admitted = bitmaps.admits(tag_map.hw_queue);
-            let _plain = bit.into_bit();
+            pending.into_bit();
             admitted
         };
         if !admitted {

@@ -9,6 +9,10 @@ use inflight_tags::{
 };
 use inflight_topology::{CpuSet, Scope, Topology};
 use proptest::prelude::*;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 fn machine(text: &str) -> Topology {
@@ -171,6 +175,39 @@ fn c49_a_queue_that_gets_other_cpus_serves_again() {
     ));
     assert!(dev.try_alloc_with(AllocOptions::new().hw_queue(1)).is_ok());
     drop(held);
+}
+
+/// The waker of a drain panics: the refresh finishes all the same, and passes the panic on.
+#[test]
+fn a_refresh_finishes_although_a_waker_panics() {
+    struct Panics;
+    impl Wake for Panics {
+        fn wake(self: Arc<Self>) {
+            panic!("the waker's panic");
+        }
+    }
+    let before = machine("cache:2 core:2");
+    let set = set_of(Some(&before), 2, 0);
+    set.set_steering(Steering::SameCpu);
+    let dev = set.add_tenant("q").unwrap();
+    let ran = Ran::new();
+    let completions = set.completions(&before).sink(Recorder::new());
+    let completions = completions.build(ran.callback());
+    let left = on(0, || dev.try_alloc().unwrap().into_token());
+    let left = on(2, || completions.complete(left, |_| ()).unwrap());
+    assert_eq!((left.redirect(), ran.count()), (Some(0), 0));
+    let _held = dev.try_alloc_with(AllocOptions::new().hw_queue(1)).unwrap();
+    let _ = set.cpus().offline(2);
+    assert_eq!(set.cpus().offline(3), [1]);
+    let mut drain = pin!(set.hw_queues().drain(1));
+    let waker = Waker::from(Arc::new(Panics));
+    let drained = drain.as_mut().poll(&mut Context::from_waker(&waker));
+    assert!(drained.is_pending());
+    let refresh = || set.cpus().refresh(&machine("cache:3 core:2 offline:0"));
+    let caught = catch_unwind(AssertUnwindSafe(refresh)).unwrap_err();
+    assert_eq!(caught.downcast_ref(), Some(&"the waker's panic"));
+    assert_eq!(ran.count(), 1, "what was left on the CPU that is gone");
+    assert_eq!(set.hw_queues().of_cpu(5), 1);
 }
 
 /// Submitters that wait stay in line, and what is out stays where it is.

@@ -8,7 +8,7 @@ use crate::item::word::{Seq, is_live};
 use crate::queued::{Modified, Queued};
 use crate::timer_queue::{Delayed, Job, NotSet, TimerKey};
 use crate::workqueue::{Handle, Workqueue};
-use crate::workqueue_inner::Origin;
+use crate::workqueue_inner::{Origin, Pushed};
 use std::time::Duration;
 
 struct Expiry {
@@ -25,9 +25,9 @@ impl Delayed for Expiry {
             return;
         };
         let Self { item, seq, cpu, wq } = *this;
-        drop(forget(&item, seq));
         // Ignored because a refusal is counted.
         let _ = wq.inner().queue_pending(&item, seq, cpu, Origin::Timer);
+        drop(forget(&item, seq)); // Not before: a flush finds it, or the pushed entry.
         if let Some(last) = item.drop_unless_last() {
             wq.inner().shared.apart(move || drop(last));
         }
@@ -111,7 +111,7 @@ impl Workqueue {
         delay: Duration,
     ) -> Result<Queued, QueueError> {
         let header = item.header();
-        if let Err(answer) = header.idle() {
+        if let Err(answer) = header.not_pending() {
             return Ok(answer);
         }
         let armed = self.arm(item, cpu, delay, || header.set_pending(None))?;
@@ -146,7 +146,7 @@ impl Workqueue {
         cpu: usize,
         delay: Duration,
         set: impl FnOnce() -> Result<Seq, E>,
-    ) -> Result<Result<(), E>, QueueError> {
+    ) -> Pushed<E> {
         let shared = &self.inner().shared;
         let mut seq = 0;
         // If it is not used, it is dropped without the locks.

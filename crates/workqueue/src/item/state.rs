@@ -26,7 +26,7 @@ impl Header {
     /// "Already pending" is a read-modify-write: it proves that the flag is set now, and it
     /// releases what the caller did before to the run that will clear it.
     #[inline]
-    pub(crate) fn idle(&self) -> Result<u64, Queued> {
+    pub(crate) fn not_pending(&self) -> Result<u64, Queued> {
         loop {
             let seen = self.word.load(Ordering::Relaxed);
             if seen & REFUSING != 0 {
@@ -47,7 +47,7 @@ impl Header {
     #[inline]
     pub(crate) fn set_pending(&self, pwq: Option<u32>) -> Result<Seq, Queued> {
         loop {
-            let seen = self.idle()?;
+            let seen = self.not_pending()?;
             let queued = (seen | PENDING).wrapping_add(SEQ_ONE);
             let new = match pwq {
                 Some(pwq) => with_pwq(queued, pwq),
@@ -63,11 +63,12 @@ impl Header {
         }
     }
 
-    /// *redirect*: moves the live queueing from its timer to a pwq, under the lock of its pool.
-    /// `false` if it was cancelled.
+    /// *redirect*: moves the live queueing from its timer to a pwq, under the lock of its pool or
+    /// before an *append*. `false` if it was cancelled.
     pub(crate) fn redirect(&self, seq: Seq, pwq: u32) -> bool {
         let to = |seen: u64| is_live(seen, seq).then(|| with_pwq(seen & !TIMER, pwq));
-        // Relaxed: the lock orders this with who draws the entry, and with a cancel.
+        // Relaxed: the lock, or the batch's own thread, orders this with who draws the entry; a
+        // cancel changes the same word.
         let moved = self
             .word
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, to);

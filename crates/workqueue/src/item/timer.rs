@@ -80,9 +80,8 @@ pub(crate) fn expedite(item: &ReusableRef) -> Result<Option<Seq>, QueueError> {
     let Some(job) = job else {
         return Ok(Some(seq)); // The timer queues it, or it was cancelled.
     };
-    let forgotten = forget(item, seq);
     let queued = queue.queue_now(item, seq, cpu);
-    drop((job, forgotten));
+    drop((job, forget(item, seq))); // Not before: see `Expiry::expire`.
     queued.map(|()| Some(seq))
 }
 

@@ -101,14 +101,15 @@ impl<T: PoolItem> PoolCore<T> {
     }
 
     /// Notes that items took `ns` each. A longer time counts when it comes twice in a row: a batch
-    /// whose thread lost its CPU says nothing about its items.
+    /// whose thread lost its CPU says nothing about its items. The first one counts at once.
     #[inline]
     pub fn note_service(&mut self, ns: u64) {
-        let ns = ns.min(mem::replace(&mut self.noted_ns, ns));
-        self.service_ns = if ns > self.service_ns {
-            (self.service_ns + ns).div_ceil(2)
+        let before = mem::replace(&mut self.noted_ns, ns);
+        let known = self.service_ns;
+        self.service_ns = if ns > known {
+            (known + ns.min(before).max(known)).div_ceil(2)
         } else {
-            self.service_ns - (self.service_ns - ns) / 8
+            known - (known - ns) / 8
         };
     }
 }

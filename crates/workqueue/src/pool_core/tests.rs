@@ -57,7 +57,7 @@ fn takes(core: &mut PoolCore<Entry<'static>>, worker: WorkerId) -> usize {
 }
 
 /// The service time rises by halves and falls by eighths: slow items soon make batches short, and a
-/// few quick ones do not make them long. A batch that was slow alone makes no difference.
+/// few quick ones do not make them long.
 #[test]
 fn service_time_rises_by_halves_and_falls_by_eighths() {
     let (mut core, ..) = pool(1, Limit::None);
@@ -82,6 +82,19 @@ fn service_time_rises_by_halves_and_falls_by_eighths() {
     assert_eq!(after(&mut core, 0), short);
     core.note_service(u64::MAX / 2);
     assert_eq!(after(&mut core, u64::MAX / 2), u64::MAX / 4 + 4);
+}
+
+/// A batch that was slow alone makes no difference, however quick the one before it was.
+#[test]
+fn a_slow_batch_alone_makes_no_difference() {
+    let (mut core, ..) = pool(1, Limit::None);
+    core.note_service(200);
+    let known = core.service_ns();
+    assert_eq!(known, 900);
+    core.note_service(50_000);
+    assert_eq!(core.service_ns(), known);
+    core.note_service(1_100);
+    assert_eq!(core.service_ns(), 1_000, "it is the second in a row");
 }
 
 /// A batch takes 20 us by the known service time, and has 1 to 48 entries. If others could help,

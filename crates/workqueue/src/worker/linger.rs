@@ -1,5 +1,5 @@
-//! What a worker that finds nothing does before it sleeps, once until it has found something: a
-//! sleep and a wakeup take longer than many an item.
+//! What a worker that finds nothing does before it sleeps, once for each search: a sleep and a
+//! wakeup take longer than many an item.
 //!
 //! A worker spins for a short time. Where a thread submits from the same CPU, and in a pool of one
 //! CPU, that would only delay what comes. There it yields the CPU: the submitter goes on, and if it
@@ -14,9 +14,12 @@ use std::time::Duration;
 const SPIN: (Duration, Duration) = (Duration::from_micros(2), Duration::from_micros(20));
 
 /// A yield that takes longer than this has kept waiting what came meanwhile. So a yield is left out
-/// for each [`LEFT_OUT`] that it took.
+/// for each [`LEFT_OUT`] that it took, up to [`MAX_LEFT_OUT`]: a pause of the whole machine says
+/// nothing about its CPUs.
 const LONG_YIELD: Duration = Duration::from_micros(200);
+/// About what a yield takes if nobody else needs the CPU, and a search after it.
 const LEFT_OUT: Duration = Duration::from_micros(2);
+const MAX_LEFT_OUT: u128 = 16_384;
 
 /// How one worker lingers.
 pub(super) struct Linger {
@@ -26,9 +29,9 @@ pub(super) struct Linger {
     left_out: u32,
 }
 
-/// One of the two ways.
+/// What it does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum LingerMode {
     Spin,
     Yield,
 }
@@ -42,27 +45,27 @@ impl Linger {
     }
 
     /// How to linger on this CPU now. `None`: not at all.
-    pub(super) fn way(&mut self, pool: &WorkerPool) -> Option<Way> {
+    pub(super) fn mode(&mut self, pool: &WorkerPool) -> Option<LingerMode> {
         let is_submitters = pool.shared.submitters.is_heard(cpu::current());
-        self.way_if(!is_submitters && pool.attrs.target() > 1)
+        self.mode_if(!is_submitters && pool.attrs.target() > 1)
     }
 
-    /// The same, if others do not need this CPU, or if they may.
-    fn way_if(&mut self, may_spin: bool) -> Option<Way> {
+    /// The same. `may_spin`: nobody else needs this CPU.
+    fn mode_if(&mut self, may_spin: bool) -> Option<LingerMode> {
         if may_spin {
-            return Some(Way::Spin);
+            return Some(LingerMode::Spin);
         }
         let yields = self.left_out == 0;
         self.left_out = self.left_out.saturating_sub(1);
-        yields.then_some(Way::Yield)
+        yields.then_some(LingerMode::Yield)
     }
 
     /// Lingers. The worker counts as running and as a taker, so the first entry wakes no other
     /// worker.
-    pub(super) fn wait(&mut self, way: Way, pool: &WorkerPool) {
+    pub(super) fn wait(&mut self, mode: LingerMode, pool: &WorkerPool) {
         let clock = &pool.shared.clock;
-        match way {
-            Way::Spin => {
+        match mode {
+            LingerMode::Spin => {
                 let until = clock.now() + self.spin;
                 while !pool.seems_to_have_work() && clock.now() < until {
                     for _ in 0..8 {
@@ -70,9 +73,11 @@ impl Linger {
                     }
                 }
             }
-            Way::Yield => {
+            LingerMode::Yield => {
                 let began = clock.now();
+                pool.set_yielded_cpu(cpu::current());
                 thread::yield_now();
+                pool.set_yielded_cpu(usize::MAX);
                 self.yielded(clock.now() - began);
             }
         }
@@ -81,7 +86,7 @@ impl Linger {
     fn yielded(&mut self, time: Duration) {
         if time > LONG_YIELD {
             let times = time.as_nanos() / LEFT_OUT.as_nanos();
-            self.left_out = u32::try_from(times).unwrap_or(u32::MAX);
+            self.left_out = times.min(MAX_LEFT_OUT) as u32;
         }
     }
 
@@ -107,14 +112,18 @@ mod tests {
     fn a_worker_that_waits_long_for_its_cpu_seldom_yields() {
         let mut linger = Linger::new();
         linger.yielded(LONG_YIELD);
-        assert_eq!(linger.way_if(false), Some(Way::Yield), "that was not long");
+        assert_eq!(
+            linger.mode_if(false),
+            Some(LingerMode::Yield),
+            "that was not long"
+        );
         linger.yielded(Duration::from_millis(2));
-        assert_eq!(linger.way_if(true), Some(Way::Spin), "another CPU");
-        let left_out = (0..2_000).take_while(|_| linger.way_if(false).is_none());
+        assert_eq!(linger.mode_if(true), Some(LingerMode::Spin), "another CPU");
+        let left_out = (0..2_000).take_while(|_| linger.mode_if(false).is_none());
         assert_eq!(left_out.count(), 1_000);
-        assert_eq!(linger.way_if(false), Some(Way::Yield));
+        assert_eq!(linger.mode_if(false), Some(LingerMode::Yield));
         linger.yielded(Duration::MAX);
-        assert_eq!(linger.left_out, u32::MAX);
+        assert_eq!(linger.left_out, 16_384);
     }
 
     #[test]

@@ -19,6 +19,18 @@ impl WorkerPool {
         self.has_come.store(false, Ordering::Relaxed);
     }
 
+    /// A lingering worker yields that CPU, or (`usize::MAX`) no longer does.
+    pub(crate) fn set_yielded_cpu(&self, cpu: usize) {
+        // Relaxed: a hint.
+        self.yielded_cpu.store(cpu, Ordering::Relaxed);
+    }
+
+    /// Whether the next entry waits until the calling thread gives up its CPU: a worker has yielded
+    /// it, and may run on no other.
+    pub(crate) fn yields_to_caller(&self) -> bool {
+        self.attrs.target() == 1 && self.yielded_cpu.load(Ordering::Relaxed) == cpu::current()
+    }
+
     /// The worker is about to sleep until it is woken.
     pub(crate) fn enter_idle(&self, mut state: MutexGuard<'_, PoolState>, worker: WorkerId) {
         let now = self.shared.clock.now();
@@ -99,5 +111,33 @@ impl Workers {
         let idle = self.nr_idle();
         let busy = self.nr_workers() - idle;
         idle > 2 && (idle - 2) * 4 >= busy
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::Attrs;
+    use crate::test_support::Rigged;
+
+    /// Only on the yielded CPU, and only if no other CPU could run the worker.
+    #[test]
+    fn a_worker_yields_to_who_keeps_it_from_running() {
+        let sys = Rigged::new("core:2", |builder| builder);
+        let bound = sys.0.workqueue("bound").bound().build().unwrap();
+        let unbound = sys.0.workqueue("unbound").unbound(Attrs::new());
+        let unbound = unbound.build().unwrap();
+        let yields = |wq: &crate::Workqueue, yielded| {
+            let pool = &wq.inner().pwq_of(1).unwrap().pool;
+            pool.set_yielded_cpu(yielded);
+            let yields = pool.yields_to_caller();
+            pool.set_yielded_cpu(usize::MAX);
+            yields
+        };
+        cpu::set_current_for_thread(Some(1));
+        let answers = [1, 0, usize::MAX].map(|yielded| yields(&bound, yielded));
+        let wide = yields(&unbound, 1);
+        cpu::set_current_for_thread(None);
+        assert_eq!((answers, wide), ([true, false, false], false));
     }
 }

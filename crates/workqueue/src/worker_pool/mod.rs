@@ -67,6 +67,8 @@ pub(crate) struct WorkerPool {
     has_worker: AtomicBool,
     /// Whether something came while a worker lingered.
     has_come: AtomicBool,
+    /// The CPU that a lingering worker yields; `usize::MAX` if none does.
+    yielded_cpu: AtomicUsize,
     state: CachePadded<Mutex<PoolState>>,
 }
 
@@ -263,6 +265,7 @@ impl WorkerPool {
             touched: AtomicU64::new(0),
             has_worker: AtomicBool::new(false),
             has_come: AtomicBool::new(false),
+            yielded_cpu: AtomicUsize::new(usize::MAX),
             state: CachePadded::new(Mutex::new(PoolState {
                 core: PoolCore::new(attrs.target()),
                 ..PoolState::default()

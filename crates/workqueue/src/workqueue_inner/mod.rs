@@ -9,7 +9,7 @@ mod queue_report;
 mod queueing;
 
 pub(crate) use lifecycle::{Destroy, Drain};
-pub(crate) use queueing::Origin;
+pub(crate) use queueing::{Origin, Pushed};
 
 use crate::attrs::{Attrs, Kind, Mode};
 use crate::choose_pool::PodMap;

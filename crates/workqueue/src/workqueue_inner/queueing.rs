@@ -14,6 +14,10 @@ use inflight_sync::{Arc, MutexGuard, thread};
 use std::convert::Infallible;
 use std::ptr;
 
+/// What became of a push. `Err`: the queue does not accept it. `Ok(Err)`: there was nothing to
+/// push, and nothing has changed.
+pub(crate) type Pushed<E> = Result<Result<(), E>, QueueError>;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// Any caller: while the queue is drained, only its own items may queue.
@@ -44,7 +48,7 @@ impl WorkqueueInner {
         let pwq = self.pwq_of(cpu)?;
         self.ensure_worker(pwq, origin)?;
         let header = item.header();
-        if let Err(answer) = header.idle() {
+        if let Err(answer) = header.not_pending() {
             return Ok(answer);
         }
         let set = |pwq: &Pwq| header.set_pending(Some(pwq.id));
@@ -107,7 +111,7 @@ impl WorkqueueInner {
         cpu: usize,
         origin: Origin,
         set: impl Fn(&Pwq) -> Result<Seq, E>,
-    ) -> Result<Result<(), E>, QueueError> {
+    ) -> Pushed<E> {
         if self.shared.tracing.is_on() {
             return self.push_traced(pwq, item, cpu, origin, set);
         }
@@ -124,12 +128,12 @@ impl WorkqueueInner {
         cpu: usize,
         origin: Origin,
         set: impl Fn(&Pwq) -> Result<Seq, E>,
-    ) -> Result<Result<(), E>, QueueError> {
+    ) -> Pushed<E> {
         let (shared, queue) = (&self.shared, &self.name);
         let tell = |name: &str| shared.trace_on(queue, name, TraceStep::Queued, cpu);
         // Once queued, the item may run and free its name, so no reference outlives `push`.
         if pwq.flags() & (NOT_OPEN & !RETIRED) == 0 {
-            // SAFETY: the caller has the item, and it has not been queued yet.
+            // SAFETY: the caller has a handle on the item, or it is a task that was not queued yet.
             tell(unsafe { item.name() });
             return self.push(pwq, item, cpu, origin, set);
         }
@@ -168,7 +172,7 @@ impl WorkqueueInner {
         cpu: usize,
         origin: Origin,
         set: impl Fn(&Pwq) -> Result<Seq, E>,
-    ) -> Result<Result<(), E>, QueueError> {
+    ) -> Pushed<E> {
         if let Some(appended) = current::append(pwq, item, || set(pwq)) {
             return Ok(appended);
         }
@@ -222,7 +226,7 @@ impl WorkqueueInner {
         cpu: usize,
         origin: Origin,
         set: impl Fn(&Pwq) -> Result<Seq, E>,
-    ) -> Result<Result<(), E>, QueueError> {
+    ) -> Pushed<E> {
         loop {
             let state = pwq.lock();
             let flags = pwq.flags();

@@ -52,8 +52,7 @@ proptest! {
                     batch.mark_skipped(i);
                 } else if ran < appended {
                     let entry = entry(running.colour, false);
-                    prop_assert!(batch.has_room(begin));
-                    batch.append(Taken { entry, pwq });
+                    batch.append(begin, Taken { entry, pwq });
                 }
                 ran += 1;
             }

@@ -5,16 +5,16 @@ use inflight_sync::atomic::{AtomicBool, Ordering};
 use std::task::Wake;
 
 #[derive(Default)]
-pub(crate) struct Told(AtomicBool);
+pub(crate) struct WakeFlag(AtomicBool);
 
-impl Told {
-    pub(crate) fn is_told(&self) -> bool {
+impl WakeFlag {
+    pub(crate) fn is_woken(&self) -> bool {
         // Relaxed: read after a join.
         self.0.load(Ordering::Relaxed)
     }
 }
 
-impl Wake for Told {
+impl Wake for WakeFlag {
     fn wake(self: Arc<Self>) {
         self.0.store(true, Ordering::Relaxed);
     }
