@@ -9,15 +9,15 @@
 //! ```
 
 pub use crate::{Requeue, WorkqueueSink};
-pub use inflight_sbitmap::{Fairness, GetError, Sbitmap, SbitmapQueue};
+pub use inflight_sbitmap::{Fairness, GetError, GetManyError, Sbitmap, SbitmapQueue};
 pub use inflight_tags::{
-    AllocError, AllocOptions, Completions, Expired, HwQueueOptions, RedeemError, SharePolicy,
-    Steering, Tag, TagSet, Tenant, TenantError,
+    Admission, AllocError, AllocOptions, Completions, Expired, FreezeError, HwQueueOptions,
+    RedeemError, SharePolicy, Steering, Tag, TagSet, Tenant, TenantError,
 };
 pub use inflight_topology::{CpuSet, Scope, Topology};
 pub use inflight_workqueue::{
-    Attrs, DelayedWork, JoinError, JoinHandle, Kind, QueueError, Share, Work, Workqueue,
-    WorkqueueSystem, blocking,
+    Attrs, Concurrency, DelayedWork, JoinError, JoinHandle, Kind, Modified, QueueError, Queued,
+    Share, WaitError, Work, Workqueue, WorkqueueSystem, blocking,
 };
 #[cfg(all(feature = "serve", target_os = "linux", not(any(loom, shuttle))))]
 pub use inflight_workqueue_serve::Serve;

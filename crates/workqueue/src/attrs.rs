@@ -214,6 +214,7 @@ impl fmt::Display for Attrs {
 /// let sys = WorkqueueSystem::builder().build()?;
 /// let wq = sys.workqueue("any").unbound(Attrs::new()).build()?;
 /// assert_eq!(wq.kind(), Kind::Unbound(Attrs::new()));
+/// assert_eq!(wq.kind().to_string(), "unbound default");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -230,6 +231,17 @@ pub enum Kind {
     /// Items run one after the other on the CPU that they are queued on, and never sleep. A
     /// [`BhPoller`](crate::BhPoller) runs them, or a thread if there is none. There is no limit.
     Bh,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bound => f.write_str("bound"),
+            Self::Bh => f.write_str("bh"),
+            Self::Unbound(attrs) => write!(f, "unbound {attrs}"),
+            Self::Ordered(attrs) => write!(f, "ordered {attrs}"),
+        }
+    }
 }
 
 /// The part of a queue's kind that never changes.

@@ -309,13 +309,7 @@ fn describe_pool(out: &mut String, pool: &WorkerPool, r: &PoolReport) -> fmt::Re
 }
 
 fn describe_queue(out: &mut String, queue: &WorkqueueInner, s: &WorkqueueStats) -> fmt::Result {
-    write!(out, "queue {}", queue.name)?;
-    match queue.kind() {
-        Kind::Bound => write!(out, " bound")?,
-        Kind::Bh => write!(out, " bh")?,
-        Kind::Unbound(attrs) => write!(out, " unbound {attrs}")?,
-        Kind::Ordered(attrs) => write!(out, " ordered {attrs}")?,
-    }
+    write!(out, "queue {} {}", queue.name, queue.kind())?;
     if queue.flags.highpri {
         write!(out, " highpri")?;
     }
