@@ -152,9 +152,21 @@ pub(crate) fn cores() -> &'static [CoreId] {
 
 /// Pins the calling thread, and those it will start, to the `cpu`-th of the process's CPUs.
 pub fn pin(cpu: usize) {
+    have_cpus_counted();
     if let Some(core) = cores().get(cpu) {
         core_affinity::set_for_current(*core);
     }
+}
+
+/// kanal counts the CPUs of the calling thread once, at the process's first wait, and spins only if
+/// there are several. Called before any thread is pinned, so that it counts all.
+fn have_cpus_counted() {
+    static COUNTED: Once = Once::new();
+    COUNTED.call_once(|| {
+        let (_give, take) = kanal::bounded::<()>(0);
+        let nobody_sends = take.recv_timeout(Duration::ZERO);
+        assert!(nobody_sends.is_err());
+    });
 }
 
 /// Pins the calling thread and makes it real-time, as far as permitted.

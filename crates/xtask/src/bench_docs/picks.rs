@@ -36,6 +36,8 @@ impl Key {
 #[derive(Debug)]
 pub(super) struct Picked {
     pub(super) row: Row,
+    /// Whether its run measured several groups.
+    pub(super) whole: bool,
     /// How many runs there were.
     pub(super) runs: usize,
     /// The extremes of what is compared: the ratio, or ours.
@@ -103,6 +105,11 @@ impl Records {
                 loads.insert(row.load.clone());
             }
         }
+        let mut groups: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for row in &rows {
+            let of_run = groups.entry(row.run.start.clone()).or_default();
+            of_run.insert(row.group.clone());
+        }
         // By row, by commit, by run.
         type Runs = BTreeMap<String, Row>;
         let mut all: BTreeMap<Key, BTreeMap<String, Runs>> = BTreeMap::new();
@@ -125,7 +132,11 @@ impl Records {
             let last = |runs: &Runs| runs.keys().next_back().cloned();
             let newest = enough.max_by_key(last);
             match newest {
-                Some(runs) => drop(picked.insert(key, middle(runs.into_values().collect()))),
+                Some(runs) => {
+                    let mut middle = middle(runs.into_values().collect());
+                    middle.whole = groups[&middle.row.run.start].len() > 1;
+                    picked.insert(key, middle);
+                }
                 None => drop(few.insert(key, group)),
             }
         }
@@ -149,6 +160,7 @@ fn middle(mut runs: Vec<Row>) -> Picked {
     let count = runs.len();
     Picked {
         row: runs.swap_remove(count / 2),
+        whole: false,
         runs: count,
         least,
         most,

@@ -193,10 +193,13 @@ fn loses(picked: &Picked) -> bool {
     })
 }
 
-/// What measures these sections or groups; of many sections, those that hold them.
+/// What has measured these sections or groups: if each run had several groups, all; of many
+/// sections, the groups that hold them.
 fn command(picked: &[&Picked], names: &[&str]) -> String {
     let mut names = names.to_vec();
-    if names.len() > MANY && !picked.is_empty() {
+    if !picked.is_empty() && picked.iter().all(|p| p.whole) {
+        names.clear();
+    } else if names.len() > MANY && !picked.is_empty() {
         names = picked.iter().map(|p| p.row.group.as_str()).collect();
         names.sort_unstable();
         names.dedup();

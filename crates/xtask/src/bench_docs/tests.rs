@@ -38,6 +38,18 @@ fn a_line_is_the_run_in_the_middle() {
 }
 
 #[test]
+fn what_was_measured_with_other_groups_says_so() {
+    let rows = runs("abc", 1, "ping", "near", &[50.0; 5]);
+    let mut others = runs("abc", 1, "pair", "near", &[50.0; 5]);
+    for row in &mut others {
+        (row.group, row.section) = ("ids".into(), "pair".into());
+    }
+    let text = table([rows, others].concat(), "spawn");
+    let begin = "`cargo run --release -p xtask -- ratios --record`, 2026";
+    assert!(text.starts_with(begin), "{text}");
+}
+
+#[test]
 fn of_two_in_the_middle_the_worse_counts() {
     let figures = [40.0, 42.0, 49.0, 51.0, 60.0, 61.0];
     let mut rows = runs("abc", 1, "ping", "near", &figures);
