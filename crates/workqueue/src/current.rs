@@ -75,7 +75,7 @@ impl Running {
         let own = self.pwq();
         let same_limit = match (own.nr_active.as_ref(), pwq.nr_active.as_ref()) {
             (Some(one), Some(other)) => Arc::ptr_eq(one, other),
-            (None, None) => std::ptr::eq(own, pwq),
+            (None, None) => own.is_in_line_with(pwq),
             _ => false,
         };
         same_limit && pwq.wq.has_one_slot(pwq)

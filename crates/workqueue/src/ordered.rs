@@ -9,6 +9,7 @@ use crate::pwq::{Pwq, RETIRED};
 use crate::worker_pool::PoolState;
 use crate::workqueue_inner::WorkqueueInner;
 use inflight_sync::Arc;
+use std::ptr;
 
 /// How many items of an ordered queue run at a time.
 pub(crate) const ORDERED_LIMIT: usize = 1;
@@ -47,6 +48,13 @@ impl WorkqueueInner {
 }
 
 impl Pwq {
+    /// For pwqs without a shared limit: whether their items run one after the other. Those of an
+    /// ordered queue do, because a new pwq waits for the old one.
+    pub(crate) fn is_in_line_with(&self, other: &Self) -> bool {
+        let moved = || self.wq.mode == Mode::Ordered && Arc::ptr_eq(&self.wq, &other.wq);
+        ptr::eq(self, other) || moved()
+    }
+
     /// Holds its items until the pwq that has it as its successor is idle.
     pub(crate) fn plug(&self, state: &mut PoolState) {
         let plugged = |pwq: &mut PwqState<_>| pwq.plugged = true;

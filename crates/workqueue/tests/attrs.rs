@@ -7,7 +7,8 @@ use inflight_sync::fault::Faults;
 use inflight_sync::{Arc, Mutex};
 use inflight_topology::{CpuSet, Scope, Topology};
 use inflight_workqueue::{
-    Attrs, AttrsError, BuildError, Kind, MaxActiveError, Work, Workqueue, WorkqueueSystem,
+    Attrs, AttrsError, BuildError, JoinError, Kind, MaxActiveError, WaitError, Work, Workqueue,
+    WorkqueueSystem,
 };
 use proptest::prelude::*;
 use std::io;
@@ -131,6 +132,30 @@ fn attributes_change_while_items_run() {
     await_pools(&sys, &["4 cpus 0-3"]);
     wq.flush_blocking().unwrap();
     assert_eq!(wq.stats().completed, 4);
+}
+
+/// An ordered queue moves while its item runs. What is queued after that waits for the item, in
+/// another pool: the item may not wait for it.
+#[test]
+fn an_ordered_item_is_told_that_it_waits_for_itself_after_a_move() {
+    let sys = system();
+    let wq = sys.workqueue("line").ordered_with(cache()).build().unwrap();
+    let work = Work::new(|| ());
+    let told = wq.spawn_on(0, {
+        let (wq, work) = (wq.clone(), work.clone());
+        move || {
+            wq.set_attrs(cache().strict(true)).unwrap();
+            assert!(wq.queue_on(0, &work).unwrap().is_queued());
+            let flushed = work.flush_timeout(Duration::from_secs(5));
+            flushed == Err(WaitError::WouldDeadlock) && {
+                let waited = wq.spawn_on(0, || ()).wait();
+                matches!(waited, Err(JoinError::WouldDeadlock))
+            }
+        }
+    });
+    assert!(told.wait().unwrap());
+    wq.flush_blocking().unwrap();
+    assert_eq!(wq.stats().completed, 3);
 }
 
 /// What waits for a slot when the attributes change goes where it was to go; what comes later goes
