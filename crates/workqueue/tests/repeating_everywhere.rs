@@ -113,18 +113,18 @@ fn each_run_is_traced() {
     let sys = one_cpu().trace(move |event| log.push(event.step));
     let sys = sys.build().unwrap();
     let wq = sys.workqueue("traced").bound().build().unwrap();
-    let told = Level::new();
+    let last = Level::new();
     let work = so_often(9, {
-        let told = told.clone();
+        let last = last.clone();
         move |run| {
-            told.wait_silently(1);
             if run == 4 {
+                last.raise();
                 resume_unwind(Box::new("on purpose"));
             }
         }
     });
     wq.queue(&work).unwrap();
-    told.raise();
+    last.wait(1); // Nothing else ends a row.
     wq.drain_blocking().unwrap();
     let steps = steps.entries();
     let again = [Queued, Ended, Activated, Started];

@@ -94,8 +94,8 @@ impl<R: Run> Reusable<R> {
             match caught(|| this.run.run()) {
                 Ok(ControlFlow::Break(())) => break TraceStep::Ended,
                 Ok(ControlFlow::Continue(())) => {
-                    let alone = R::REPEATS && this.head.is_left_alone();
-                    if alone && scope.runner.may_rerun(again + 1) {
+                    let row = R::REPEATS && scope.trace.is_none() && this.head.is_left_alone();
+                    if row && scope.runner.may_rerun(again + 1) {
                         again += 1;
                         continue;
                     }
