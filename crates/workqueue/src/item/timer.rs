@@ -1,7 +1,7 @@
 //! The timer of a reusable item: a queueing that waits for its delay.
 
 use super::ReusableRef;
-use super::word::Seq;
+use super::word::{Seq, TIMER, is_live};
 use crate::error::QueueError;
 use crate::timer_queue::{Job, TimerKey};
 use inflight_sync::Arc;
@@ -69,7 +69,12 @@ pub(crate) fn expedite(item: &ReusableRef) -> Result<Option<Seq>, QueueError> {
     let Some((key, seq, cpu, queue)) = known else {
         return Ok(None);
     };
-    queue.check(cpu)?;
+    if let Err(refusal) = queue.check(cpu) {
+        // It may have been queued before, or cancelled.
+        let seen = item.header().load();
+        let waits = is_live(seen, seq) && seen & TIMER != 0;
+        return if waits { Err(refusal) } else { Ok(None) };
+    }
     let mut job = queue.remove(key);
     if job.is_none() {
         // The timer thread has taken the job: it may see this mark. Or it has postponed the job
@@ -101,6 +106,7 @@ mod tests {
         job: Mutex<Option<Job>>,
         looks: AtomicUsize,
         queued: AtomicUsize,
+        refuses: bool,
     }
 
     impl TimedQueue for Postpones {
@@ -110,6 +116,9 @@ mod tests {
         }
 
         fn check(&self, _: usize) -> Result<(), QueueError> {
+            if self.refuses {
+                return Err(QueueError::Draining);
+            }
             Ok(())
         }
 
@@ -133,6 +142,31 @@ mod tests {
                 .take_pending(item.header().load(), 0)
                 .is_some()
         );
+    }
+
+    /// A drain begins when the timer has queued the work and has not forgotten its time yet: a
+    /// flush waits for the work, and is refused only while the work waits for its time.
+    #[test]
+    fn a_flush_is_not_refused_what_is_queued() {
+        let timers = TimerQueue::default();
+        let key = timers.set(Clock::manual().now(), || (), || Ok(())).unwrap();
+        for (pwq, told) in [(Some(1), Ok(None)), (None, Err(QueueError::Draining))] {
+            let item = ReusableRef::new(Nothing);
+            let seq = item.header().set_pending(pwq).unwrap();
+            item.extra().state.lock().timer = Some(Armed {
+                key,
+                seq,
+                cpu: 0,
+                flushed: false,
+                queue: Arc::new(Postpones {
+                    refuses: true,
+                    ..Postpones::default()
+                }),
+            });
+            assert_eq!(expedite(&item), told);
+            let seen = item.header().load();
+            assert!(item.header().take_pending(seen, 0).is_some());
+        }
     }
 
     /// *postpone*, case 2: a job that was postponed before the mark was set is found by the

@@ -36,8 +36,8 @@ impl Key {
 #[derive(Debug)]
 pub(super) struct Picked {
     pub(super) row: Row,
-    /// Whether its run measured several groups.
-    pub(super) whole: bool,
+    /// The groups that its run measured.
+    pub(super) groups: BTreeSet<String>,
     /// How many runs there were.
     pub(super) runs: usize,
     /// The extremes of what is compared: the ratio, or ours.
@@ -133,8 +133,7 @@ impl Records {
             let newest = enough.max_by_key(last);
             match newest {
                 Some(runs) => {
-                    let mut middle = middle(runs.into_values().collect());
-                    middle.whole = groups[&middle.row.run.start].len() > 1;
+                    let middle = middle(runs.into_values().collect(), &groups);
                     picked.insert(key, middle);
                 }
                 None => drop(few.insert(key, group)),
@@ -149,7 +148,7 @@ impl Records {
 }
 
 /// The run whose figure is in the middle; of an even number of runs the worse one of the two.
-fn middle(mut runs: Vec<Row>) -> Picked {
+fn middle(mut runs: Vec<Row>, groups: &BTreeMap<String, BTreeSet<String>>) -> Picked {
     let of = |row: &Row| figure(row).unwrap_or(f64::NAN);
     let up = |a: &Row, b: &Row| of(a).total_cmp(&of(b)).then(a.run.start.cmp(&b.run.start));
     runs.sort_by(up);
@@ -158,9 +157,10 @@ fn middle(mut runs: Vec<Row>) -> Picked {
         runs.reverse();
     }
     let count = runs.len();
+    let row = runs.swap_remove(count / 2);
     Picked {
-        row: runs.swap_remove(count / 2),
-        whole: false,
+        groups: groups[&row.run.start].clone(),
+        row,
         runs: count,
         least,
         most,

@@ -193,14 +193,13 @@ fn loses(picked: &Picked) -> bool {
     })
 }
 
-/// What has measured these sections or groups: if each run had several groups, all; of many
-/// sections, the groups that hold them.
+/// What has measured these sections or groups: of many sections, or if a run had several groups,
+/// the groups.
 fn command(picked: &[&Picked], names: &[&str]) -> String {
     let mut names = names.to_vec();
-    if !picked.is_empty() && picked.iter().all(|p| p.whole) {
-        names.clear();
-    } else if names.len() > MANY && !picked.is_empty() {
-        names = picked.iter().map(|p| p.row.group.as_str()).collect();
+    if picked.iter().any(|p| p.groups.len() > 1) || (names.len() > MANY && !picked.is_empty()) {
+        let groups = picked.iter().flat_map(|p| &p.groups);
+        names = groups.map(String::as_str).collect();
         names.sort_unstable();
         names.dedup();
     }

@@ -45,7 +45,7 @@ fn what_was_measured_with_other_groups_says_so() {
         (row.group, row.section) = ("ids".into(), "pair".into());
     }
     let text = table([rows, others].concat(), "spawn");
-    let begin = "`cargo run --release -p xtask -- ratios --record`, 2026";
+    let begin = "`cargo run --release -p xtask -- ratios --record --only ids --only workqueue`";
     assert!(text.starts_with(begin), "{text}");
 }
 
