@@ -210,6 +210,27 @@ fn a_refresh_finishes_although_a_waker_panics() {
     assert_eq!(set.hw_queues().of_cpu(5), 1);
 }
 
+/// The waker of a drain changes the CPUs of its set: no lock is held.
+#[test]
+fn a_waker_of_a_drain_changes_cpus() {
+    struct Changes(TagSet<u64>);
+    impl Wake for Changes {
+        fn wake(self: Arc<Self>) {
+            assert_eq!(self.0.cpus().offline(0), [0]);
+        }
+    }
+    let set = set_of(Some(&machine("core:2")), 2, 0);
+    let dev = set.add_tenant("q").unwrap();
+    let _held = dev.try_alloc_with(AllocOptions::new().hw_queue(1)).unwrap();
+    assert_eq!(set.cpus().offline(1), [1]);
+    let mut drain = pin!(set.hw_queues().drain(1));
+    let waker = Waker::from(Arc::new(Changes(set.clone())));
+    let drained = drain.as_mut().poll(&mut Context::from_waker(&waker));
+    assert!(drained.is_pending());
+    assert_eq!(set.cpus().online(1), [1]);
+    assert!(!set.hw_queues().is_active(0));
+}
+
 /// Submitters that wait stay in line, and what is out stays where it is.
 #[test]
 fn who_waits_gets_a_tag_of_the_old_queue_or_of_the_new_one() {
