@@ -23,8 +23,8 @@ use std::time::Duration;
 ///
 /// Contenders take turns, round by round, and medians are compared. Where two CPUs work together
 /// the time that a cache line takes from one to the other is probed before and after each sample:
-/// near (40 to 120 ns), far (more than 200 ns), or one core that both share (less than 40 ns: only
-/// in virtual machines). A host changes that within seconds. Samples whose probes disagree are put
+/// near (40 to 160 ns), far (longer), or one core that both share (less than 40 ns: only in virtual
+/// machines). A host changes that within seconds. Samples whose probes disagree are put
 /// aside, and each state has rows of its own, with the distance beside it. Sections
 /// without a near state are measured again, within the first five minutes. Goals are those of the
 /// near state; in the far state ours must be no slower than the best rival of a pool's load.
