@@ -71,20 +71,25 @@ pub(crate) struct Hints {
 pub(crate) struct CpuHint(AtomicU32);
 
 impl Hints {
-    /// CPUs begin at different places, so that they meet late. For round robin, all begin at 0.
+    /// CPUs begin evenly apart, so no two of them meet in a word as long as there is a word for
+    /// each. For round robin, all begin at 0.
     pub(crate) fn new(layout: Layout, in_turn: bool) -> Self {
-        let first = || {
-            // A model must do the same in every execution.
-            if cfg!(any(loom, shuttle)) || in_turn || layout.depth == 0 {
-                0
+        Self::for_cpus(cpu::online(), layout, in_turn)
+    }
+
+    fn for_cpus(cpus: usize, layout: Layout, in_turn: bool) -> Self {
+        let first = |slot: usize| {
+            // A model must do the same on every machine.
+            if in_turn || cfg!(any(loom, shuttle)) {
+                Hint(0)
             } else {
-                fastrand::u32(..u32::try_from(layout.depth).expect("depth is at most 2^24"))
+                // Slots beyond the CPUs are for sparse CPU numbers.
+                Hint::at(layout.depth * (slot % cpus) / cpus)
             }
         };
-        let cpus = cpu::online();
         Self {
             slots: (0..cpus.next_power_of_two())
-                .map(|_| CachePadded::new(CpuHint(AtomicU32::new(first()))))
+                .map(|slot| CachePadded::new(CpuHint(AtomicU32::new(first(slot).0))))
                 .collect(),
             cpus,
         }
@@ -132,5 +137,28 @@ impl CpuHint {
         if self.0.load(Ordering::Relaxed) != hint.0 {
             self.0.store(hint.0, Ordering::Relaxed);
         }
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpus_begin_in_words_of_their_own_while_there_are_enough() {
+        for (cpus, depth) in [(1, 1), (2, 64), (3, 64), (4, 64), (16, 1024), (6, 1000)] {
+            let layout = Layout::new(depth, depth, None);
+            let hints = Hints::for_cpus(cpus, layout, false).all();
+            let mut words: Vec<_> = hints
+                .iter()
+                .map(|&hint| layout.split(hint as usize).0)
+                .collect();
+            words.dedup();
+            assert_eq!(words.len(), cpus, "{cpus} CPUs, {depth} bits: {hints:?}");
+            let in_turn = Hints::for_cpus(cpus, layout, true).all();
+            assert!(in_turn.iter().all(|&hint| hint == 0));
+        }
+        let few = Hints::for_cpus(64, Layout::new(3, 3, None), false);
+        assert!(few.all().iter().all(|&hint| hint < 3));
     }
 }
