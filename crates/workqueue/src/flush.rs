@@ -78,9 +78,11 @@ pub(crate) fn is_behind_caller(header: &Header) -> bool {
     pwq_of(header).is_some_and(|pwq| current::is_behind_caller(&pwq))
 }
 
-/// Whether an item is queued and waits for a worker that has yielded the caller's CPU.
-pub(crate) fn waits_for_yielded(header: &Header) -> bool {
-    pwq_of(header).is_some_and(|pwq| pwq.pool.yields_to_caller())
+/// `Some` if an item is queued and its worker can run on the caller's CPU only: whether the worker
+/// has yielded that CPU, and so needs no wakeup.
+pub(crate) fn needs_callers_cpu(header: &Header) -> Option<bool> {
+    let pool = &pwq_of(header)?.pool;
+    pool.needs_callers_cpu().then(|| pool.yields_to_caller())
 }
 
 /// Where an item is queued.

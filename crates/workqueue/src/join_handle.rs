@@ -121,10 +121,17 @@ impl<T> JoinHandle<T> {
 
     fn wait_for_result(mut self) -> Result<T, JoinError> {
         if cfg!(not(any(loom, shuttle))) {
-            if flush::waits_for_yielded(self.header()) {
-                thread::yield_now();
-            }
-            for _ in 0..LOOKS {
+            let looks = match flush::needs_callers_cpu(self.header()) {
+                None => LOOKS,
+                // Checks would only delay the worker.
+                Some(has_yielded) => {
+                    if has_yielded {
+                        thread::yield_now();
+                    }
+                    1
+                }
+            };
+            for _ in 0..looks {
                 if let Some(result) = self.result().try_take() {
                     return result;
                 }

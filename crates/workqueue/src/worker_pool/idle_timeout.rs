@@ -25,10 +25,15 @@ impl WorkerPool {
         self.yielded_cpu.store(cpu, Ordering::Relaxed);
     }
 
+    /// Whether the workers may run on no other CPU than the calling thread's.
+    pub(crate) fn needs_callers_cpu(&self) -> bool {
+        self.attrs.target() == 1 && self.attrs.cpus.contains(cpu::current())
+    }
+
     /// Whether the next entry waits until the calling thread gives up its CPU: a worker has yielded
     /// it, and may run on no other.
     pub(crate) fn yields_to_caller(&self) -> bool {
-        self.attrs.target() == 1 && self.yielded_cpu.load(Ordering::Relaxed) == cpu::current()
+        self.needs_callers_cpu() && self.yielded_cpu.load(Ordering::Relaxed) == cpu::current()
     }
 
     /// The worker is about to sleep until it is woken.
@@ -137,7 +142,10 @@ mod tests {
         cpu::set_current_for_thread(Some(1));
         let answers = [1, 0, usize::MAX].map(|yielded| yields(&bound, yielded));
         let wide = yields(&unbound, 1);
+        let here = bound.inner().pwq_of(1).unwrap().pool.needs_callers_cpu();
+        let elsewhere = bound.inner().pwq_of(0).unwrap().pool.needs_callers_cpu();
         cpu::set_current_for_thread(None);
         assert_eq!((answers, wide), ([true, false, false], false));
+        assert!(here && !elsewhere);
     }
 }
