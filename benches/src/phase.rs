@@ -6,7 +6,7 @@
 use crate::distance;
 use crate::machine::{self, pin};
 use crate::rounds::median;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Instant;
@@ -18,7 +18,7 @@ const TRIPS: u32 = 10;
 const LOOKS: usize = 9;
 
 /// A line and a wake, at one time.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Phase {
     /// The time of a cache line one way, in ns; `None` with one CPU.
     pub line_ns: Option<f64>,

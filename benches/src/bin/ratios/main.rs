@@ -1,6 +1,8 @@
 //! The short form of the benchmarks: what `xtask ratios` runs.
 //!
 //! All contenders of a load take turns in one process, round by round, and medians are compared.
+//! Each section has a process of its own: what another one leaves, as memory that was freed and
+//! threads that sleep, made some contenders twice as fast or slow.
 
 mod alone;
 mod cell;
@@ -16,7 +18,7 @@ use inflight_benches::machine::Machine;
 use inflight_benches::phase::Phase;
 use pools::{cancel, latency, long, memory, shared, small, wakeup};
 use report::{Report, Row};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
 /// Loads with the rivals side by side: ours, the best rival, the ratio and the goal.
@@ -53,6 +55,9 @@ struct Cli {
     /// Also print every contender of every load
     #[arg(long)]
     cells: bool,
+    /// Measure one section here, and print it as JSON
+    #[arg(long, hide = true)]
+    here: Option<String>,
     /// Measure what this process can do and print the cells alone: for a process of another kind
     #[arg(long, hide = true)]
     child: bool,
@@ -63,6 +68,9 @@ struct Cli {
 
 /// Measures one part of the table.
 type Section = fn(&Plan) -> (Vec<Cell>, Vec<Row>);
+
+/// The group of the workqueue's sections.
+const POOLS: &str = "workqueue";
 
 /// The sections of each group, in the order of the table.
 const GROUPS: [(&str, &[(&str, Section)]); 3] = [
@@ -81,7 +89,7 @@ const GROUPS: [(&str, &[(&str, Section)]); 3] = [
         ],
     ),
     (
-        "workqueue",
+        POOLS,
         &[
             ("spawn", small::spawn),
             ("producers", small::producers),
@@ -129,66 +137,105 @@ const PASSES: usize = 6;
 /// After this long no section is measured again.
 const PATIENCE: Duration = Duration::from_secs(300);
 
+/// Measures a section in a process that has done nothing else.
+fn measured(cli: &Cli, name: &str) -> anyhow::Result<(Vec<Cell>, Vec<Row>)> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["--here", name]);
+    if let Some(rounds) = cli.rounds {
+        command.args(["--rounds", &rounds.to_string()]);
+    }
+    if let Some(row) = &cli.row {
+        command.args(["--row", row]);
+    }
+    if cli.quick {
+        command.arg("--quick");
+    }
+    let output = command.stderr(Stdio::inherit()).output()?;
+    anyhow::ensure!(output.status.success(), "section {name}: {}", output.status);
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let machine = Machine::prepare();
-    let rounds = cli.rounds.map(|rounds| rounds as usize);
-    let plan = Plan::new(machine, cli.quick, rounds);
-    let pool_rounds = rounds.or((!cli.quick).then_some(POOL_ROUNDS));
-    let pool_plan = Plan {
-        row: cli.row.clone(),
-        ..Plan::new(machine, cli.quick, pool_rounds)
-    };
     if let Some(what) = &cli.pool_child {
         return memory::child(what);
     }
+    let rounds = cli.rounds.map(|rounds| rounds as usize);
+    let plan = Plan::new(machine, cli.quick, rounds);
     if cli.child {
         return report::print_json(&pair::try_lock_cells(&plan));
     }
+    if let Some(name) = &cli.here {
+        let pool_rounds = rounds.or((!cli.quick).then_some(POOL_ROUNDS));
+        let pool_plan = Plan {
+            row: cli.row.clone(),
+            ..Plan::new(machine, cli.quick, pool_rounds)
+        };
+        let all = GROUPS.iter().flat_map(|(group, sections)| {
+            let plan = if *group == POOLS { &pool_plan } else { &plan };
+            sections.iter().map(move |section| (plan, section))
+        });
+        let mut named = all.filter(|(_, (section, _))| section == name);
+        let Some((plan, (_, section))) = named.next() else {
+            eprintln!("error: there is no section {name:?}");
+            return ExitCode::FAILURE;
+        };
+        return report::print_json(&section(plan));
+    }
+    match measure(&cli, machine) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Measures the sections that are asked for, and prints them.
+fn measure(cli: &Cli, machine: Machine) -> anyhow::Result<ExitCode> {
     let mut report = Report::new(machine, cli.quick);
     let mut asked = Vec::new();
     for (group, sections) in GROUPS {
-        let pools = group == "workqueue";
-        if cli.row.is_some() && !pools {
+        if cli.row.is_some() && group != POOLS {
             continue;
         }
-        let plan = if pools { &pool_plan } else { &plan };
-        for (name, section) in sections {
+        for (name, _) in sections {
             let is_asked = |only: &String| only == group || only == name;
             if cli.only.is_empty() || cli.only.iter().any(is_asked) {
-                asked.push((plan, group, *name, *section));
+                asked.push((group, *name));
             }
         }
     }
     if let (Some(row), true) = (&cli.row, asked.is_empty()) {
-        eprintln!("error: --row {row:?} is of the workqueue's sections, and --only names none");
-        return ExitCode::FAILURE;
+        anyhow::bail!("--row {row:?} is of the workqueue's sections, and --only names none");
     }
     let passes = if cli.quick { 1 } else { PASSES };
     for pass in 0..passes {
         // Again where the machine was never in the near state: it may have come back.
-        asked.retain(|(plan, group, name, section)| {
+        for (group, name) in std::mem::take(&mut asked) {
             if pass > 0 && report.elapsed() > PATIENCE {
-                return false;
+                break;
             }
             let before = Phase::now();
-            let (cells, mut rows) = section(plan);
+            let (cells, mut rows) = measured(cli, name)?;
             let phase = before.between(Phase::now());
             for row in &mut rows {
                 (row.group, row.section) = (group, name);
                 row.phase = Some(phase);
             }
-            !report.add(cells, rows)
-        });
+            if !report.add(cells, rows) {
+                asked.push((group, name));
+            }
+        }
     }
     report.finish();
     if let (Some(row), true) = (&cli.row, report.is_empty()) {
-        eprintln!("error: no row of these sections has {row:?} in its name");
-        return ExitCode::FAILURE;
+        anyhow::bail!("no row of these sections has {row:?} in its name");
     }
     if cli.json {
-        return report::print_json(&report);
+        return Ok(report::print_json(&report));
     }
     report.print(cli.cells);
-    ExitCode::SUCCESS
+    Ok(ExitCode::SUCCESS)
 }

@@ -4,7 +4,7 @@ use crate::cell::{At, Cell};
 use inflight_benches::distance::State;
 use inflight_benches::machine::Machine;
 use inflight_benches::phase::Phase;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -36,7 +36,7 @@ impl Goal {
 }
 
 /// A contender and its figure.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Side {
     pub(crate) name: String,
     /// In the row's unit; `None` if there is none.
@@ -64,10 +64,12 @@ impl Side {
 pub(crate) const BEST: &str = "best";
 
 /// One line of the table.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Row {
     /// Its position in the table, set when the rows are collected.
+    #[serde(skip_deserializing)]
     pub(crate) group: &'static str,
+    #[serde(skip_deserializing)]
     pub(crate) section: &'static str,
     pub(crate) workload: String,
     /// Of the load's cases the one with the worst ratio, which is the row's.
