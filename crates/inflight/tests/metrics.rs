@@ -80,6 +80,7 @@ fn sets_and_tenants() {
             "inflight_tags_tenant_exhausted_total set=disks tenant=nvme0n1",
             "1",
         ),
+        ("inflight_tags_tenant_in_use set=disks tenant=nvme0n1", "3"),
         (
             "inflight_tags_tenant_longest_wait_seconds set=disks tenant=nvme0n1",
             "0",
@@ -91,7 +92,7 @@ fn sets_and_tenants() {
             "{figures:#?}"
         );
     }
-    assert_eq!(figures.len(), 9 + 6, "{figures:#?}");
+    assert_eq!(figures.len(), 9 + 7, "{figures:#?}");
     drop(set.redeem(token).unwrap());
 }
 

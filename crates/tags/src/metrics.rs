@@ -70,6 +70,7 @@ const MAX_BATCH: &str = "inflight_steering_max_batch";
 const IN_USE: &str = "inflight_tags_in_use";
 const IN_FLIGHT: &str = "inflight_tags_in_flight";
 const DEPTH: &str = "inflight_tags_depth";
+const TENANT_IN_USE: &str = "inflight_tags_tenant_in_use";
 const LONGEST_WAIT: &str = "inflight_tags_tenant_longest_wait_seconds";
 
 /// Gauges are floating-point numbers; counts of tags fit.
@@ -104,13 +105,14 @@ impl<T: Send + 'static> TagSet<T> {
 
 impl<T: Send + 'static> Tenant<T> {
     /// Passes the tenant's present counters to the recorder of the `metrics` crate, under the
-    /// labels `set` and `tenant`, its [name](Tenant::name).
+    /// labels `set` and `tenant`, its [name](Tenant::name). Reads all slots.
     pub fn record_metrics(&self, set: &str) {
         let stats = self.stats();
         let labels = [("set", set.to_owned()), ("tenant", self.name().to_owned())];
         for (name, _, read) in TENANT {
             counter!(name, &labels).absolute(read(&stats));
         }
+        gauge!(TENANT_IN_USE, &labels).set(level(self.in_use() as u64));
         gauge!(LONGEST_WAIT, &labels).set(stats.longest_wait.as_secs_f64());
     }
 }
@@ -163,6 +165,11 @@ pub fn describe_metrics() {
     describe_gauge!(IN_USE, Unit::Count, "tags held or in flight");
     describe_gauge!(IN_FLIGHT, Unit::Count, "tags in flight");
     describe_gauge!(DEPTH, Unit::Count, "tags of each hardware queue");
+    describe_gauge!(
+        TENANT_IN_USE,
+        Unit::Count,
+        "the tenant's tags, held or in flight"
+    );
     describe_gauge!(
         LONGEST_WAIT,
         Unit::Seconds,

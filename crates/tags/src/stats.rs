@@ -34,9 +34,12 @@ pub struct SetStats {
     /// Tags in flight, read after `in_use`: while others allocate and free it may be the larger
     /// one.
     pub in_flight: usize,
-    /// Waits for a free bit, over all bitmaps.
+    /// Waits for a free bit, over all bitmaps. Not the sum of [`TenantStats::waits`]: a
+    /// [split](crate::Tenant::split) may wait once for several pieces, and a wait for a thaw is not
+    /// among them.
     pub waits: u64,
-    /// Waiters woken for a free bit, over all bitmaps.
+    /// Waiters woken for a free bit, over all bitmaps; a split for each of its pieces. So this may
+    /// be more than `waits`.
     pub wakeups: u64,
     /// Tokens that were refused.
     pub redeem_errors: u64,

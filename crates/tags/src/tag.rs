@@ -209,7 +209,8 @@ impl<T> Tag<T> {
     /// Sets the time after which the request [expires](crate::TagSet::expire), counted from
     /// [`into_token`](Tag::into_token). It replaces the set's timeout until the tag is freed. It
     /// has no effect in a set built with [`ages(false)`](crate::TagSetBuilder::ages), where nothing
-    /// expires.
+    /// expires. How late an expired request may be reported is described at
+    /// [`TagSet::expired`](crate::TagSet::expired).
     ///
     /// ```
     /// # use inflight_tags::{AllocOptions, TagSet};
@@ -223,7 +224,9 @@ impl<T> Tag<T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn set_timeout(&mut self, timeout: Duration) {
-        self.slot().record.set_timeout(timeout);
+        let slot = self.slot();
+        slot.record.set_timeout(timeout);
+        slot.bitmaps().heard_of_timeout(timeout);
     }
 
     /// Returns the address of the request's data, to be given to a device.
@@ -255,21 +258,26 @@ impl<T> Tag<T> {
     /// [`is_overdue`](Tag::is_overdue) then says `true`. Tracking ends when the tag is freed or put
     /// in flight, which begins the time anew.
     ///
+    /// Returns the number of this use of the slot, which [`Expired::id`](crate::Expired::id) names:
+    /// a key for what the handler of the timeout has to find. It is no token: a tag that is held
+    /// cannot be redeemed.
+    ///
     /// ```
     /// # use inflight_tags::TagSet;
     /// use std::time::Duration;
     /// let set = TagSet::builder().depth(1).build(|_, _| ())?;
     /// let mut tag = set.add_tenant("nvme0n1")?.try_alloc()?;
     /// tag.set_timeout(Duration::ZERO);
-    /// tag.track();
+    /// let id = tag.track();
     /// let late = set.try_expired().expect("its time is up");
-    /// assert!(late.token().is_none(), "nobody can redeem what is held");
+    /// assert_eq!((late.id(), late.token()), (id, None), "nobody can redeem what is held");
     /// assert!(tag.is_overdue());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn track(&mut self) {
+    pub fn track(&mut self) -> u64 {
         let slot = self.slot();
-        slot.record.track(slot.bitmaps().stamp());
+        let generation = slot.record.track(slot.bitmaps().stamp());
+        slot.id().token(generation)
     }
 
     /// Returns whether the time of a [tracked](Tag::track) request was reported to be up.

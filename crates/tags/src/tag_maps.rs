@@ -14,10 +14,11 @@ use inflight_sbitmap::tenancy::{Rules, Tenancy as _, Users};
 use inflight_sbitmap::{BatchedOptions, Engine, Fairness, SbitmapQueue};
 use inflight_steering::Policies;
 use inflight_sync::Arc;
-use inflight_sync::atomic::{AtomicPtr, Ordering};
+use inflight_sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use inflight_sync::time::{Clock, Instant, Ticks};
 use inflight_sync::wait::Event;
 use std::ptr::NonNull;
+use std::time::Duration;
 
 /// The bitmaps of one hardware queue.
 #[derive(Debug)]
@@ -48,6 +49,8 @@ pub(crate) struct TagMaps {
     pub(crate) clock: Clock,
     /// The clock of the stamps, if the set keeps ages.
     stamps: Option<Ticks>,
+    /// The shortest timeout that a request ever had of its own, in nanoseconds.
+    shortest_timeout: AtomicU64,
     pub(crate) admission: Admission,
     kinds: Kinds,
     pub(crate) policies: Policies,
@@ -138,6 +141,7 @@ impl TagMaps {
             free: setup.free,
             set_id: SetId::new(),
             stamps: keep_ages.then(|| clock.ticks()),
+            shortest_timeout: AtomicU64::new(u64::MAX),
             clock: clock.clone(),
             admission: setup.admission,
             kinds: setup.kinds,
@@ -193,6 +197,24 @@ impl TagMaps {
     /// The time that stamps are compared with.
     pub(crate) fn age_time(&self) -> Option<Instant> {
         self.stamps.as_ref().map(|_| self.clock.now())
+    }
+
+    /// A request has got this timeout: if there was none as short, who waits for timeouts looks
+    /// again, and from now on as often.
+    pub(crate) fn heard_of_timeout(&self, timeout: Duration) {
+        let nanos = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+        // Ordering: Release pairs with the Acquire in `shortest_timeout`: who reads this one sees
+        // the request's. Relaxed before: it is only lowered, so a read value is not too low.
+        if nanos < self.shortest_timeout.load(Ordering::Relaxed)
+            && nanos < self.shortest_timeout.fetch_min(nanos, Ordering::Release)
+        {
+            self.gate.thawed().notify_all();
+        }
+    }
+
+    pub(crate) fn shortest_timeout(&self) -> Duration {
+        // Ordering: see `heard_of_timeout`.
+        Duration::from_nanos(self.shortest_timeout.load(Ordering::Acquire))
     }
 
     /// Sleeps on an event of the gate while `condition` holds, at most until the deadline. Returns

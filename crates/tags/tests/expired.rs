@@ -1,12 +1,13 @@
 //! Waiting for requests whose time is up, as tasks.
 #![cfg(not(any(loom, shuttle)))]
 
-use inflight_sync::{block_on, thread};
+use inflight_sync::atomic::{AtomicUsize, Ordering};
+use inflight_sync::{Arc, block_on, thread};
 use inflight_tags::{Clock, ExpiredOwned, RedeemError, TagSet};
 use std::collections::BTreeSet;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
-use std::task::{Context, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -98,6 +99,48 @@ fn a_close_wakes_who_waits_for_timeouts_of_an_idle_set() {
     }
 }
 
+/// Who waits for timeouts is woken by one that is shorter than all before, and from then on looks
+/// as often.
+#[test]
+fn a_shorter_timeout_wakes_who_waits_for_timeouts() {
+    #[derive(Default)]
+    struct Count(AtomicUsize);
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    let clock = Clock::manual();
+    let set = TagSet::builder().depth(2).clock(clock.clone());
+    let set: TagSet<()> = set.build(|_, _| ()).unwrap();
+    let dev = set.add_tenant("sda").unwrap();
+    let count = Arc::new(Count::default());
+    let wakes = || count.0.load(Ordering::Relaxed);
+    let waker = Waker::from(count.clone());
+    let mut cx = Context::from_waker(&waker);
+    let mut expired = pin!(set.expired());
+    assert!(expired.as_mut().poll(&mut cx).is_pending());
+    let short = Duration::from_millis(50);
+    let mut tag = dev.try_alloc().unwrap();
+    tag.set_timeout(short);
+    assert_eq!(wakes(), 1);
+    assert!(expired.as_mut().poll(&mut cx).is_pending(), "not submitted");
+    tag.set_timeout(2 * short);
+    assert_eq!(wakes(), 1, "a longer one changes nothing");
+    let token = tag.into_token();
+    clock.advance(short);
+    while wakes() < 2 {
+        thread::yield_now(); // the set's thread wakes it
+    }
+    assert!(expired.as_mut().poll(&mut cx).is_pending(), "half its time");
+    clock.advance(short);
+    let Poll::Ready(Some(late)) = expired.as_mut().poll(&mut cx) else {
+        panic!("its time is up");
+    };
+    assert_eq!(late.token(), Some(token));
+    drop(late.redeem().unwrap());
+}
+
 #[test]
 fn each_request_expires_once_at_its_own_time() {
     let clock = Clock::manual();
@@ -144,9 +187,10 @@ fn there_is_nothing_to_redeem_of_a_tracked_tag() {
     let set = TagSet::builder().depth(1).timeout(Duration::ZERO);
     let set = set.build(|_, _| ()).unwrap();
     let mut tag = set.add_tenant("q").unwrap().try_alloc().unwrap();
-    tag.track();
+    let id = tag.track();
     let late = set.try_expired().expect("its time is up");
-    assert_eq!(late.token(), None);
+    assert_eq!((late.id(), late.token()), (id, None));
+    assert!(set.redeem(id).is_err(), "no token");
     let refused = late.redeem().unwrap_err();
     assert!(matches!(refused, RedeemError::Held { .. }), "{refused:?}");
     let said = refused.to_string();
@@ -155,6 +199,12 @@ fn there_is_nothing_to_redeem_of_a_tracked_tag() {
         "{said}"
     );
     assert!(tag.is_overdue() && set.in_use() == 1, "its owner has it");
+    let ids = [tag.track(), tag.track()];
+    assert!(
+        ids[0] != ids[1] && !ids.contains(&id),
+        "each time another one"
+    );
+    assert_eq!(set.try_expired().expect("anew").id(), ids[1]);
 }
 
 /// A request whose handler gave up is not told again, and its tag is to be had by its token.

@@ -3,6 +3,7 @@
 //! | weaken | fails |
 //! |---|---|
 //! | `close_set` does not tell who waits for the thaw | `h24_close_against_a_thaw_waiter`, `h24_close_against_an_expirer` |
+//! | `heard_of_timeout` tells nobody, or lowers the shortest timeout without Release | `h24_a_shorter_timeout_against_an_expirer` |
 //! | `close` closes the bitmaps and not the gate | `h22_close_against_try`, `h6_close_put_and_task` |
 //! | `close` closes the gate and not the bitmaps | `h6_close_against_waiter`, both |
 //! | a refusal for want of tags does not look at the gate again, or without the Acquire fence | `h22_close_against_try` |
@@ -12,6 +13,7 @@
 use inflight_sync::model::{Bound, check};
 use inflight_sync::{block_on, thread};
 use inflight_tags::{Admission, AllocError, Clock, TagSet, Tenant};
+use std::time::Duration;
 
 const THREE: Bound = Bound {
     quick: Some(3),
@@ -126,5 +128,24 @@ fn h24_close_against_an_expirer() {
         });
         set.close();
         expirer.join().unwrap();
+    });
+}
+
+/// Who waits for timeouts hears of one that is shorter than all before. By a clock that stands, it
+/// does not look again by itself.
+#[test]
+fn h24_a_shorter_timeout_against_an_expirer() {
+    check("h24_a_shorter_timeout_against_an_expirer", THREE, || {
+        let set = TagSet::builder().depth(1).clock(Clock::manual());
+        let set = set.build(|_, _| ()).unwrap();
+        let mut tag = set.add_tenant("q").unwrap().try_alloc().unwrap();
+        let expirer = thread::spawn({
+            let set = set.clone();
+            move || set.expired_blocking().map(|late| late.token())
+        });
+        tag.track();
+        tag.set_timeout(Duration::ZERO);
+        assert_eq!(expirer.join().unwrap(), Some(None));
+        assert!(tag.is_overdue());
     });
 }

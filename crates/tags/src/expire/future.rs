@@ -1,6 +1,6 @@
 //! The futures of requests whose timeout has passed.
 
-use super::{Expired, LookAgain};
+use super::{Expired, Lasts, LookAgain};
 use crate::set::TagSet;
 use inflight_sync::time::Sleep;
 use inflight_sync::wait::WaiterKey;
@@ -40,27 +40,24 @@ pub struct ExpiredOwned<T: Send + 'static> {
     sleeping: Sleeping,
 }
 
-/// What a task waits for until its next check: a time, or the close.
+/// What a task waits for until its next check.
 #[derive(Debug, Default)]
 struct Sleeping {
-    sleep: Option<Sleep>,
-    /// Whether the close of the set, which was open, also ends it.
-    or_at_close: bool,
-    /// The key while it waits for that.
+    /// A time, or the end of this.
+    sleep: Option<(Sleep, Lasts)>,
+    /// The key while it waits for that end.
     key: Option<WaiterKey>,
 }
 
 impl Sleeping {
     fn poll<T: Send + 'static>(&mut self, set: &TagSet<T>, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(sleep) = &mut self.sleep else {
+        let Some((sleep, lasts)) = &mut self.sleep else {
             return Poll::Ready(());
         };
-        let gate = &set.shared().bitmaps.gate;
-        let mut closes = || {
-            let open = || !gate.state().is_set_closed();
-            gate.thawed().poll_while(&mut self.key, cx, open)
-        };
-        if !self.or_at_close || closes().is_pending() {
+        let bitmaps = &set.shared().bitmaps;
+        let unchanged = || Lasts::now(bitmaps) == *lasts;
+        let thawed = bitmaps.gate.thawed();
+        if thawed.poll_while(&mut self.key, cx, unchanged).is_pending() {
             ready!(Pin::new(sleep).poll(cx));
         }
         self.end(set);
@@ -82,9 +79,8 @@ fn poll<T: Send + 'static>(
         ready!(sleeping.poll(set, cx));
         match set.look_for_expired() {
             Ok(late) => return Poll::Ready(late),
-            Err(LookAgain { at, or_at_close }) => {
-                sleeping.sleep = Some(set.shared().timer.sleep_until(at));
-                sleeping.or_at_close = or_at_close;
+            Err(LookAgain { at, lasts }) => {
+                sleeping.sleep = Some((set.shared().timer.sleep_until(at), lasts));
             }
         }
     }

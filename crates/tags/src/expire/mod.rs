@@ -10,6 +10,8 @@ use crate::set::TagSet;
 use crate::shared::Shared;
 use crate::slot::{Phase, Slot};
 use crate::tag::Tag;
+use crate::tag_maps::TagMaps;
+use crate::token::TokenTail;
 use inflight_sync::time::Instant;
 use std::fmt;
 use std::time::Duration;
@@ -17,15 +19,32 @@ use std::time::Duration;
 /// How long a waiter for timeouts sleeps at most, if all requests have longer ones.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
-/// The same in a closed set, which ends with its last tag; that wakes no waiter.
-const SLEEP_WHILE_CLOSED: Duration = Duration::from_millis(10);
+/// How long at least, if some request ever had a shorter one; and at most in a closed set, which
+/// ends with its last tag: that wakes no waiter.
+const SHORT_SLEEP: Duration = Duration::from_millis(10);
 
 /// Nothing is late.
 struct LookAgain {
     /// At that time.
     at: Instant,
-    /// Or earlier, when the set is closed. It was open.
-    or_at_close: bool,
+    /// Or earlier, when this ends.
+    lasts: Lasts,
+}
+
+/// What a waiter for timeouts saw before it looked. A change of it wakes the waiter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Lasts {
+    closed: bool,
+    shortest: Duration,
+}
+
+impl Lasts {
+    fn now(bitmaps: &TagMaps) -> Self {
+        Self {
+            closed: bitmaps.gate.state().is_set_closed(),
+            shortest: bitmaps.shortest_timeout(),
+        }
+    }
 }
 
 /// The result of checking one slot.
@@ -115,24 +134,24 @@ impl<T> Shared<T> {
 
     /// See `look_for_expired`.
     fn wait_step(&self) -> Result<Option<Overdue>, LookAgain> {
-        let closed = self.bitmaps.gate.state().is_set_closed();
+        let lasts = Lasts::now(&self.bitmaps);
         let mut walk = self.begin_walk();
         if let Some(late) = walk.as_mut().and_then(|walk| self.next_late(walk)) {
             return Ok(Some(late));
         }
         let next = walk.and_then(|walk| walk.next);
-        if next.is_none() && closed && self.in_use() == 0 {
+        if next.is_none() && lasts.closed && self.in_use() == 0 {
             return Ok(None);
         }
-        let longest = if closed {
-            SLEEP_WHILE_CLOSED
+        let longest = if lasts.closed {
+            SHORT_SLEEP
         } else {
-            LONGEST_SLEEP
+            lasts.shortest.clamp(SHORT_SLEEP, LONGEST_SLEEP)
         };
         let most = self.bitmaps.clock.now() + self.timeout.min(longest);
         Err(LookAgain {
             at: next.map_or(most, |next| next.min(most)),
-            or_at_close: !closed,
+            lasts,
         })
     }
 }
@@ -196,6 +215,13 @@ impl<T: Send + 'static> Expired<T> {
         self.late.token()
     }
 
+    /// Returns the number of this use of the slot: the token, or what [`track`](Tag::track) has
+    /// returned. The slot's next use has another one.
+    #[must_use]
+    pub const fn id(&self) -> u64 {
+        self.late.token
+    }
+
     /// Returns its hardware queue.
     #[must_use]
     pub const fn hw_queue(&self) -> usize {
@@ -229,7 +255,7 @@ impl<T> fmt::Debug for Expired<T> {
         f.debug_struct("Expired")
             .field("hw_queue", &self.late.hw_queue)
             .field("index", &self.late.index)
-            .field("token", &self.late.token())
+            .field("token", &self.late.token().map(TokenTail::from))
             .finish_non_exhaustive()
     }
 }
@@ -275,12 +301,14 @@ impl<T: Send + 'static> TagSet<T> {
     /// Waits as a task for the next request of [`try_expired`](TagSet::try_expired). `None` when
     /// the set is [closed](TagSet::close) and no tag is in use: the end of a loop.
     ///
-    /// It checks the slots when the next time will be up, and after a second at the latest (or the
-    /// set's timeout, if that is shorter), because requests with shorter times may have been
-    /// submitted meanwhile. [`close`](TagSet::close) wakes it; from then on it checks every 10 ms.
-    /// The first future that has to wait **starts a thread**, one for all futures of the set, which
-    /// sleeps in their place and ends with the set. A program with a timer of its own calls
-    /// [`expire`](TagSet::expire) instead.
+    /// It checks the slots when the next time will be up, and after a second at the latest, because
+    /// requests with shorter times may have been submitted meanwhile. If the set's timeout is
+    /// shorter, or a request ever had a shorter [one of its own](Tag::set_timeout), that takes the
+    /// place of the second, but not less than 10 ms of such a request. So a request is returned at
+    /// most that much later than its time is up. [`close`](TagSet::close) wakes it; from then on it
+    /// checks every 10 ms. The first future that has to wait **starts a thread**, one for all
+    /// futures of the set, which sleeps in their place and ends with the set. A program with a
+    /// timer of its own calls [`expire`](TagSet::expire) instead.
     ///
     /// # Cancel safety
     ///
@@ -334,22 +362,18 @@ impl<T: Send + 'static> TagSet<T> {
 
     fn expired_until(&self, deadline: Option<Instant>) -> Result<Option<Expired<T>>, ExpireError> {
         let clock = &self.shared().bitmaps.clock;
-        let parker = inflight_sync::Parker::current();
         loop {
             match self.look_for_expired() {
                 Ok(late) => return Ok(late),
                 Err(_) if deadline.is_some_and(|deadline| clock.now() >= deadline) => {
                     return Err(ExpireError::TimedOut);
                 }
-                Err(LookAgain { at, or_at_close }) => {
+                Err(LookAgain { at, lasts }) => {
                     let until = deadline.map_or(at, |deadline| deadline.min(at));
-                    if or_at_close {
-                        let gate = &self.shared().bitmaps.gate;
-                        let open = || !gate.state().is_set_closed();
-                        let _closed = gate.thawed().wait_while_until(clock, until, open);
-                    } else {
-                        let _woken = parker.park_until(clock, until);
-                    }
+                    let bitmaps = &self.shared().bitmaps;
+                    let unchanged = || Lasts::now(bitmaps) == lasts;
+                    let thawed = bitmaps.gate.thawed();
+                    let _changed = thawed.wait_while_until(clock, until, unchanged);
                 }
             }
         }

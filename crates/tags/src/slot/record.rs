@@ -248,8 +248,8 @@ impl Record {
     }
 
     /// S6, by the owner: its timeout runs from now on.
-    pub(crate) fn track(&self, stamp: Option<Instant>) {
-        self.begin_time(stamp, Phase::Tracked);
+    pub(crate) fn track(&self, stamp: Option<Instant>) -> Generation {
+        self.begin_time(stamp, Phase::Tracked)
     }
 
     /// Whether S7 came, for the owner.

@@ -9,6 +9,7 @@ pub(crate) use ids::{NewTenantId, TenantIds};
 use crate::error::WeightError;
 use crate::last_handle::Handle;
 use crate::shares::{SharePolicy, account_of};
+use crate::slot::Slot;
 use crate::stats::{Striped, TenantStats};
 use crate::tag_maps::TagMaps;
 use inflight_sbitmap::tenancy::TenantIndex;
@@ -134,6 +135,24 @@ impl<T: Send + 'static> Tenant<T> {
     pub fn share(&self, hw_queue: usize) -> Option<usize> {
         let there = hw_queue < self.bitmaps().layout.hw_queues;
         there.then(|| self.bitmaps().accounts(hw_queue).share(self.tenant_index()))?
+    }
+
+    /// Returns the number of tags that the tenant holds or has in flight, in all hardware queues.
+    /// Exact only while there are no allocations and frees. Reads all slots, as
+    /// [`TagSet::in_use`](crate::TagSet::in_use).
+    ///
+    /// ```
+    /// # use inflight_tags::TagSet;
+    /// let set = TagSet::builder().depth(8).build(|_, _| ())?;
+    /// let (a, b) = (set.add_tenant("a")?, set.add_tenant("b")?);
+    /// let _tags = (a.try_alloc()?, a.try_alloc()?, b.try_alloc()?);
+    /// assert_eq!((a.in_use(), b.in_use(), set.in_use()), (2, 1, 3));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn in_use(&self) -> usize {
+        let own = |slot: &&Slot<T>| slot.record.is_tag() && slot.info.tenant() == self.id;
+        self.shared.slots().filter(own).count()
     }
 
     /// Returns how many of its tags count towards its share of a hardware queue: those that it took

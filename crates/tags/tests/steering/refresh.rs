@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
-use std::task::{Context, Wake, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 fn machine(text: &str) -> Topology {
@@ -229,6 +229,33 @@ fn a_waker_of_a_drain_changes_cpus() {
     assert!(drained.is_pending());
     assert_eq!(set.cpus().online(1), [1]);
     assert!(!set.hw_queues().is_active(0));
+}
+
+/// Who waits for the end of a change of the hardware queues changes the CPUs when it is woken: no
+/// lock is held.
+#[test]
+fn a_waiter_changes_cpus_when_the_hardware_queues_have_changed() {
+    struct Changes(TagSet<u64>, AtomicBool);
+    impl Wake for Changes {
+        fn wake(self: Arc<Self>) {
+            assert!(self.0.cpus().offline(1).is_empty(), "CPU 0 is left");
+            self.1.store(true, Ordering::Relaxed);
+        }
+    }
+    let set = set_of(Some(&machine("core:2")), 2, 0);
+    let dev = set.add_tenant("q").unwrap();
+    let held = dev.try_alloc().unwrap();
+    let mut nobody = Context::from_waker(Waker::noop());
+    let mut change = pin!(set.set_hw_queues(1));
+    assert!(change.as_mut().poll(&mut nobody).is_pending());
+    let changes = Arc::new(Changes(set.clone(), AtomicBool::new(false)));
+    let waker = Waker::from(changes.clone());
+    let mut alloc = pin!(dev.alloc());
+    let waits = alloc.as_mut().poll(&mut Context::from_waker(&waker));
+    assert!(waits.is_pending(), "the set is frozen");
+    drop(held);
+    assert_eq!(change.as_mut().poll(&mut nobody), Poll::Ready(Ok(())));
+    assert!(changes.1.load(Ordering::Relaxed));
 }
 
 /// Submitters that wait stay in line, and what is out stays where it is.
