@@ -234,7 +234,10 @@ impl<T> JoinHandle<T> {
         }
     }
 
-    /// Gives up the result; the function still runs. The same as dropping the handle.
+    /// Gives up the result; the function still runs, if the queue has taken it. The same as
+    /// dropping the handle. Nobody hears of a refusal then, but for
+    /// [`refused`](crate::WorkqueueStats::refused). So take
+    /// [`try_spawn`](crate::Workqueue::try_spawn) for a function that owns what must not be lost.
     #[inline]
     pub fn detach(self) {
         drop(self);

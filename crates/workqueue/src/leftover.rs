@@ -15,7 +15,7 @@ use std::fmt;
 /// assert_eq!(left.items(), 1, "the caller itself");
 /// assert_eq!(left.queues().collect::<Vec<_>>(), [("jobs", 1)]);
 /// assert!(left.is_own_worker());
-/// let text = "1 item had not ended: jobs 1; the caller is on a worker of this system";
+/// let text = "1 item had not ended: 1 of jobs; the caller is on a worker of this system";
 /// assert_eq!(left.to_string(), text);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -59,7 +59,7 @@ impl fmt::Display for Leftover {
             items => write!(f, "{items} items had not ended")?,
         }
         for (at, (name, items)) in self.queues.iter().enumerate() {
-            write!(f, "{} {name} {items}", if at == 0 { ":" } else { "," })?;
+            write!(f, "{} {items} of {name}", if at == 0 { ":" } else { "," })?;
         }
         if self.own_worker {
             f.write_str("; the caller is on a worker of this system")?;

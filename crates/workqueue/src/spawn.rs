@@ -139,7 +139,8 @@ impl Workqueue {
     /// [`JoinError::Cancelled`]. Dropping the handle detaches the future;
     /// [`try_cancel`](JoinHandle::try_cancel) ends it.
     ///
-    /// With the feature `futures` a workqueue is also a `futures_task::Spawn`.
+    /// With the feature `futures` a workqueue is also a `futures_task::Spawn`. Its own `spawn`
+    /// hides that of `SpawnExt`: write `SpawnExt::spawn(&wq, future)`.
     ///
     /// ```
     /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;

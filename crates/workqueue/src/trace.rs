@@ -103,7 +103,7 @@ pub enum TraceStep {
 
 impl fmt::Display for TraceStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+        f.pad(match self {
             Self::Queued => "queued",
             Self::Activated => "activated",
             Self::Started => "started",

@@ -159,7 +159,7 @@ fn a_timed_shutdown_says_what_is_left() {
     let left = shutter.join().unwrap().unwrap_err();
     assert_eq!(left.queues().collect::<Vec<_>>(), [("stuck", 2)]);
     assert_eq!((left.items(), left.is_own_worker()), (2, false));
-    assert_eq!(left.to_string(), "2 items had not ended: stuck 2");
+    assert_eq!(left.to_string(), "2 items had not ended: 2 of stuck");
     assert_eq!(wq.queue(&Work::new(|| ())), Err(QueueError::ShutDown));
     assert_eq!(
         sys.workqueue("late").bound().build().unwrap_err(),
