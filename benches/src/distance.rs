@@ -1,9 +1,9 @@
 //! How far apart the first two CPUs are at the moment: the time a cache line takes one way.
 //!
 //! A virtual machine's CPUs are moved by its host. On some hosts a line takes three or four times
-//! as long for seconds, on others the time drifts to twice as much within a minute, and whatever two
-//! threads do together takes longer by as much. So every sample has a probe before and after it, and
-//! only samples of one state are compared.
+//! as long for seconds, on others the time drifts to twice as much within a minute, and whatever
+//! two threads do together takes longer by as much. So every sample has a probe before and after
+//! it, and only samples of one state are compared.
 
 use crate::machine::{become_realtime, pin};
 use crate::rounds::median;

@@ -9,10 +9,10 @@
 //! ```
 
 pub use crate::{Requeue, WorkqueueSink};
-pub use inflight_sbitmap::{Fairness, GetError, GetManyError, Sbitmap, SbitmapQueue};
+pub use inflight_sbitmap::{Fairness, GetError, GetManyError, IdGuard, Sbitmap, SbitmapQueue};
 pub use inflight_tags::{
     Admission, AllocError, AllocOptions, Completions, Expired, FreezeError, HwQueueOptions,
-    RedeemError, SharePolicy, Steering, Tag, TagSet, Tenant, TenantError,
+    RedeemError, SharePolicy, Split, Steering, Tag, TagSet, Tenant, TenantError,
 };
 pub use inflight_topology::{CpuSet, Scope, Topology};
 pub use inflight_workqueue::{
