@@ -128,7 +128,7 @@ fn finish(item: &ReusableRef, taken: &Taken) {
         drop(timer::disarm(item, word::seq(taken.old)));
     }
     taken.trace(item.name());
-    item.tell_cancelled(taken.old);
+    item.tell_waiters(taken.old);
 }
 
 /// Takes a pending queueing back for another time; the item stays pending. Returns its new number;

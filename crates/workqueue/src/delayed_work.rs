@@ -56,9 +56,10 @@ impl DelayedWork {
     ///
     /// # Errors
     ///
-    /// [`FlushError::WouldDeadlock`] as for a work. [`FlushError::Rejected`] if the work waits for
-    /// its delay and its queue does not take it now; its delay continues. If the queue is
-    /// destroyed or its system ends during the call, the pending instance may have been cancelled.
+    /// [`FlushError::WouldDeadlock`] as for a work; the work may have been queued by then, and its
+    /// delay be over. [`FlushError::Rejected`] if the work waits for its delay and its queue does
+    /// not take it now; its delay continues. If the queue is destroyed or its system ends during
+    /// the call, the pending instance may have been cancelled.
     pub fn flush(&self) -> Wait<'_, Result<bool, FlushError>> {
         Wait::new(self.flush_now())
     }

@@ -68,6 +68,18 @@ impl<T: PoolItem> PwqState<T> {
         }
     }
 
+    /// Whether more slots are in use than there are: the limit has been lowered.
+    pub(crate) fn is_above_limit(&self) -> bool {
+        match &self.limit {
+            Limit::None => false,
+            Limit::Own { max, used } => used > max,
+            Limit::Shared(nr_active) => {
+                let (nr, max) = nr_active.level();
+                nr > max
+            }
+        }
+    }
+
     /// Whether another pwq waits for a slot of the same limit.
     pub(crate) fn slot_is_wanted(&self) -> bool {
         matches!(&self.limit, Limit::Shared(nr_active) if nr_active.has_pending())

@@ -204,7 +204,8 @@ impl<T: PoolItem> PoolCore<T> {
         self.list_last(index);
     }
 
-    /// Takes a pwq that has become empty, frozen or plugged off the worklist.
+    /// Takes a pwq off the worklist that has become empty, frozen or plugged, or whose limit
+    /// changes.
     fn unlist(&mut self, index: PwqIndex) {
         let pwq = self.pwq_mut(index);
         if !std::mem::replace(&mut pwq.listed, false) {
@@ -220,7 +221,7 @@ impl<T: PoolItem> PoolCore<T> {
     pub fn grant(&mut self, index: PwqIndex) {
         let pwq = self.pwq_mut(index);
         pwq.pending = false;
-        if !pwq.listed && pwq.has_work() {
+        if !pwq.listed && pwq.has_work() && !pwq.is_above_limit() {
             self.list_with_slot(index);
         } else {
             self.release_slot(index);
@@ -244,11 +245,13 @@ impl<T: PoolItem> PoolCore<T> {
         }
     }
 
-    /// Changes the limit of a pwq that has its own slots.
+    /// The limit changes: that of the pwq, if it has its own slots, or one that it shares. A listed
+    /// pwq has a slot by the old limit, and asks again.
     pub(crate) fn set_max(&mut self, index: PwqIndex, new: usize) {
         if let Limit::Own { max, .. } = &mut self.pwq_mut(index).limit {
             *max = new;
         }
+        self.unlist(index);
         self.list(index);
     }
 

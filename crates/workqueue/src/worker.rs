@@ -351,7 +351,9 @@ impl Runner for ItemRunner<'_> {
     fn may_rerun(&self, runs: u32) -> bool {
         let (context, pwq) = (self.context, self.pwq);
         let stays = context.has_stayed() && pwq.may_append() && !context.shared.batch.is_recalled();
-        if !stays || runs >= RERUNS || !pwq.wq.may_rerun() || !context.pool.is_looked_after() {
+        let is_traced = || context.pool.shared.tracing.is_on();
+        let may = stays && runs < RERUNS && pwq.wq.may_rerun() && !is_traced();
+        if !may || !context.pool.is_looked_after() {
             return false;
         }
         // Reading the clock takes longer than the shortest items.

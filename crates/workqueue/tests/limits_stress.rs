@@ -157,3 +157,53 @@ fn never_more_run_than_the_limit_lets() {
         stress(limit, items, seed);
     }
 }
+
+/// Items that a worker has taken, and those that wait with a slot, begin no more once the limit is
+/// used up by what runs. In one pool and in two.
+#[test]
+fn nothing_begins_beyond_a_limit_that_was_lowered() {
+    for round in 0..20 {
+        let scope = [Scope::System, Scope::Cpu][round % 2];
+        let topology = Topology::synthetic("core:2").unwrap();
+        let sys = WorkqueueSystem::builder().topology(topology);
+        let sys = sys.build().unwrap();
+        let wq = sys.workqueue("lowered").unbound(Attrs::new().scope(scope));
+        let wq = wq.max_active(8).build().unwrap();
+        // Small items make large batches.
+        (0..300).for_each(|_| wq.spawn_on(0, || ()).detach());
+        wq.flush_blocking().unwrap();
+        let [runs, reached, lowered, ended, beyond] = [(); 5].map(|()| Level::new());
+        let long = wq.spawn_on(1, {
+            let (runs, ended) = (runs.clone(), ended.clone());
+            move || {
+                runs.raise();
+                ended.wait(1);
+            }
+        });
+        runs.wait(1);
+        let items = (0..60).map(|k| {
+            let (reached, lowered) = (reached.clone(), lowered.clone());
+            let (ended, beyond) = (ended.clone(), beyond.clone());
+            wq.spawn_on(0, move || {
+                if lowered.get() > 0 && ended.get() == 0 {
+                    beyond.raise();
+                }
+                if k == 5 {
+                    reached.raise();
+                    lowered.wait_silently(1);
+                }
+            })
+        });
+        let items: Vec<_> = items.collect();
+        reached.wait(1);
+        wq.set_max_active(1).unwrap();
+        lowered.raise();
+        // A worker that goes on does so at once: this is a chance for it, not a proof.
+        (0..200).for_each(|_| thread::yield_now());
+        let begun = beyond.get();
+        ended.raise();
+        long.wait().unwrap();
+        items.into_iter().for_each(|item| item.wait().unwrap());
+        assert_eq!(begun, 0, "{scope:?}");
+    }
+}

@@ -5,7 +5,7 @@ mod support;
 
 use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_sync::{Arc, Mutex, thread};
-use inflight_workqueue::{Attrs, Queued, Work, Workqueue, WorkqueueSystem, blocking};
+use inflight_workqueue::{Attrs, Queued, TraceStep, Work, Workqueue, WorkqueueSystem, blocking};
 use std::ops::ControlFlow;
 use std::panic::resume_unwind;
 use support::{Level, endless, one_cpu, so_often};
@@ -216,4 +216,35 @@ fn the_numbers_fit_while_it_runs() {
         assert!(in_order, "{stats:?}");
     }
     work.cancel_sync_blocking().unwrap();
+}
+
+/// A recording that begins during a row has each run that begins after it.
+#[test]
+fn a_row_ends_when_a_recording_begins() {
+    let (sys, wq) = rows();
+    let (runs, ended) = (AtomicUsize::new(0), Level::new());
+    let work = Work::repeating("row", {
+        let (sys, ended) = (sys.clone(), ended.clone());
+        move || match runs.fetch_add(1, Ordering::Relaxed) {
+            9 => {
+                ended.raise();
+                ControlFlow::Break(())
+            }
+            run => {
+                if run == 2 {
+                    sys.record_trace(true);
+                }
+                ControlFlow::Continue(())
+            }
+        }
+    });
+    // Once before: the recording has its memory, and takes no time of the row.
+    sys.record_trace(true);
+    sys.record_trace(false);
+    wq.queue_on(0, &work).unwrap();
+    ended.wait(1);
+    wq.drain_blocking().unwrap();
+    let steps = sys.take_trace().steps;
+    let starts = steps.iter().filter(|step| step.step == TraceStep::Started);
+    assert_eq!(starts.count(), 7, "{steps:?}");
 }

@@ -64,15 +64,15 @@ impl Header {
     }
 
     /// *redirect*: moves the live queueing from its timer to a pwq, under the lock of its pool or
-    /// before an *append*. `false` if it was cancelled.
-    pub(crate) fn redirect(&self, seq: Seq, pwq: u32) -> bool {
+    /// before an *append*. Returns the word before; `None` if it was cancelled.
+    pub(crate) fn redirect(&self, seq: Seq, pwq: u32) -> Option<u64> {
         let to = |seen: u64| is_live(seen, seq).then(|| with_pwq(seen & !TIMER, pwq));
         // Relaxed: the lock, or the batch's own thread, orders this with who draws the entry; a
         // cancel changes the same word.
         let moved = self
             .word
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, to);
-        moved.is_ok()
+        moved.ok()
     }
 
     /// *cancel*, of a queueing that is parked or waits for its delay, or else under the lock of the

@@ -146,6 +146,53 @@ fn a_batch_has_one_entry_of_a_limit_that_others_wait_for() {
     assert_eq!(takes(&mut core, worker), 1);
 }
 
+/// What waits on the worklist has a slot by the old limit. When the limit is lowered it goes back,
+/// and no batch begins until enough slots are free.
+#[test]
+fn a_lowered_limit_takes_the_slot_of_what_waits() {
+    let shared = Arc::new(NrActive::new(2));
+    for limit in [
+        Limit::Own { max: 2, used: 0 },
+        Limit::Shared(shared.clone()),
+    ] {
+        let (mut core, pwq, worker) = pool(2, limit);
+        push(&mut core, pwq, 3);
+        assert_eq!(
+            takes(&mut core, worker),
+            1,
+            "the rest is listed, with a slot"
+        );
+        shared.set_max(1);
+        core.set_max(pwq, 1);
+        let other = active(&mut core);
+        assert_eq!(takes(&mut core, other), 0);
+        core.release_held(worker, None);
+        for deferred in core.drain_deferred().collect::<Vec<_>>() {
+            assert!(matches!(deferred, Deferred::Slot(..)));
+            core.grant(pwq);
+        }
+        assert_eq!(takes(&mut core, other), 1, "the slot is free");
+    }
+}
+
+/// A slot that comes after the limit has been lowered is passed on.
+#[test]
+fn a_slot_on_its_way_is_not_used_beyond_a_lowered_limit() {
+    let shared = Arc::new(NrActive::new(2));
+    let (mut core, pwq, worker) = pool(2, Limit::Shared(shared.clone()));
+    assert!(shared.try_acquire() && shared.try_acquire(), "of others");
+    push(&mut core, pwq, 1);
+    let given = shared.release();
+    assert_eq!(given, Some(core.pwq(pwq).id));
+    shared.set_max(1);
+    core.grant(pwq);
+    assert_eq!(takes(&mut core, worker), 0);
+    assert_eq!(shared.level(), (1, 1));
+    assert_eq!(shared.release(), given, "it waits again");
+    core.grant(pwq);
+    assert_eq!(takes(&mut core, worker), 1);
+}
+
 /// Entries of several pwqs go into one batch, in turn, with a slot of each.
 #[test]
 fn a_batch_has_entries_of_several_pwqs() {

@@ -35,8 +35,9 @@ impl Workqueue {
 
     /// Changes the [`max_active`](Workqueue::max_active).
     ///
-    /// After a raise, waiting items become active at once, in their order. After a reduction, the
-    /// number falls as items end. 0 sets the default, [`DEFAULT_MAX_ACTIVE`], as in the builder.
+    /// After a raise, waiting items become active at once, in their order. After a reduction what
+    /// runs goes on, and the number falls as items end: from the return of this call on nothing
+    /// begins while as many items run as the new limit allows. 0 sets the default, [`DEFAULT_MAX_ACTIVE`], as in the builder.
     ///
     /// # Errors
     ///

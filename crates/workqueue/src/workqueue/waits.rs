@@ -116,8 +116,9 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// [`WaitError::WouldDeadlock`] inside an item of this queue, and inside any BH item, whether
-    /// the item calls this or awaits a future made elsewhere. The queue stays closed.
+    /// [`WaitError::WouldDeadlock`] inside an item of this queue, and inside any BH item. If the
+    /// item calls this, the queue stays open, and the future has this error wherever it is awaited.
+    /// If the item awaits a future made elsewhere, the queue stays closed.
     pub fn destroy(&self) -> Wait<'static, Result<(), WaitError>> {
         let inner = self.inner().clone();
         let destroy = inner.refuse_own_item().map(|()| Destroy::begin(&inner));

@@ -11,6 +11,7 @@ use crate::queued::Queued;
 use crate::trace::TraceStep;
 use crate::worker_pool::PoolState;
 use inflight_sync::{Arc, MutexGuard, thread};
+use std::cell::Cell;
 use std::convert::Infallible;
 use std::ptr;
 
@@ -65,11 +66,16 @@ impl WorkqueueInner {
         cpu: usize,
         origin: Origin,
     ) -> Result<(), QueueError> {
-        let redirect = |pwq: &Pwq| item.header().redirect(seq, pwq.id).then_some(seq).ok_or(());
+        let old = Cell::new(0);
+        let redirect = |pwq: &Pwq| {
+            old.set(item.header().redirect(seq, pwq.id).ok_or(())?);
+            Ok::<Seq, ()>(seq)
+        };
         let pushed = self.pwq_of(cpu).and_then(|pwq| {
             self.ensure_worker(pwq, origin)?;
             self.push_and_trace(pwq, item.ptr(), cpu, origin, redirect)
         });
+        item.tell_waiters(old.get());
         match pushed {
             Err(refusal) if self.take_back(item, seq, origin) => Err(refusal),
             _ => Ok(()), // It is queued, or was cancelled during the call.
@@ -288,7 +294,7 @@ impl WorkqueueInner {
                     if origin == Origin::Timer {
                         self.counted(Count::Refused);
                     }
-                    item.tell_cancelled(old);
+                    item.tell_waiters(old);
                     return true;
                 }
                 None => seen = header.load(),
