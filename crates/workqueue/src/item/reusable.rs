@@ -226,8 +226,8 @@ impl ReusableRef {
         holds(self.header().load()) && holds(self.header().await_end())
     }
 
-    /// Lets the waiters look again, if a cancel or a *redirect* has found AWAITED in the word. After
-    /// a *redirect* a waiter may find that it waits for its own slot.
+    /// Lets the waiters look again, if a cancel or a *redirect* has found AWAITED in the word.
+    /// After a *redirect* a waiter may find that it waits for its own slot.
     pub(crate) fn tell_waiters(&self, old: u64) {
         if old & AWAITED != 0 {
             notify_all(&self.extra().ended);

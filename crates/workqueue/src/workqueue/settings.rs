@@ -37,7 +37,8 @@ impl Workqueue {
     ///
     /// After a raise, waiting items become active at once, in their order. After a reduction what
     /// runs goes on, and the number falls as items end: from the return of this call on nothing
-    /// begins while as many items run as the new limit allows. 0 sets the default, [`DEFAULT_MAX_ACTIVE`], as in the builder.
+    /// begins while as many items run as the new limit allows. 0 sets the default,
+    /// [`DEFAULT_MAX_ACTIVE`], as in the builder.
     ///
     /// # Errors
     ///
