@@ -144,7 +144,10 @@ fn a_batch_is_frozen_with_its_queue_though_that_has_moved() {
 /// An item asks for numbers in the middle of a batch: what has ended before it counts as ended.
 #[test]
 fn numbers_are_right_in_a_batch() {
-    let sys = Arc::new(one_cpu().build().unwrap());
+    // By a clock that stands no worker is looked at: none is found asleep in `stats`, and no other
+    // one takes the rest of its batch.
+    let sys = one_cpu().clock(inflight_sync::time::Clock::manual());
+    let sys = Arc::new(sys.build().unwrap());
     let [bound, ordered, unbound] = [
         sys.workqueue("bound").bound(),
         sys.workqueue("ordered").ordered(),
