@@ -6,8 +6,8 @@
 mod model_support;
 
 use inflight_sync::model::{Bound, check};
-use inflight_sync::thread;
 use inflight_sync::time::Clock;
+use inflight_sync::{block_on, thread};
 use inflight_topology::Topology;
 use inflight_workqueue::{
     DelayedWork, FlushError, QueueError, Queued, Workqueue, WorkqueueSystem, blocking,
@@ -279,6 +279,25 @@ fn a_flush_against_the_timer() {
         clock.advance(TICK);
         waits(&work);
         work.cancel();
+        drop(sys);
+    });
+}
+
+/// *flush* by an item against the timer: whoever of them queues the work behind that item, the item
+/// is told that it would wait for its own slot.
+#[test]
+fn a_flush_by_an_item_against_the_timer() {
+    check("a_flush_by_an_item_against_the_timer", ONE, || {
+        let (sys, _, clock) = system();
+        let wq = sys.workqueue("one").bound().max_active(1).build().unwrap();
+        let (work, _) = counting();
+        assert!(wq.queue_delayed(&work, TICK).unwrap().is_queued());
+        let inside = wq.spawn({
+            let work = work.clone();
+            move || assert_eq!(block_on(work.flush()), Err(FlushError::WouldDeadlock))
+        });
+        clock.advance(TICK);
+        inside.wait().unwrap();
         drop(sys);
     });
 }
