@@ -7,7 +7,7 @@ use inflight_sync::time::Clock;
 use inflight_sync::{Arc, block_on, cpu, thread};
 use inflight_tags::{AllocError, AllocOptions, BuildError, TagSet, Tenant};
 use inflight_topology::Topology;
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Wake, Waker};
@@ -396,5 +396,36 @@ fn everything_prints() {
     let text = format!("{:?} {:?} {:?} {:?}", dev, dev.set(), tag, builder);
     for part in ["Tenant", "TagSet", "Tag {", "TagSetBuilder", "in_use: 1"] {
         assert!(text.contains(part), "{part} in {text}");
+    }
+}
+
+/// Others take what is free before each look of those who wait: by the bound of ids they are served
+/// all the same.
+#[test]
+fn waiters_are_overtaken_by_a_bounded_number() {
+    const WAITERS: usize = 5;
+    let set: TagSet<()> = TagSet::builder().depth(2).build(|_, _| ()).unwrap();
+    let dev = set.add_tenant("q").unwrap();
+    let mut held: VecDeque<_> = dev.try_alloc_batch(2).into_iter().collect();
+    let mut nobody = Context::from_waker(Waker::noop());
+    let mut waiters: Vec<_> = (0..WAITERS).map(|_| Box::pin(dev.alloc())).collect();
+    for waiter in &mut waiters {
+        assert!(waiter.as_mut().poll(&mut nobody).is_pending());
+    }
+    let mut overtakers = 0;
+    while !waiters.is_empty() {
+        drop(held.pop_front());
+        if let Ok(tag) = dev.try_alloc() {
+            overtakers += 1;
+            held.push_back(tag);
+        }
+        assert!(overtakers <= (WAITERS + 11) * 13);
+        waiters.retain_mut(|waiter| match waiter.as_mut().poll(&mut nobody) {
+            Poll::Ready(tag) => {
+                held.push_back(tag.unwrap());
+                false
+            }
+            Poll::Pending => true,
+        });
     }
 }
