@@ -120,7 +120,6 @@ macro_rules! pages {
 #[cfg(doctest)]
 pages! {
     Debugging: "debugging",
-    FirstEngine: "first-engine",
     FlushPage: "flush",
     Guidelines: "guidelines",
     Inflight: "inflight",

@@ -200,8 +200,11 @@ impl TagMaps {
     }
 
     /// A request has got this timeout: if there was none as short, who waits for timeouts looks
-    /// again, and from now on as often.
+    /// again, and from now on as often. Without ages nothing expires.
     pub(crate) fn heard_of_timeout(&self, timeout: Duration) {
+        if self.stamps.is_none() {
+            return;
+        }
         let nanos = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
         // Ordering: Release pairs with the Acquire in `shortest_timeout`: who reads this one sees
         // the request's. Relaxed before: it is only lowered, so a read value is not too low.

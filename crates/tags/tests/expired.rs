@@ -12,6 +12,15 @@ use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
 
+/// Counts how often it wakes.
+#[derive(Default)]
+struct Count(AtomicUsize);
+impl Wake for Count {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
 /// Two tasks wait and each late request goes to one of them. They end when the set is closed and
 /// its last tag is freed.
 #[test]
@@ -103,13 +112,6 @@ fn a_close_wakes_who_waits_for_timeouts_of_an_idle_set() {
 /// as often.
 #[test]
 fn a_shorter_timeout_wakes_who_waits_for_timeouts() {
-    #[derive(Default)]
-    struct Count(AtomicUsize);
-    impl Wake for Count {
-        fn wake(self: Arc<Self>) {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
-    }
     let clock = Clock::manual();
     let set = TagSet::builder().depth(2).clock(clock.clone());
     let set: TagSet<()> = set.build(|_, _| ()).unwrap();
@@ -235,4 +237,47 @@ fn a_timeout_of_nothing_is_over_at_once() {
         set.expire(|late| assert_eq!(late, token));
         drop(set.redeem_timed_out(token).unwrap());
     }
+}
+
+/// However short the timeout, who waits while no request is in flight does not look all the time.
+#[test]
+fn who_waits_in_an_idle_set_sleeps() {
+    let clock = Clock::manual();
+    let set = TagSet::builder().depth(1).timeout(Duration::ZERO);
+    let set: TagSet<()> = set.clock(clock.clone()).build(|_, _| ()).unwrap();
+    let mut cx = Context::from_waker(Waker::noop());
+    let mut expired = pin!(set.expired());
+    // The clock stands: a poll that does not sleep looks for ever.
+    assert!(expired.as_mut().poll(&mut cx).is_pending());
+    let token = set
+        .add_tenant("sda")
+        .unwrap()
+        .try_alloc()
+        .unwrap()
+        .into_token();
+    clock.advance(Duration::from_millis(10));
+    let mut expired = pin!(set.expired());
+    let Poll::Ready(Some(late)) = expired.as_mut().poll(&mut cx) else {
+        panic!("its time is up");
+    };
+    assert_eq!(late.token(), Some(token));
+    drop(late.redeem().unwrap());
+}
+
+/// Nothing expires in a set without ages, so a timeout of a request wakes nobody.
+#[test]
+fn a_timeout_in_a_set_without_ages_wakes_nobody() {
+    let set = TagSet::builder()
+        .depth(1)
+        .ages(false)
+        .clock(Clock::manual());
+    let set: TagSet<()> = set.build(|_, _| ()).unwrap();
+    let mut tag = set.add_tenant("sda").unwrap().try_alloc().unwrap();
+    let wakes = Arc::new(Count::default());
+    let waker = Waker::from(wakes.clone());
+    let mut cx = Context::from_waker(&waker);
+    let mut expired = pin!(set.expired());
+    assert!(expired.as_mut().poll(&mut cx).is_pending());
+    tag.set_timeout(Duration::ZERO);
+    assert_eq!(wakes.0.load(Ordering::Relaxed), 0);
 }

@@ -276,12 +276,17 @@ fn run_entry(context: &Context, taken: Taken, i: u32) -> bool {
     context.shared.function.set(function);
     context.begin_item(pwq, i);
     let shared = &context.pool.shared;
-    let ran = if shared.tracing.is_on() {
-        run_traced(context, pwq, entry)
-    } else if shared.known_blockers.knows(function.key()) {
-        run_blocking(context, pwq, entry, function.key())
+    let run = || {
+        if shared.tracing.is_on() {
+            run_traced(context, pwq, entry)
+        } else {
+            run_item(context, pwq, entry, None)
+        }
+    };
+    let ran = if shared.known_blockers.knows(function.key()) {
+        run_blocking(context, function.key(), run)
     } else {
-        run_item(context, pwq, entry, None)
+        run()
     };
     context.end_item();
     match ran {
@@ -325,12 +330,16 @@ fn run_traced(context: &Context, pwq: &Pwq, entry: Entry) -> Result<(), NotRun> 
     run_item(context, pwq, entry, Some(&tell))
 }
 
-/// Runs the item inside a blocking section, because the function is known to sleep.
+/// Runs an item inside a blocking section, because its function is known to sleep.
 #[cold]
-fn run_blocking(context: &Context, pwq: &Pwq, entry: Entry, function: usize) -> Result<(), NotRun> {
+fn run_blocking(
+    context: &Context,
+    function: usize,
+    run: impl FnOnce() -> Result<(), NotRun>,
+) -> Result<(), NotRun> {
     let section = context.begin_blocking();
     let before = proc::used_here();
-    let ran = run_item(context, pwq, entry, None);
+    let ran = run();
     if let Some((before, after)) = before.zip(proc::used_here()) {
         let used = after.saturating_sub(before);
         context.pool.shared.known_blockers.used(function, used);

@@ -193,7 +193,8 @@ fn a_function_that_sleeps_is_learned() {
     while wq.stats().found_asleep < 2 {
         one_that_reads(&wq);
     }
-    for _ in 0..100 {
+    for i in 0..200 {
+        sys.record_trace(i >= 100); // whether steps are recorded changes nothing
         one_that_reads(&wq);
     }
     // A thread that waits for a lock when it is looked at counts, too.

@@ -19,8 +19,8 @@ use std::time::Duration;
 /// How long a waiter for timeouts sleeps at most, if all requests have longer ones.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
-/// How long at least, if some request ever had a shorter one; and at most in a closed set, which
-/// ends with its last tag: that wakes no waiter.
+/// How long it sleeps at least, however short the timeouts, if no request's time is up earlier; and
+/// at most in a closed set, which ends with its last tag: that wakes no waiter.
 const SHORT_SLEEP: Duration = Duration::from_millis(10);
 
 /// Nothing is late.
@@ -146,9 +146,10 @@ impl<T> Shared<T> {
         let longest = if lasts.closed {
             SHORT_SLEEP
         } else {
-            lasts.shortest.clamp(SHORT_SLEEP, LONGEST_SLEEP)
+            let shortest = lasts.shortest.min(self.timeout);
+            shortest.clamp(SHORT_SLEEP, LONGEST_SLEEP)
         };
-        let most = self.bitmaps.clock.now() + self.timeout.min(longest);
+        let most = self.bitmaps.clock.now() + longest;
         Err(LookAgain {
             at: next.map_or(most, |next| next.min(most)),
             lasts,
@@ -304,8 +305,8 @@ impl<T: Send + 'static> TagSet<T> {
     /// It checks the slots when the next time will be up, and after a second at the latest, because
     /// requests with shorter times may have been submitted meanwhile. If the set's timeout is
     /// shorter, or a request ever had a shorter [one of its own](Tag::set_timeout), that takes the
-    /// place of the second, but not less than 10 ms of such a request. So a request is returned at
-    /// most that much later than its time is up. [`close`](TagSet::close) wakes it; from then on it
+    /// place of the second, but not less than 10 ms. So a request is returned at most that much
+    /// later than its time is up. [`close`](TagSet::close) wakes it; from then on it
     /// checks every 10 ms. The first future that has to wait **starts a thread**, one for all
     /// futures of the set, which sleeps in their place and ends with the set. A program with a
     /// timer of its own calls [`expire`](TagSet::expire) instead.
