@@ -154,36 +154,44 @@ fn a14_g10_in_turn_the_place_matters_and_what_is_free_behind_waits() {
 
 #[test]
 fn a16_a23_a24_g11_parked_bits_are_free_and_come_back_when_a_word_is_full() {
-    let map = in_one_place(Sbitmap::builder(4).shift(2).build().unwrap());
+    let map = in_one_place(Sbitmap::builder(6).shift(3).build().unwrap());
     let _all = take_all(&map);
     map.put(0).unwrap();
     let parked = map.snapshot();
     assert_eq!(
         (parked.busy, parked.cleared, parked.words),
-        (3, 1, vec![0b1110])
+        (5, 1, vec![0b11_1110])
     );
-    assert_eq!(map.iter_set(0).collect::<Vec<_>>(), [1, 2, 3]);
-    // One is taken where it is.
+    assert_eq!(map.iter_set(0).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
     assert_eq!(map.try_get(), Some(0));
     assert_eq!(map.snapshot().cleared, 0);
-    // Several are moved back together.
-    [3, 1, 2].iter().for_each(|&bit| map.put(bit).unwrap());
-    assert_eq!(map.snapshot().cleared, 3);
-    assert_eq!(map.try_get(), Some(1));
+    // Up to four are taken where they are, one by one.
+    [3, 1, 2, 5].iter().for_each(|&bit| map.put(bit).unwrap());
+    for (bit, left) in [(1, 3), (2, 2), (3, 1)] {
+        assert_eq!((map.try_get(), map.snapshot().cleared), (Some(bit), left));
+    }
+    // More are moved back together.
+    [3, 1, 2, 0].iter().for_each(|&bit| map.put(bit).unwrap());
+    assert_eq!(map.snapshot().cleared, 5);
+    assert_eq!(map.try_get(), Some(0));
     assert_eq!(map.snapshot().cleared, 0);
 }
 
 /// Also bits the limit does not open are moved back.
 #[test]
 fn a21_a_limited_get_moves_back_all_parked_bits() {
-    let map = in_one_place(Sbitmap::builder(8).shift(3).build().unwrap());
+    let map = in_one_place(Sbitmap::builder(16).shift(4).build().unwrap());
     let _all = take_all(&map);
-    [1, 5, 6].iter().for_each(|&bit| map.put(bit).unwrap());
+    let parked = [1, 3, 5, 6, 7, 9];
+    parked.iter().for_each(|&bit| map.put(bit).unwrap());
     assert_eq!(map.try_get_shallow(1), None);
-    [0, 3].iter().for_each(|&bit| map.put(bit).unwrap());
-    assert_eq!(map.try_get_shallow(4), Some(3));
-    assert_eq!(map.try_get_shallow(4), Some(0), "it wraps inside the word");
+    assert_eq!(map.snapshot().cleared, 6, "none is open to this limit");
+    assert_eq!(map.try_get_shallow(8), Some(1));
     assert_eq!(map.snapshot().cleared, 0);
+    map.put(0).unwrap();
+    let open: Vec<_> = std::iter::from_fn(|| map.try_get_shallow(8)).collect();
+    assert_eq!(open, [3, 5, 6, 7, 0], "the last one was parked");
+    assert_eq!(map.try_get(), Some(9));
 }
 
 #[test]

@@ -78,15 +78,8 @@ pub(crate) fn is_behind_caller(header: &Header) -> bool {
     pwq_of(header).is_some_and(|pwq| current::is_behind_caller(&pwq))
 }
 
-/// `Some` if an item is queued and its worker can run on the caller's CPU only: whether the worker
-/// has yielded that CPU, and so needs no wakeup.
-pub(crate) fn needs_callers_cpu(header: &Header) -> Option<bool> {
-    let pool = &pwq_of(header)?.pool;
-    pool.needs_callers_cpu().then(|| pool.yields_to_caller())
-}
-
-/// Where an item is queued.
-fn pwq_of(header: &Header) -> Option<Arc<Pwq>> {
+/// Where an item is queued; `None` from when it runs.
+pub(crate) fn pwq_of(header: &Header) -> Option<Arc<Pwq>> {
     let seen = header.load();
     let queued = seen & (PENDING | TIMER) == PENDING;
     queued.then(|| pwq::by_id(word::pwq(seen))).flatten()

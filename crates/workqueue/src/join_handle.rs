@@ -121,15 +121,15 @@ impl<T> JoinHandle<T> {
 
     fn wait_for_result(mut self) -> Result<T, JoinError> {
         if cfg!(not(any(loom, shuttle))) {
-            let looks = match flush::needs_callers_cpu(self.header()) {
-                None => LOOKS,
+            let looks = match flush::pwq_of(self.header()) {
                 // Checks would only delay the worker.
-                Some(has_yielded) => {
-                    if has_yielded {
+                Some(pwq) if pwq.pool.needs_callers_cpu() => {
+                    if pwq.pool.yields_to_caller() {
                         thread::yield_now();
                     }
                     1
                 }
+                _ => LOOKS,
             };
             for _ in 0..looks {
                 if let Some(result) = self.result().try_take() {

@@ -204,8 +204,8 @@ impl<T: PoolItem> PoolCore<T> {
         self.list_last(index);
     }
 
-    /// Takes a pwq off the worklist that has become empty, frozen or plugged, or whose limit
-    /// changes.
+    /// Takes a pwq off the worklist that has become empty, frozen or plugged, or whose limit is
+    /// exceeded.
     fn unlist(&mut self, index: PwqIndex) {
         let pwq = self.pwq_mut(index);
         if !std::mem::replace(&mut pwq.listed, false) {
@@ -245,13 +245,16 @@ impl<T: PoolItem> PoolCore<T> {
         }
     }
 
-    /// The limit changes: that of the pwq, if it has its own slots, or one that it shares. A listed
-    /// pwq has a slot by the old limit, and asks again.
+    /// The limit changes: that of the pwq, if it has its own slots, or one that it shares. If more
+    /// slots are in use than there are now, a listed pwq gives its slot back.
     pub(crate) fn set_max(&mut self, index: PwqIndex, new: usize) {
-        if let Limit::Own { max, .. } = &mut self.pwq_mut(index).limit {
+        let pwq = self.pwq_mut(index);
+        if let Limit::Own { max, .. } = &mut pwq.limit {
             *max = new;
         }
-        self.unlist(index);
+        if pwq.is_above_limit() {
+            self.unlist(index);
+        }
         self.list(index);
     }
 
@@ -313,7 +316,7 @@ impl<T: PoolItem> PoolCore<T> {
         if pwq.listed {
             self.listed += 1;
             self.release_slot(index);
-        } else if pwq.is_stopped() {
+        } else if pwq.is_stopped() || pwq.is_above_limit() {
             self.release_slot(index);
         } else {
             // The lock is held, so no one else can take the slot: nothing overtakes the entry.

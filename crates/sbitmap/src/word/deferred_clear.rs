@@ -1,7 +1,7 @@
 //! Deferred clear: moving freed bits back to where getters look.
 //!
-//! A getter that finds no zero in `word` but one parked bit takes that bit directly: it clears it
-//! in `cleared`. If several bits are parked, it moves them back, in this order:
+//! A getter that finds no zero in `word` but a few parked bits takes one of them directly, by
+//! clearing it in `cleared`. If more bits are parked, it moves them back, in this order:
 //!
 //! ```text
 //! M1 take the mask out of `cleared`      M2 remove it from `word`
@@ -16,6 +16,10 @@
 use super::Word;
 use inflight_sync::Mutex;
 use inflight_sync::atomic::{AtomicU64, Ordering};
+
+/// If at most so many bits are parked, getters take them one by one: near exhaustion that is the
+/// common case, and a move for so few costs more than it saves. Models have few bits, and move two.
+const FEW: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 4 };
 
 #[derive(Debug)]
 pub(super) struct ClearedBits {
@@ -37,8 +41,18 @@ pub(super) enum Refill {
     Full,
 }
 
+/// Whether `bits` has at most `FEW` bits.
+const fn is_few(bits: u64) -> bool {
+    let (mut rest, mut i) = (bits, 0);
+    while i < FEW {
+        rest &= rest.wrapping_sub(1); // without its lowest bit
+        i += 1;
+    }
+    rest == 0
+}
+
 impl Word {
-    /// `word` has no searched zero: takes a single parked bit, moves several back, or finds that
+    /// `word` has no searched zero: takes one of few parked bits, moves many back, or finds that
     /// there are none.
     #[inline(never)]
     pub(super) fn refill(&self, searched: u64) -> Refill {
@@ -47,11 +61,12 @@ impl Word {
         // Ordering: Acquire pairs with the Release of M1: if a move took bits from here, the second
         // read of `moves` sees that it had begun.
         let parked = self.freed.cleared.load(Ordering::Acquire) & searched;
-        if parked.is_power_of_two() {
+        if parked != 0 && is_few(parked) {
+            let bit = parked & parked.wrapping_neg();
             // Ordering: Acquire pairs with the Release in `put` and in M1.
-            let before = self.freed.cleared.fetch_and(!parked, Ordering::Acquire);
-            if before & parked != 0 {
-                return Refill::Took(parked.trailing_zeros());
+            let before = self.freed.cleared.fetch_and(!bit, Ordering::Acquire);
+            if before & bit != 0 {
+                return Refill::Took(bit.trailing_zeros());
             }
         } else if parked == 0 && moves % 2 == 0 {
             // Relaxed, both: ordered by the loads before them.

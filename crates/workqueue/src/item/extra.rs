@@ -11,7 +11,7 @@ use std::ptr;
 #[derive(Default)]
 pub(crate) struct Extra {
     pub(crate) state: Mutex<State>,
-    /// Notified when a run has ended, or a queueing was cancelled.
+    /// Notified when a run has ended, or a queueing was cancelled or its timer has moved it.
     pub(crate) ended: Event,
 }
 

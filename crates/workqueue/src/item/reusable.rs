@@ -94,7 +94,7 @@ impl<R: Run> Reusable<R> {
             match caught(|| this.run.run()) {
                 Ok(ControlFlow::Break(())) => break TraceStep::Ended,
                 Ok(ControlFlow::Continue(())) => {
-                    let row = R::REPEATS && scope.trace.is_none() && this.head.is_left_alone();
+                    let row = R::REPEATS && this.head.is_left_alone();
                     if row && scope.runner.may_rerun(again + 1) {
                         again += 1;
                         continue;

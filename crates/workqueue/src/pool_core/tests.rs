@@ -193,6 +193,35 @@ fn a_slot_on_its_way_is_not_used_beyond_a_lowered_limit() {
     assert_eq!(takes(&mut core, worker), 1);
 }
 
+/// An item X runs, and its second queueing is parked with a slot. If the limit is lowered then, that
+/// slot is not used beyond it.
+#[test]
+fn a_parked_entry_does_not_begin_beyond_a_lowered_limit() {
+    for own in [true, false] {
+        let shared = Arc::new(NrActive::new(3));
+        let limit = if own {
+            Limit::Own { max: 3, used: 0 }
+        } else {
+            Limit::Shared(shared.clone())
+        };
+        let (mut core, pwq, worker) = pool(3, limit);
+        push(&mut core, pwq, 3);
+        assert_eq!(takes(&mut core, worker), 1, "X runs");
+        let other = active(&mut core);
+        let mut parked = None;
+        core.take(other, |_, places| parked = places[0]);
+        core.transfer_slot(other, pwq);
+        let long = active(&mut core);
+        assert_eq!(takes(&mut core, long), 1);
+        shared.set_max(1);
+        core.set_max(pwq, 1);
+        core.release_held(worker, None);
+        core.unpark(pwq, parked.unwrap());
+        assert_eq!(core.drain_deferred().count(), 0);
+        assert_eq!(takes(&mut core, other), 0, "the long one has the only slot");
+    }
+}
+
 /// Entries of several pwqs go into one batch, in turn, with a slot of each.
 #[test]
 fn a_batch_has_entries_of_several_pwqs() {

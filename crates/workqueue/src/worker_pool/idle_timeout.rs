@@ -27,7 +27,8 @@ impl WorkerPool {
 
     /// Whether the workers may run on no other CPU than the calling thread's.
     pub(crate) fn needs_callers_cpu(&self) -> bool {
-        self.attrs.target() == 1 && self.attrs.cpus.contains(cpu::current())
+        let allowed = &self.attrs.allowed;
+        allowed.len() == 1 && allowed.contains(cpu::current())
     }
 
     /// Whether the next entry waits until the calling thread gives up its CPU: a worker has yielded
@@ -124,6 +125,7 @@ mod tests {
     use super::*;
     use crate::Attrs;
     use crate::test_support::Rigged;
+    use inflight_topology::Scope;
 
     /// Only on the yielded CPU, and only if no other CPU could run the worker.
     #[test]
@@ -142,10 +144,25 @@ mod tests {
         cpu::set_current_for_thread(Some(1));
         let answers = [1, 0, usize::MAX].map(|yielded| yields(&bound, yielded));
         let wide = yields(&unbound, 1);
-        let here = bound.inner().pwq_of(1).unwrap().pool.needs_callers_cpu();
-        let elsewhere = bound.inner().pwq_of(0).unwrap().pool.needs_callers_cpu();
         cpu::set_current_for_thread(None);
         assert_eq!((answers, wide), ([true, false, false], false));
-        assert!(here && !elsewhere);
+    }
+
+    #[test]
+    fn workers_that_may_run_elsewhere_do_not_need_the_callers_cpu() {
+        let sys = Rigged::new("core:2", |builder| builder);
+        let of_cpu = |strict| Attrs::new().scope(Scope::Cpu).strict(strict);
+        let unbound = |attrs| sys.0.workqueue("unbound").unbound(attrs).build().unwrap();
+        let bound = sys.0.workqueue("bound").bound().build().unwrap();
+        let queues = [bound, unbound(of_cpu(true)), unbound(of_cpu(false))];
+        cpu::set_current_for_thread(Some(1));
+        let of = |wq: &crate::Workqueue, cpu| {
+            let pwq = wq.inner().pwq_of(cpu).unwrap();
+            pwq.pool.needs_callers_cpu()
+        };
+        let here = queues.each_ref().map(|wq| of(wq, 1));
+        let elsewhere = queues.each_ref().map(|wq| of(wq, 0));
+        cpu::set_current_for_thread(None);
+        assert_eq!((here, elsewhere), ([true, true, false], [false; 3]));
     }
 }

@@ -323,6 +323,11 @@ impl<'a> Driver<'a> {
             Kind::Shared => {
                 self.shared_max = max;
                 self.shared.set_max(max);
+                for at in 0..self.kinds.len() {
+                    if self.kinds[at] == Kind::Shared {
+                        self.core.set_max(at as PwqIndex, max);
+                    }
+                }
                 self.grants
                     .extend(std::iter::from_fn(|| self.shared.next()));
             }

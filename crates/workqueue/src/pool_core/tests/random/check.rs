@@ -37,6 +37,7 @@ impl Driver<'_> {
                 Limit::Own { max, used: counted } => {
                     assert_eq!((max, counted), (queue.max, used));
                     assert!(used <= queue.max.max(queue.used), "more than there may be");
+                    assert!(!pwq.listed || used <= max, "listed beyond the limit");
                     assert!(pwq.listed || !has_work || used >= max, "a slot is free");
                 }
                 Limit::Shared(_) => {
