@@ -193,8 +193,8 @@ fn a_slot_on_its_way_is_not_used_beyond_a_lowered_limit() {
     assert_eq!(takes(&mut core, worker), 1);
 }
 
-/// An item X runs, and its second queueing is parked with a slot. If the limit is lowered then, that
-/// slot is not used beyond it.
+/// An item X runs, and its second queueing is parked with a slot. If the limit is lowered then,
+/// that slot is not used beyond it.
 #[test]
 fn a_parked_entry_does_not_begin_beyond_a_lowered_limit() {
     for own in [true, false] {
