@@ -212,6 +212,11 @@ impl<T> Tag<T> {
     /// expires. How late an expired request may be reported is described at
     /// [`TagSet::expired`](crate::TagSet::expired).
     ///
+    /// # Panics
+    ///
+    /// If the timeout is shorter than all before, tasks that wait for timeouts are woken. Panics
+    /// with the first panic of their wakers, after all are woken.
+    ///
     /// ```
     /// # use inflight_tags::{AllocOptions, TagSet};
     /// use std::time::Duration;
@@ -226,7 +231,7 @@ impl<T> Tag<T> {
     pub fn set_timeout(&mut self, timeout: Duration) {
         let slot = self.slot();
         slot.record.set_timeout(timeout);
-        slot.bitmaps().heard_of_timeout(timeout);
+        slot.bitmaps().note_timeout(timeout);
     }
 
     /// Returns the address of the request's data, to be given to a device.
@@ -258,7 +263,7 @@ impl<T> Tag<T> {
     /// [`is_overdue`](Tag::is_overdue) then says `true`. Tracking ends when the tag is freed or put
     /// in flight, which begins the time anew.
     ///
-    /// Returns the number of this use of the slot, which [`Expired::id`](crate::Expired::id) names:
+    /// Returns a number for this time, which [`Expired::id`](crate::Expired::id) names:
     /// a key for what the handler of the timeout has to find. It is no token: a tag that is held
     /// cannot be redeemed.
     ///

@@ -2,6 +2,7 @@
 
 use crate::active_queues::ActiveQueues;
 use crate::admission::Admission;
+use crate::expire::Expirers;
 use crate::freeze::FreezeGate;
 use crate::queue_kind::{Kinds, QueueKind};
 use crate::set_id::SetId;
@@ -14,7 +15,7 @@ use inflight_sbitmap::tenancy::{Rules, Tenancy as _, Users};
 use inflight_sbitmap::{BatchedOptions, Engine, Fairness, SbitmapQueue};
 use inflight_steering::Policies;
 use inflight_sync::Arc;
-use inflight_sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use inflight_sync::atomic::{AtomicPtr, Ordering};
 use inflight_sync::time::{Clock, Instant, Ticks};
 use inflight_sync::wait::Event;
 use std::ptr::NonNull;
@@ -49,8 +50,7 @@ pub(crate) struct TagMaps {
     pub(crate) clock: Clock,
     /// The clock of the stamps, if the set keeps ages.
     stamps: Option<Ticks>,
-    /// The shortest timeout that a request ever had of its own, in nanoseconds.
-    shortest_timeout: AtomicU64,
+    pub(crate) expirers: Expirers,
     pub(crate) admission: Admission,
     kinds: Kinds,
     pub(crate) policies: Policies,
@@ -141,7 +141,7 @@ impl TagMaps {
             free: setup.free,
             set_id: SetId::new(),
             stamps: keep_ages.then(|| clock.ticks()),
-            shortest_timeout: AtomicU64::new(u64::MAX),
+            expirers: Expirers::new(),
             clock: clock.clone(),
             admission: setup.admission,
             kinds: setup.kinds,
@@ -199,25 +199,11 @@ impl TagMaps {
         self.stamps.as_ref().map(|_| self.clock.now())
     }
 
-    /// A request has got this timeout: if there was none as short, who waits for timeouts looks
-    /// again, and from now on as often. Without ages nothing expires.
-    pub(crate) fn heard_of_timeout(&self, timeout: Duration) {
-        if self.stamps.is_none() {
-            return;
+    /// A request has got this timeout. Without ages nothing expires.
+    pub(crate) fn note_timeout(&self, timeout: Duration) {
+        if self.stamps.is_some() {
+            self.expirers.note_timeout(timeout);
         }
-        let nanos = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
-        // Ordering: Release pairs with the Acquire in `shortest_timeout`: who reads this one sees
-        // the request's. Relaxed before: it is only lowered, so a read value is not too low.
-        if nanos < self.shortest_timeout.load(Ordering::Relaxed)
-            && nanos < self.shortest_timeout.fetch_min(nanos, Ordering::Release)
-        {
-            self.gate.thawed().notify_all();
-        }
-    }
-
-    pub(crate) fn shortest_timeout(&self) -> Duration {
-        // Ordering: see `heard_of_timeout`.
-        Duration::from_nanos(self.shortest_timeout.load(Ordering::Acquire))
     }
 
     /// Sleeps on an event of the gate while `condition` holds, at most until the deadline. Returns

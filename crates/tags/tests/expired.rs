@@ -281,3 +281,30 @@ fn a_timeout_in_a_set_without_ages_wakes_nobody() {
     tag.set_timeout(Duration::ZERO);
     assert_eq!(wakes.0.load(Ordering::Relaxed), 0);
 }
+
+/// Who waits for the end of a freeze is not woken by a timeout, nor who waits for timeouts by the
+/// end of a freeze.
+#[test]
+fn timeouts_and_freezes_wake_their_own_waiters() {
+    let set: TagSet<()> = TagSet::builder().depth(2).build(|_, _| ()).unwrap();
+    let dev = set.add_tenant("sda").unwrap();
+    let mut tag = dev.try_alloc().unwrap();
+    let quiesced = set.quiesce();
+    let counts = [(); 2].map(|()| Arc::new(Count::default()));
+    let wakes = || {
+        counts
+            .each_ref()
+            .map(|count| count.0.load(Ordering::Relaxed))
+    };
+    let wakers = counts.each_ref().map(|count| Waker::from(count.clone()));
+    let mut expired = pin!(set.expired());
+    let mut cx = Context::from_waker(&wakers[0]);
+    assert!(expired.as_mut().poll(&mut cx).is_pending());
+    let mut alloc = pin!(dev.alloc());
+    let mut cx = Context::from_waker(&wakers[1]);
+    assert!(alloc.as_mut().poll(&mut cx).is_pending());
+    tag.set_timeout(Duration::from_millis(1));
+    assert_eq!(wakes(), [1, 0]);
+    drop(quiesced);
+    assert_eq!(wakes(), [1, 1]);
+}

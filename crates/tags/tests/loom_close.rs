@@ -2,8 +2,9 @@
 //!
 //! | weaken | fails |
 //! |---|---|
-//! | `close_set` does not tell who waits for the thaw | `h24_close_against_a_thaw_waiter`, `h24_close_against_an_expirer` |
-//! | `heard_of_timeout` tells nobody, or lowers the shortest timeout without Release | `h24_a_shorter_timeout_against_an_expirer` |
+//! | `close_set` does not tell who waits for the thaw | `h24_close_against_a_thaw_waiter` |
+//! | `close` does not tell who waits for timeouts | `h24_close_against_an_expirer` |
+//! | `note_timeout` tells nobody, or lowers the shortest timeout without Release | `h24_a_shorter_timeout_against_an_expirer` |
 //! | `close` closes the bitmaps and not the gate | `h22_close_against_try`, `h6_close_put_and_task` |
 //! | `close` closes the gate and not the bitmaps | `h6_close_against_waiter`, both |
 //! | a refusal for want of tags does not look at the gate again, or without the Acquire fence | `h22_close_against_try` |

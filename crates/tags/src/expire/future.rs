@@ -1,6 +1,6 @@
 //! The futures of requests whose timeout has passed.
 
-use super::{Expired, Lasts, LookAgain};
+use super::{Expired, LookAgain, Seen};
 use crate::set::TagSet;
 use inflight_sync::time::Sleep;
 use inflight_sync::wait::WaiterKey;
@@ -43,21 +43,24 @@ pub struct ExpiredOwned<T: Send + 'static> {
 /// What a task waits for until its next check.
 #[derive(Debug, Default)]
 struct Sleeping {
-    /// A time, or the end of this.
-    sleep: Option<(Sleep, Lasts)>,
-    /// The key while it waits for that end.
+    /// A time, or a change of this.
+    sleep: Option<(Sleep, Seen)>,
+    /// The key while it waits for that change.
     key: Option<WaiterKey>,
 }
 
 impl Sleeping {
     fn poll<T: Send + 'static>(&mut self, set: &TagSet<T>, cx: &mut Context<'_>) -> Poll<()> {
-        let Some((sleep, lasts)) = &mut self.sleep else {
+        let Some((sleep, seen)) = &mut self.sleep else {
             return Poll::Ready(());
         };
         let bitmaps = &set.shared().bitmaps;
-        let unchanged = || Lasts::now(bitmaps) == *lasts;
-        let thawed = bitmaps.gate.thawed();
-        if thawed.poll_while(&mut self.key, cx, unchanged).is_pending() {
+        let unchanged = || Seen::now(bitmaps) == *seen;
+        let changed = bitmaps.expirers.changed();
+        if changed
+            .poll_while(&mut self.key, cx, unchanged)
+            .is_pending()
+        {
             ready!(Pin::new(sleep).poll(cx));
         }
         self.end(set);
@@ -66,7 +69,7 @@ impl Sleeping {
 
     fn end<T: Send + 'static>(&mut self, set: &TagSet<T>) {
         self.sleep = None;
-        set.shared().bitmaps.gate.thawed().leave(&mut self.key);
+        set.shared().bitmaps.expirers.changed().leave(&mut self.key);
     }
 }
 
@@ -79,8 +82,8 @@ fn poll<T: Send + 'static>(
         ready!(sleeping.poll(set, cx));
         match set.look_for_expired() {
             Ok(late) => return Poll::Ready(late),
-            Err(LookAgain { at, lasts }) => {
-                sleeping.sleep = Some((set.shared().timer.sleep_until(at), lasts));
+            Err(LookAgain { at, seen }) => {
+                sleeping.sleep = Some((set.shared().timer.sleep_until(at), seen));
             }
         }
     }

@@ -1,7 +1,9 @@
 //! Requests that take too long, found when a caller asks.
 
+mod expirers;
 mod future;
 
+pub(crate) use expirers::Expirers;
 pub use future::{ExpiredOwned, NextExpired};
 
 use crate::error::{ExpireError, RedeemError};
@@ -27,22 +29,22 @@ const SHORT_SLEEP: Duration = Duration::from_millis(10);
 struct LookAgain {
     /// At that time.
     at: Instant,
-    /// Or earlier, when this ends.
-    lasts: Lasts,
+    /// Or earlier, when this changes.
+    seen: Seen,
 }
 
 /// What a waiter for timeouts saw before it looked. A change of it wakes the waiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Lasts {
+struct Seen {
     closed: bool,
-    shortest: Duration,
+    shortest_timeout: Duration,
 }
 
-impl Lasts {
+impl Seen {
     fn now(bitmaps: &TagMaps) -> Self {
         Self {
             closed: bitmaps.gate.state().is_set_closed(),
-            shortest: bitmaps.shortest_timeout(),
+            shortest_timeout: bitmaps.expirers.shortest_timeout(),
         }
     }
 }
@@ -134,25 +136,25 @@ impl<T> Shared<T> {
 
     /// See `look_for_expired`.
     fn wait_step(&self) -> Result<Option<Overdue>, LookAgain> {
-        let lasts = Lasts::now(&self.bitmaps);
+        let seen = Seen::now(&self.bitmaps);
         let mut walk = self.begin_walk();
         if let Some(late) = walk.as_mut().and_then(|walk| self.next_late(walk)) {
             return Ok(Some(late));
         }
         let next = walk.and_then(|walk| walk.next);
-        if next.is_none() && lasts.closed && self.in_use() == 0 {
+        if next.is_none() && seen.closed && self.in_use() == 0 {
             return Ok(None);
         }
-        let longest = if lasts.closed {
+        let longest = if seen.closed {
             SHORT_SLEEP
         } else {
-            let shortest = lasts.shortest.min(self.timeout);
+            let shortest = seen.shortest_timeout.min(self.timeout);
             shortest.clamp(SHORT_SLEEP, LONGEST_SLEEP)
         };
         let most = self.bitmaps.clock.now() + longest;
         Err(LookAgain {
             at: next.map_or(most, |next| next.min(most)),
-            lasts,
+            seen,
         })
     }
 }
@@ -216,8 +218,8 @@ impl<T: Send + 'static> Expired<T> {
         self.late.token()
     }
 
-    /// Returns the number of this use of the slot: the token, or what [`track`](Tag::track) has
-    /// returned. The slot's next use has another one.
+    /// Returns its number: the token, or what [`track`](Tag::track) has returned. The next request
+    /// of the slot has another one.
     #[must_use]
     pub const fn id(&self) -> u64 {
         self.late.token
@@ -306,10 +308,10 @@ impl<T: Send + 'static> TagSet<T> {
     /// requests with shorter times may have been submitted meanwhile. If the set's timeout is
     /// shorter, or a request ever had a shorter [one of its own](Tag::set_timeout), that takes the
     /// place of the second, but not less than 10 ms. So a request is returned at most that much
-    /// later than its time is up. [`close`](TagSet::close) wakes it; from then on it
-    /// checks every 10 ms. The first future that has to wait **starts a thread**, one for all
-    /// futures of the set, which sleeps in their place and ends with the set. A program with a
-    /// timer of its own calls [`expire`](TagSet::expire) instead.
+    /// later than its time is up. [`close`](TagSet::close) wakes it; from then on it checks every
+    /// 10 ms. The first future that has to wait **starts a thread**, one for all futures of the
+    /// set, which sleeps in their place and ends with the set. A program with a timer of its own
+    /// calls [`expire`](TagSet::expire) instead.
     ///
     /// # Cancel safety
     ///
@@ -369,12 +371,12 @@ impl<T: Send + 'static> TagSet<T> {
                 Err(_) if deadline.is_some_and(|deadline| clock.now() >= deadline) => {
                     return Err(ExpireError::TimedOut);
                 }
-                Err(LookAgain { at, lasts }) => {
+                Err(LookAgain { at, seen }) => {
                     let until = deadline.map_or(at, |deadline| deadline.min(at));
                     let bitmaps = &self.shared().bitmaps;
-                    let unchanged = || Lasts::now(bitmaps) == lasts;
-                    let thawed = bitmaps.gate.thawed();
-                    let _changed = thawed.wait_while_until(clock, until, unchanged);
+                    let unchanged = || Seen::now(bitmaps) == seen;
+                    let changed = bitmaps.expirers.changed();
+                    let _changed = changed.wait_while_until(clock, until, unchanged);
                 }
             }
         }

@@ -110,7 +110,7 @@ pub(crate) struct FreezeGate {
     word: CachePadded<GateWord>,
     /// Drains wait here for bits to be cleared.
     drained: Event,
-    /// Submitters wait here for the thaw, and waiters for timeouts for the close.
+    /// Submitters wait here for the thaw, or the close.
     thawed: Event,
 }
 
