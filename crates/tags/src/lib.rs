@@ -71,6 +71,7 @@ mod close;
 mod tag;
 
 mod expire;
+mod expirers;
 
 mod resize;
 

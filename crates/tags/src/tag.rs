@@ -214,8 +214,8 @@ impl<T> Tag<T> {
     ///
     /// # Panics
     ///
-    /// If the timeout is shorter than all before, tasks that wait for timeouts are woken. Panics
-    /// with the first panic of their wakers, after all are woken.
+    /// If no other tag has a timeout as short, tasks that wait for timeouts are woken. Panics with
+    /// the first panic of their wakers, after all are woken.
     ///
     /// ```
     /// # use inflight_tags::{AllocOptions, TagSet};

@@ -2,7 +2,7 @@
 
 use crate::active_queues::ActiveQueues;
 use crate::admission::Admission;
-use crate::expire::Expirers;
+use crate::expirers::Expirers;
 use crate::freeze::FreezeGate;
 use crate::queue_kind::{Kinds, QueueKind};
 use crate::set_id::SetId;
@@ -202,7 +202,7 @@ impl TagMaps {
     /// A request has got this timeout. Without ages nothing expires.
     pub(crate) fn note_timeout(&self, timeout: Duration) {
         if self.stamps.is_some() {
-            self.expirers.note_timeout(timeout);
+            self.expirers.note(timeout);
         }
     }
 

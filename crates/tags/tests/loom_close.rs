@@ -4,7 +4,8 @@
 //! |---|---|
 //! | `close_set` does not tell who waits for the thaw | `h24_close_against_a_thaw_waiter` |
 //! | `close` does not tell who waits for timeouts | `h24_close_against_an_expirer` |
-//! | `note_timeout` tells nobody, or lowers the shortest timeout without Release | `h24_a_shorter_timeout_against_an_expirer` |
+//! | N4 tells nobody, L1 is not Acquire, or L6 compares with a later word | `h24_a_shorter_timeout_against_an_expirer` |
+//! | no fence N2 | `h24_a_timeout_against_a_longer_interval` |
 //! | `close` closes the bitmaps and not the gate | `h22_close_against_try`, `h6_close_put_and_task` |
 //! | `close` closes the gate and not the bitmaps | `h6_close_against_waiter`, both |
 //! | a refusal for want of tags does not look at the gate again, or without the Acquire fence | `h22_close_against_try` |
@@ -146,6 +147,32 @@ fn h24_a_shorter_timeout_against_an_expirer() {
         });
         tag.track();
         tag.set_timeout(Duration::ZERO);
+        assert_eq!(expirer.join().unwrap(), Some(None));
+        assert!(tag.is_overdue());
+    });
+}
+
+/// The interval of those who wait is raised while a request gets a timeout that is not below it.
+/// The waiter looks within that timeout all the same.
+#[test]
+fn h24_a_timeout_against_a_longer_interval() {
+    check("h24_a_timeout_against_a_longer_interval", THREE, || {
+        let interval = Duration::from_millis(10);
+        let clock = Clock::manual();
+        let set = TagSet::builder().depth(2).clock(clock.clone());
+        let set = set.build(|_, _| ()).unwrap();
+        let dev = set.add_tenant("q").unwrap();
+        let (mut gone, mut tag) = (dev.try_alloc().unwrap(), dev.try_alloc().unwrap());
+        gone.set_timeout(interval);
+        drop(gone);
+        let expirer = thread::spawn({
+            let set = set.clone();
+            move || set.expired_blocking().map(|late| late.token())
+        });
+        clock.advance(interval); // if it sleeps already, it raises the interval
+        tag.set_timeout(interval);
+        tag.track();
+        clock.advance(interval);
         assert_eq!(expirer.join().unwrap(), Some(None));
         assert!(tag.is_overdue());
     });

@@ -1,6 +1,7 @@
 //! The futures of requests whose timeout has passed.
 
 use super::{Expired, LookAgain, Seen};
+use crate::expirers::Interval;
 use crate::set::TagSet;
 use inflight_sync::time::Sleep;
 use inflight_sync::wait::WaiterKey;
@@ -44,27 +45,31 @@ pub struct ExpiredOwned<T: Send + 'static> {
 #[derive(Debug, Default)]
 struct Sleeping {
     /// A time, or a change of this.
-    sleep: Option<(Sleep, Seen)>,
+    sleep: Option<(Sleep, LookAgain)>,
     /// The key while it waits for that change.
     key: Option<WaiterKey>,
 }
 
 impl Sleeping {
-    fn poll<T: Send + 'static>(&mut self, set: &TagSet<T>, cx: &mut Context<'_>) -> Poll<()> {
-        let Some((sleep, seen)) = &mut self.sleep else {
-            return Poll::Ready(());
+    /// Ready with the interval that it has slept for.
+    fn poll<T: Send + 'static>(
+        &mut self,
+        set: &TagSet<T>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Interval>> {
+        let Some((sleep, again)) = &mut self.sleep else {
+            return Poll::Ready(None);
         };
         let bitmaps = &set.shared().bitmaps;
-        let unchanged = || Seen::now(bitmaps) == *seen;
+        let unchanged = || Seen::now(bitmaps) == again.seen;
         let changed = bitmaps.expirers.changed();
-        if changed
-            .poll_while(&mut self.key, cx, unchanged)
-            .is_pending()
-        {
+        let changed = changed.poll_while(&mut self.key, cx, unchanged).is_ready();
+        if !changed {
             ready!(Pin::new(sleep).poll(cx));
         }
+        let slept = again.slept().filter(|_| !changed);
         self.end(set);
-        Poll::Ready(())
+        Poll::Ready(slept)
     }
 
     fn end<T: Send + 'static>(&mut self, set: &TagSet<T>) {
@@ -79,11 +84,12 @@ fn poll<T: Send + 'static>(
     cx: &mut Context<'_>,
 ) -> Poll<Option<Expired<T>>> {
     loop {
-        ready!(sleeping.poll(set, cx));
-        match set.look_for_expired() {
+        let slept = ready!(sleeping.poll(set, cx));
+        match set.look_for_expired(slept) {
             Ok(late) => return Poll::Ready(late),
-            Err(LookAgain { at, seen }) => {
-                sleeping.sleep = Some((set.shared().timer.sleep_until(at), seen));
+            Err(again) => {
+                let sleep = set.shared().timer.sleep_until(again.at);
+                sleeping.sleep = Some((sleep, again));
             }
         }
     }

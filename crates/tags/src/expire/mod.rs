@@ -1,12 +1,11 @@
 //! Requests that take too long, found when a caller asks.
 
-mod expirers;
 mod future;
 
-pub(crate) use expirers::Expirers;
 pub use future::{ExpiredOwned, NextExpired};
 
 use crate::error::{ExpireError, RedeemError};
+use crate::expirers::{Interval, SHORT_SLEEP};
 use crate::last_handle::Handle;
 use crate::set::TagSet;
 use crate::shared::Shared;
@@ -18,33 +17,36 @@ use inflight_sync::time::Instant;
 use std::fmt;
 use std::time::Duration;
 
-/// How long a waiter for timeouts sleeps at most, if all requests have longer ones.
-const LONGEST_SLEEP: Duration = Duration::from_secs(1);
-
-/// How long it sleeps at least, however short the timeouts, if no request's time is up earlier; and
-/// at most in a closed set, which ends with its last tag: that wakes no waiter.
-const SHORT_SLEEP: Duration = Duration::from_millis(10);
-
 /// Nothing is late.
+#[derive(Debug)]
 struct LookAgain {
     /// At that time.
     at: Instant,
     /// Or earlier, when this changes.
     seen: Seen,
+    /// Whether that is the whole interval.
+    whole: bool,
+}
+
+impl LookAgain {
+    /// The interval that the caller has slept for, if nothing has changed.
+    fn slept(&self) -> Option<Interval> {
+        self.whole.then_some(self.seen.interval)
+    }
 }
 
 /// What a waiter for timeouts saw before it looked. A change of it wakes the waiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Seen {
     closed: bool,
-    shortest_timeout: Duration,
+    interval: Interval,
 }
 
 impl Seen {
     fn now(bitmaps: &TagMaps) -> Self {
         Self {
             closed: bitmaps.gate.state().is_set_closed(),
-            shortest_timeout: bitmaps.expirers.shortest_timeout(),
+            interval: bitmaps.expirers.interval(),
         }
     }
 }
@@ -80,6 +82,8 @@ struct Walk {
     at: usize,
     /// The earliest deadline of the requests seen that are not late.
     next: Option<Instant>,
+    /// The shortest timeout that a slot seen has of its own.
+    shortest: Option<Duration>,
 }
 
 impl<T> Shared<T> {
@@ -89,6 +93,7 @@ impl<T> Shared<T> {
             now,
             at: 0,
             next: None,
+            shortest: None,
         })
     }
 
@@ -96,6 +101,8 @@ impl<T> Shared<T> {
     fn next_late(&self, walk: &mut Walk) -> Option<Overdue> {
         while let Some(slot) = self.slots.get(walk.at) {
             walk.at += 1;
+            let own = slot.record.timeout();
+            walk.shortest = walk.shortest.into_iter().chain(own).min();
             match self.look_at(slot, walk.now) {
                 Some(Found::Overdue(late)) => return Some(late),
                 Some(Found::Next(deadline)) => {
@@ -135,26 +142,31 @@ impl<T> Shared<T> {
     }
 
     /// See `look_for_expired`.
-    fn wait_step(&self) -> Result<Option<Overdue>, LookAgain> {
+    fn wait_step(&self, slept: Option<Interval>) -> Result<Option<Overdue>, LookAgain> {
         let seen = Seen::now(&self.bitmaps);
-        let mut walk = self.begin_walk();
-        if let Some(late) = walk.as_mut().and_then(|walk| self.next_late(walk)) {
-            return Ok(Some(late));
+        let now = self.bitmaps.clock.now();
+        let mut next = None;
+        if let Some(mut walk) = self.begin_walk() {
+            if let Some(late) = self.next_late(&mut walk) {
+                return Ok(Some(late));
+            }
+            let expirers = &self.bitmaps.expirers;
+            expirers.correct(seen.interval, walk.shortest, slept);
+            next = walk.next;
         }
-        let next = walk.and_then(|walk| walk.next);
         if next.is_none() && seen.closed && self.in_use() == 0 {
             return Ok(None);
         }
         let longest = if seen.closed {
             SHORT_SLEEP
         } else {
-            let shortest = seen.shortest_timeout.min(self.timeout);
-            shortest.clamp(SHORT_SLEEP, LONGEST_SLEEP)
+            seen.interval.get().min(self.timeout.max(SHORT_SLEEP))
         };
-        let most = self.bitmaps.clock.now() + longest;
+        let most = now + longest;
         Err(LookAgain {
             at: next.map_or(most, |next| next.min(most)),
             seen,
+            whole: next.is_none_or(|next| next >= most),
         })
     }
 }
@@ -306,12 +318,12 @@ impl<T: Send + 'static> TagSet<T> {
     ///
     /// It checks the slots when the next time will be up, and after a second at the latest, because
     /// requests with shorter times may have been submitted meanwhile. If the set's timeout is
-    /// shorter, or a request ever had a shorter [one of its own](Tag::set_timeout), that takes the
-    /// place of the second, but not less than 10 ms. So a request is returned at most that much
-    /// later than its time is up. [`close`](TagSet::close) wakes it; from then on it checks every
-    /// 10 ms. The first future that has to wait **starts a thread**, one for all futures of the
-    /// set, which sleeps in their place and ends with the set. A program with a timer of its own
-    /// calls [`expire`](TagSet::expire) instead.
+    /// shorter, or a tag that is not yet free has a shorter [one of its own](Tag::set_timeout),
+    /// that takes the place of the second, but not less than 10 ms. So a request is returned at
+    /// most that much later than its time is up. [`close`](TagSet::close) wakes it; from then on it
+    /// checks every 10 ms. The first future that has to wait **starts a thread**, one for all
+    /// futures of the set, which sleeps in their place and ends with the set. A program with a timer
+    /// of its own calls [`expire`](TagSet::expire) instead.
     ///
     /// # Cancel safety
     ///
@@ -365,18 +377,20 @@ impl<T: Send + 'static> TagSet<T> {
 
     fn expired_until(&self, deadline: Option<Instant>) -> Result<Option<Expired<T>>, ExpireError> {
         let clock = &self.shared().bitmaps.clock;
+        let mut slept = None;
         loop {
-            match self.look_for_expired() {
+            match self.look_for_expired(slept) {
                 Ok(late) => return Ok(late),
                 Err(_) if deadline.is_some_and(|deadline| clock.now() >= deadline) => {
                     return Err(ExpireError::TimedOut);
                 }
-                Err(LookAgain { at, seen }) => {
-                    let until = deadline.map_or(at, |deadline| deadline.min(at));
+                Err(again) => {
+                    let until = deadline.map_or(again.at, |deadline| deadline.min(again.at));
                     let bitmaps = &self.shared().bitmaps;
-                    let unchanged = || Seen::now(bitmaps) == seen;
+                    let unchanged = || Seen::now(bitmaps) == again.seen;
                     let changed = bitmaps.expirers.changed();
-                    let _changed = changed.wait_while_until(clock, until, unchanged);
+                    let has_changed = changed.wait_while_until(clock, until, unchanged);
+                    slept = again.slept().filter(|_| !has_changed);
                 }
             }
         }
@@ -384,8 +398,8 @@ impl<T: Send + 'static> TagSet<T> {
 
     /// One step of a waiter for timeouts: the next request, or the end, or the time of the next
     /// check.
-    fn look_for_expired(&self) -> Result<Option<Expired<T>>, LookAgain> {
-        let late = self.shared().wait_step()?;
+    fn look_for_expired(&self, slept: Option<Interval>) -> Result<Option<Expired<T>>, LookAgain> {
+        let late = self.shared().wait_step(slept)?;
         Ok(late.map(|late| self.expired_request(late)))
     }
 
@@ -430,5 +444,66 @@ impl<T: Send + 'static> TagSet<T> {
             late.token().into_iter().for_each(&mut f);
         }
         walk.next
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::expirers::LONGEST_SLEEP;
+    use inflight_sync::time::Clock;
+
+    /// The interval is the shortest timeout that a request has of its own, and grows again when
+    /// there is none and a waiter has slept for it.
+    #[test]
+    fn the_interval_follows_the_shortest_timeout() {
+        let clock = Clock::manual();
+        let set = TagSet::<()>::builder().depth(3).clock(clock.clone());
+        let set = set.build(|_, _| ()).unwrap();
+        let dev = set.add_tenant("sda").unwrap();
+        let look = |slept| {
+            let look = |slept| set.look_for_expired(slept).expect_err("nothing is late");
+            let again = look(slept);
+            let has_changed = Seen::now(&set.shared().bitmaps) != again.seen;
+            if has_changed { look(None) } else { again }
+        };
+        let sleeps = |again: &LookAgain| again.at - clock.now();
+        let millis = Duration::from_millis;
+        let mut tags = dev.try_alloc_batch(3).into_iter();
+        let [mut a, mut b] = [(); 2].map(|()| tags.next().unwrap());
+        assert_eq!(sleeps(&look(None)), LONGEST_SLEEP);
+        a.set_timeout(millis(50));
+        b.set_timeout(millis(200));
+        let again = look(None);
+        assert_eq!(sleeps(&again), millis(50));
+        assert_eq!(sleeps(&look(again.slept())), millis(50));
+        drop(a);
+        assert_eq!(sleeps(&look(None)), millis(50), "it has not slept");
+        let again = look(again.slept());
+        assert_eq!(sleeps(&again), millis(200));
+        drop(b);
+        let again = look(again.slept());
+        assert_eq!(sleeps(&again), LONGEST_SLEEP);
+        let mut c = tags.next().unwrap();
+        c.set_timeout(Duration::ZERO);
+        let again = look(again.slept());
+        assert_eq!(sleeps(&again), SHORT_SLEEP);
+        c.set_timeout(millis(400));
+        assert_eq!(sleeps(&look(again.slept())), millis(400));
+        c.set_timeout(millis(30));
+        let token = c.into_token();
+        let again = look(None);
+        assert_eq!(
+            (sleeps(&again), again.slept().is_some()),
+            (millis(30), true)
+        );
+        clock.advance(millis(20));
+        let again = look(None);
+        assert_eq!(
+            (sleeps(&again), again.slept()),
+            (millis(10), None),
+            "its deadline"
+        );
+        drop(set.redeem(token).unwrap());
     }
 }
