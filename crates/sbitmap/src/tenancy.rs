@@ -164,6 +164,19 @@ pub trait Tenancy: sealed::Queue {
         }
     }
 
+    /// A waiter begins to keep bits while it waits for more, one by one; or it has ended.
+    ///
+    /// # Panics
+    ///
+    /// Panics with the first panic of a waiter's waker, after all are woken.
+    fn set_collecting(&self, begins: bool) {
+        match &self.queue().inner {
+            Inner::Batched(queue) if begins => queue.begin_collecting(),
+            Inner::Batched(queue) => queue.end_collecting(),
+            _ => {}
+        }
+    }
+
     /// Passes on a wake whose receiver does not take the `n` bits that it was worth.
     fn pass_on(&self, n: usize) {
         if let Inner::Batched(queue) = &self.queue().inner {

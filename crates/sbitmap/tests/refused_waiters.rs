@@ -5,8 +5,10 @@
 mod tasks;
 
 use inflight_sbitmap::tenancy::{Request, Tenancy, Waiter};
-use inflight_sbitmap::{Fairness, SbitmapQueue};
+use inflight_sbitmap::{Engine, Fairness, GetManyError, SbitmapQueue};
 use inflight_sync::{Arc, Mutex};
+use std::future::Future;
+use std::pin::pin;
 use std::task::{Context, Poll, Wake, Waker};
 use tasks::Count;
 
@@ -90,4 +92,22 @@ fn who_is_refused_after_it_was_chosen_passes_its_wake_on() {
         Poll::Ready(Some(bit))
     );
     queue.leave(&mut before);
+}
+
+/// The error names the depth that was too small, also if there is a larger one by now.
+#[test]
+fn a_refused_waiter_is_told_the_depth_that_refused_it() {
+    for engine in [Engine::Shared, Engine::Local] {
+        let queue = SbitmapQueue::builder(8).max_depth(8).engine(engine);
+        let queue = queue.build().unwrap();
+        let held = queue.try_get_many(8).unwrap();
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut many = pin!(queue.get_many(6));
+        assert!(many.as_mut().poll(&mut cx).is_pending());
+        queue.resize(5).unwrap();
+        queue.resize(8).unwrap();
+        let error = GetManyError::TooMany { n: 6, depth: 5 };
+        assert_eq!(many.as_mut().poll(&mut cx), Poll::Ready(Err(error)));
+        queue.put_batch(&held).unwrap();
+    }
 }

@@ -152,7 +152,7 @@ impl<I: Item> Shard<I> {
         let mut sum = self.former.read();
         self.tenants
             .iter()
-            .for_each(|tenant| sum.add(tenant.read()));
+            .for_each(|(_, tenant)| sum.add(tenant.read()));
         self.batches.read(&mut sum);
         sum
     }

@@ -112,14 +112,20 @@ impl<T: Send + Sync> Grown<T> {
             .expect("this thread or another one has made the entry")
     }
 
-    /// Returns all entries that have been made.
-    pub fn iter(&self) -> impl Iterator<Item = &T> {
+    /// Returns all entries that have been made, with their indices, which may have gaps.
+    ///
+    /// ```
+    /// let table = inflight_sync::Grown::new();
+    /// table.get_or_make(2, || 'c');
+    /// assert_eq!(table.iter().collect::<Vec<_>>(), [(1, &'c'), (2, &'c')]);
+    /// ```
+    pub fn iter(&self) -> impl Iterator<Item = (usize, &T)> {
         let made = |chunk: usize| (0..1usize << chunk).map(move |offset| (1 << chunk) - 1 + offset);
         let there = move |chunk: &usize| self.get((1 << *chunk) - 1).is_some();
         (0..CHUNKS)
             .filter(there)
             .flat_map(made)
-            .filter_map(|index| self.get(index))
+            .filter_map(|index| Some((index, self.get(index)?)))
     }
 }
 
@@ -192,7 +198,7 @@ mod tests {
             })
             .collect();
         threads.into_iter().for_each(|t| t.join().unwrap());
-        let sum: usize = table.iter().map(|n| n.load(Ordering::Relaxed)).sum();
+        let sum: usize = table.iter().map(|(_, n)| n.load(Ordering::Relaxed)).sum();
         assert_eq!(sum, 600);
         assert!(made.load(Ordering::Relaxed) >= 255);
     }

@@ -62,7 +62,8 @@ impl KindMap {
 
     /// Forgets all CPUs.
     fn clear(&self) {
-        for entry in self.table.iter().chain(self.beyond.iter()) {
+        let beyond = self.beyond.iter().map(|(_, entry)| entry);
+        for entry in self.table.iter().chain(beyond) {
             // Relaxed: as in `lay_out`.
             entry.store(UNMAPPED, Ordering::Relaxed);
         }

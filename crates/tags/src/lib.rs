@@ -128,7 +128,7 @@ pub use error::{
     TenantError, WeightError,
 };
 pub use expire::{Expired, ExpiredOwned, NextExpired};
-pub use freeze::{Drain, Freeze, FrozenGuard};
+pub use freeze::{Freeze, FrozenGuard};
 pub use hotplug::Cpus;
 pub use hw_queue_options::HwQueueOptions;
 pub use hw_queues::HwQueues;
@@ -136,7 +136,7 @@ pub use in_flight::InFlight;
 #[cfg(feature = "metrics")]
 pub use metrics::describe_metrics;
 pub use queue_kind::QueueKind;
-pub use quiesce::QuiesceGuard;
+pub use quiesce::{Drain, QuiesceGuard};
 pub use set::TagSet;
 pub use set_hw_queues::SetHwQueues;
 pub use shares::SharePolicy;

@@ -4,10 +4,14 @@
 
 use crate::error::FreezeError;
 use crate::freeze::QUIESCE;
-use crate::freeze::{Drain, is_unused, wait_until_unused};
+use crate::freeze::{UnusedWait, is_unused, wait_until_unused};
 use crate::set::TagSet;
 use crate::tag_maps::TagMaps;
 use inflight_sync::Arc;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 /// Keeps a set quiesced until it is dropped: no tag is given out, and tags in use stay valid.
@@ -56,10 +60,12 @@ impl QuiesceGuard {
     }
 
     /// Waits until no tag is held or in flight, and none granted or collected (see
-    /// [`freeze`](TagSet::freeze)), as a task. The future may be dropped at any time. It is
-    /// `'static`; if the guard is dropped before the future is ready, new tags count too.
-    pub fn drain(&self) -> Drain {
-        Drain::new(self.bitmaps.clone())
+    /// [`freeze`](TagSet::freeze)), as a task. The future may be dropped at any time.
+    pub fn drain(&self) -> Drain<'_> {
+        Drain {
+            wait: UnusedWait::new(self.bitmaps.clone()),
+            guard: PhantomData,
+        }
     }
 
     /// Waits as [`drain`](Self::drain); the thread sleeps.
@@ -78,6 +84,32 @@ impl QuiesceGuard {
     pub fn drain_timeout(&self, timeout: Duration) -> Result<(), FreezeError> {
         let deadline = self.bitmaps.clock.now() + timeout;
         wait_until_unused(&self.bitmaps, Some(deadline))
+    }
+}
+
+/// The future of [`QuiesceGuard::drain`], which may be dropped at any time. It borrows the guard: in
+/// a set that is not quiesced nobody would wake it.
+///
+/// ```
+/// use inflight_tags::{Drain, TagSet};
+/// let set = TagSet::builder().build(|_, _| ())?;
+/// let quiesced = set.quiesce();
+/// let drain: Drain<'_> = quiesced.drain();
+/// inflight_sync::block_on(drain);
+/// # Ok::<(), inflight_tags::BuildError>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "futures do nothing unless polled"]
+pub struct Drain<'a> {
+    wait: UnusedWait,
+    guard: PhantomData<&'a QuiesceGuard>,
+}
+
+impl Future for Drain<'_> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        Pin::new(&mut self.wait).poll(cx)
     }
 }
 

@@ -192,3 +192,24 @@ fn a_call_takes_nothing_from_who_uses_it() {
         assert_eq!(a.share(0), Some(16));
     }
 }
+
+/// Also of tenants with gaps between their numbers: the first one here has taken nothing.
+#[test]
+fn all_idle_shares_come_back_at_once() {
+    for mode in modes() {
+        for others in 1..6 {
+            let set = set(mode, Clock::manual());
+            let a = set.add_tenant("a").unwrap();
+            let others: Vec<_> = (0..others)
+                .map(|n| set.add_tenant(format!("b{n}")).unwrap())
+                .collect();
+            for other in &others {
+                drop(other.try_alloc().unwrap()); // active, then silent
+            }
+            assert_eq!(set.reclaim_idle_shares(), 1);
+            let _all = a.try_alloc_batch(32);
+            assert_eq!(set.in_use(), 32, "{mode:?}, {} others", others.len());
+            assert_eq!(set.reclaim_idle_shares(), 0, "nobody is idle");
+        }
+    }
+}

@@ -224,3 +224,37 @@ fn tags_and_splits_are_unpin() {
     is_unpin::<Tag<std::marker::PhantomPinned>>();
     is_unpin::<inflight_tags::Split<std::marker::PhantomPinned>>();
 }
+
+/// What a join has is no longer there to be freed by others, so it is woken for each tag.
+#[test]
+fn a_join_is_woken_for_the_last_tag() {
+    let elastic = Admission::elastic_overcommit(2);
+    for admission in policies().into_iter().chain([elastic]) {
+        for depth in (1..40).chain([63, 64, 65, 128]) {
+            let set: TagSet<()> = TagSet::builder()
+                .depth(depth)
+                .admission(admission)
+                .build(|_, _| ())
+                .unwrap();
+            let dev = set.add_tenant("sda").unwrap();
+            let tags = dev.try_alloc_batch(depth);
+            let mut split = dev.split(depth);
+            let told = Arc::new(Told::default());
+            let waker = Waker::from(told.clone());
+            let mut cx = Context::from_waker(&waker);
+            let mut join = pin!(split.join());
+            assert!(join.as_mut().poll(&mut cx).is_pending());
+            let mut joined = None;
+            for tag in tags {
+                drop(tag);
+                while joined.is_none() && told.0.swap(false, Ordering::Relaxed) {
+                    if let Poll::Ready(tags) = join.as_mut().poll(&mut cx) {
+                        joined = Some(tags.unwrap());
+                    }
+                }
+            }
+            let joined = joined.unwrap_or_else(|| panic!("{admission:?}, {depth} tags: not woken"));
+            assert_eq!(joined.len(), depth);
+        }
+    }
+}

@@ -61,8 +61,7 @@ impl<'a> Collecting<'a> {
         };
         collector.left.listen_while(wait).await;
         let this = entered?.expect("the wait has ended, so it has entered");
-        // A collector puts no bit before it has all: no batch may wait for those bits.
-        this.wake_singly(true);
+        this.queue.begin_collecting();
         Ok(this)
     }
 
@@ -87,10 +86,6 @@ impl<'a> Collecting<'a> {
         }
         mem::take(&mut self.bits)
     }
-
-    fn wake_singly(&self, on: bool) {
-        self.queue.resized(|sizing| sizing.collecting = on);
-    }
 }
 
 impl Collecting<'_> {
@@ -98,7 +93,7 @@ impl Collecting<'_> {
     fn leave(&mut self) {
         if mem::take(&mut self.inside) {
             let mut panic = FirstPanic::default();
-            panic.run(|| self.wake_singly(false));
+            panic.run(|| self.queue.end_collecting());
             panic.run(|| self.queue.collector.leave());
             panic.finish();
         }
@@ -120,6 +115,16 @@ impl Drop for Collecting<'_> {
 }
 
 impl Batched {
+    /// A waiter begins to keep bits while it waits for more. It puts none before it has all, so no
+    /// batch may wait for those bits.
+    pub(crate) fn begin_collecting(&self) {
+        self.resized(|sizing| sizing.collectors += 1);
+    }
+
+    pub(crate) fn end_collecting(&self) {
+        self.resized(|sizing| sizing.collectors -= 1);
+    }
+
     /// Returns whether a caller can ever have `n` bits.
     fn can_have(&self, n: usize) -> Result<(), GetManyError> {
         close::check(self.is_closed())?;

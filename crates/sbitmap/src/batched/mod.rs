@@ -47,7 +47,7 @@ impl Batched {
         let sizing = Sizing {
             depth: map.depth(),
             least_share: options.least_share.unwrap_or(Sizing::NO_LIMIT),
-            collecting: false,
+            collectors: 0,
         };
         Self {
             map,

@@ -21,15 +21,15 @@ pub(super) struct Sizing {
     pub(super) depth: usize,
     /// The fewest bits that a user is limited to.
     pub(super) least_share: usize,
-    /// Whether a waiter keeps bits while it waits for more.
-    pub(super) collecting: bool,
+    /// How many waiters keep bits while they wait for more.
+    pub(super) collectors: usize,
 }
 
 impl Sizing {
     pub(super) const NO_LIMIT: usize = usize::MAX;
 
     pub(super) fn wake_batch(self) -> u32 {
-        if self.collecting {
+        if self.collectors > 0 {
             return 1;
         }
         wake_batch(self.depth.min(self.least_share))

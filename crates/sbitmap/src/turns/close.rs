@@ -45,7 +45,7 @@ impl WaitQueue {
         let keys: Vec<NodeKey> = self.list.newest_first().collect();
         let refuse = |key| {
             let node = self.list.unlink(key);
-            node.state = WaiterState::Refused;
+            node.state = WaiterState::Refused { depth: 0 };
             node.notify.take()
         };
         keys.into_iter().rev().filter_map(refuse).collect()

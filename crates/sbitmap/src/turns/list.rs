@@ -28,8 +28,10 @@ pub(super) enum WaiterState {
         /// The serial of the grant.
         serial: u32,
     },
-    /// Will never have as many ids as it wants.
-    Refused,
+    /// Will never have as many ids as it wants: that is the depth, or the queue is closed.
+    Refused {
+        depth: usize,
+    },
 }
 
 /// One waiter.
@@ -312,7 +314,7 @@ impl List {
             let ids = node.ids.as_slice().len();
             match node.state {
                 WaiterState::Granted { .. } => (granted + ids, collected),
-                WaiterState::Waiting | WaiterState::Refused => (granted, collected + ids),
+                WaiterState::Waiting | WaiterState::Refused { .. } => (granted, collected + ids),
             }
         })
     }

@@ -37,7 +37,7 @@ impl WaitQueue {
             node.part = node.part.min(depth);
             if node.least_depth > depth {
                 let node = self.list.unlink(key);
-                node.state = WaiterState::Refused;
+                node.state = WaiterState::Refused { depth };
                 refused.extend(node.notify.take());
                 refused.extend(self.replace_watchdog(key));
             }

@@ -197,11 +197,12 @@ impl<'a, S: Store> Wait<'a, S> {
                 self.waiter.request.want -= ids.as_slice().len();
                 Ok(ids)
             }
-            WaiterState::Waiting | WaiterState::Refused => {
+            WaiterState::Refused { depth } => {
                 close::check(closed)?;
-                let (n, depth) = (node.least_depth, turns.store.depth());
+                let n = node.least_depth;
                 Err(GetManyError::TooMany { n, depth })
             }
+            WaiterState::Waiting => unreachable!("a wait that is over was granted or refused"),
         }
     }
 

@@ -322,8 +322,8 @@ impl<T: Send + 'static> TagSet<T> {
     /// that takes the place of the second, but not less than 10 ms. So a request is returned at
     /// most that much later than its time is up. [`close`](TagSet::close) wakes it; from then on it
     /// checks every 10 ms. The first future that has to wait **starts a thread**, one for all
-    /// futures of the set, which sleeps in their place and ends with the set. A program with a timer
-    /// of its own calls [`expire`](TagSet::expire) instead.
+    /// futures of the set, which sleeps in their place and ends with the set. A program with a
+    /// timer of its own calls [`expire`](TagSet::expire) instead.
     ///
     /// # Cancel safety
     ///

@@ -10,8 +10,7 @@ mod gate;
 mod wait_until_unused;
 
 pub(crate) use gate::{FREEZE, FreezeGate, QUIESCE};
-pub use wait_until_unused::Drain;
-pub(crate) use wait_until_unused::{UnusedPass, is_unused, wait_until_unused};
+pub(crate) use wait_until_unused::{UnusedPass, UnusedWait, is_unused, wait_until_unused};
 
 use crate::error::FreezeError;
 use crate::set::TagSet;
@@ -65,7 +64,7 @@ impl FrozenGuard {
 /// Dropping it before it was ready ends the freeze.
 #[must_use = "futures do nothing unless polled"]
 pub struct Freeze {
-    drain: Drain,
+    drain: UnusedWait,
     /// `Some` once the freeze has begun.
     guard: Option<FrozenGuard>,
 }
@@ -73,7 +72,7 @@ pub struct Freeze {
 impl Freeze {
     pub(crate) fn new(bitmaps: &Arc<TagMaps>) -> Self {
         Self {
-            drain: Drain::new(bitmaps.clone()),
+            drain: UnusedWait::new(bitmaps.clone()),
             guard: None,
         }
     }

@@ -96,26 +96,15 @@ pub(crate) fn wait_until_unused(
     }
 }
 
-/// The future of [`QuiesceGuard::drain`](crate::QuiesceGuard::drain). `'static`; may be dropped at
-/// any time.
-///
-/// ```
-/// use inflight_tags::{Drain, TagSet};
-/// let set = TagSet::builder().build(|_, _| ())?;
-/// let quiesced = set.quiesce();
-/// let drain: Drain = quiesced.drain();
-/// inflight_sync::block_on(drain);
-/// # Ok::<(), inflight_tags::BuildError>(())
-/// ```
-#[must_use = "futures do nothing unless polled"]
-pub struct Drain {
+/// Waits as a task until no tag is in use. The caller keeps the set quiesced or frozen.
+pub(crate) struct UnusedWait {
     bitmaps: Arc<TagMaps>,
     /// Set once it has begun.
     pass: Option<UnusedPass>,
     key: Option<WaiterKey>,
 }
 
-impl Drain {
+impl UnusedWait {
     pub(crate) const fn new(bitmaps: Arc<TagMaps>) -> Self {
         Self {
             bitmaps,
@@ -129,7 +118,7 @@ impl Drain {
     }
 }
 
-impl Future for Drain {
+impl Future for UnusedWait {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
@@ -143,15 +132,15 @@ impl Future for Drain {
     }
 }
 
-impl Drop for Drain {
+impl Drop for UnusedWait {
     fn drop(&mut self) {
         self.bitmaps.gate.drained().leave(&mut self.key);
     }
 }
 
-impl fmt::Debug for Drain {
+impl fmt::Debug for UnusedWait {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Drain")
+        f.debug_struct("UnusedWait")
             .field("begun", &self.pass.is_some())
             .finish_non_exhaustive()
     }

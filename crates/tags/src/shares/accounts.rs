@@ -107,6 +107,13 @@ impl ShareAccounts {
         self.policy.share(depth, tenants, weights)
     }
 
+    /// The accounts of active tenants.
+    pub(super) fn active_accounts(&self) -> impl Iterator<Item = (TenantIndex, &Account)> {
+        let accounts = self.accounts.iter();
+        let active = accounts.filter(|(_, account)| account.active.load(Ordering::Relaxed));
+        active.map(|(tenant, account)| (tenant as TenantIndex, account))
+    }
+
     pub(crate) fn nr_active(&self, tenant: TenantIndex) -> usize {
         self.account(tenant).nr_active.load(Ordering::Relaxed) as usize
     }
@@ -199,11 +206,8 @@ impl ShareLimiter for ShareAccounts {
     fn least_share(&self) -> Option<usize> {
         // A change in progress calls this again when it is made.
         let _lock = self.active_lock.lock();
-        let accounts = self.accounts.iter().zip(0..);
-        accounts
-            .filter(|(account, _)| account.active.load(Ordering::Relaxed))
-            .filter_map(|(_, tenant)| self.share(tenant))
-            .min()
+        let active = self.active_accounts();
+        active.filter_map(|(tenant, _)| self.share(tenant)).min()
     }
 
     fn look_every(&self, tenant: TenantIndex) -> Option<Duration> {
@@ -227,6 +231,21 @@ mod tests {
             assert!(!accounts.set_active(tenant, true), "once");
         }
         accounts
+    }
+
+    /// The first tenants have never been here.
+    #[test]
+    fn the_least_share_of_some_tenants() {
+        let accounts = ShareAccounts::new(SharePolicy::Weighted { min: 1 }, 64, 64);
+        for (tenant, weight) in [(1, 63), (9, 1)] {
+            accounts.set_weight(tenant, weight);
+            assert!(accounts.set_active(tenant, true));
+        }
+        assert_eq!(
+            [1, 9].map(|tenant| accounts.share(tenant)),
+            [Some(63), Some(1)]
+        );
+        assert_eq!(accounts.least_share(), Some(1));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use super::accounts::Account;
 use super::{IDLE_AFTER, ShareAccounts};
 use crate::set::TagSet;
+use crate::tag_layout::TagMapId;
 use crate::tag_maps::TagMaps;
 use inflight_sync::atomic::Ordering;
 use inflight_sync::panics::call_for_each;
@@ -33,19 +34,21 @@ impl ShareAccounts {
     }
 
     /// Tenants that have no tag and wait for none become inactive, whatever they used recently.
-    /// Returns whether there were any.
-    pub(super) fn forget_idle(&self) -> bool {
+    /// Returns whether there were any. The tags of a tenant that is active alone are not counted:
+    /// `any_in_use` says whether there are any.
+    pub(super) fn forget_idle(&self, any_in_use: impl FnOnce() -> bool) -> bool {
         let _lock = self.active_lock.lock();
-        self.set_inactive_if(Account::has_no_use)
+        (self.is_shared() || !any_in_use()) && self.set_inactive_if(Account::has_no_use)
     }
 
     /// Under the lock. Returns whether there were any.
     fn set_inactive_if(&self, is_idle: impl Fn(&Account) -> bool) -> bool {
-        let idle = self.accounts.iter().zip(0..);
-        let idle = idle.filter(|(account, _)| is_idle(account));
-        idle.fold(false, |found, (_, tenant)| {
-            self.set_active_locked(tenant, false) || found
-        })
+        let idle = self.active_accounts();
+        let idle: Vec<_> = idle.filter(|(_, account)| is_idle(account)).collect();
+        for (tenant, _) in &idle {
+            self.set_active_locked(*tenant, false);
+        }
+        !idle.is_empty()
     }
 }
 
@@ -60,8 +63,9 @@ impl TagMaps {
 
 impl<T: Send + 'static> TagSet<T> {
     /// Gives the shares of idle tenants to the others at once. A tenant is idle in a hardware queue
-    /// if it is active there, has no tag and waits for none. Returns in how many hardware queues
-    /// there was one. Such a tenant becomes active again with its next allocation.
+    /// if it is active there, has no tag and waits for none. Tags that it took while no other tenant
+    /// was active do not count. Returns in how many hardware queues there was one. Such a tenant
+    /// becomes active again with its next allocation.
     ///
     /// Without this call, other tenants that are at their limit detect an idle one: their waiting
     /// threads look every second, and each call that allocates, begins to wait or frees looks too.
@@ -83,7 +87,10 @@ impl<T: Send + 'static> TagSet<T> {
     pub fn reclaim_idle_shares(&self) -> usize {
         let bitmaps = &self.shared.bitmaps;
         let tables = 0..bitmaps.layout.tables();
-        let idle = tables.filter(|&n| bitmaps.accounts(n).forget_idle());
+        let idle = tables.filter(|&n| {
+            let any_in_use = || bitmaps.bitmap(TagMapId::normal(n)).is_any_set();
+            bitmaps.accounts(n).forget_idle(any_in_use)
+        });
         let idle: Vec<usize> = idle.collect();
         let n = idle.len();
         call_for_each(idle, |hw_queue| bitmaps.shares_changed(hw_queue));

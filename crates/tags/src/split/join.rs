@@ -1,8 +1,11 @@
 //! All tags of a split at once.
 
 use super::Split;
+use crate::admission::Admission;
 use crate::error::AllocError;
 use crate::tag::Tag;
+use inflight_sbitmap::tenancy::Tenancy as _;
+use inflight_sync::panics::FirstPanic;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -150,11 +153,38 @@ impl<T: Send + 'static> Split<T> {
     /// Returns the tags, if all are there; otherwise puts them and leaves the wait queue.
     fn end_join(&mut self) -> Vec<Tag<T>> {
         self.joins_all = false;
-        if self.remaining == 0 {
-            return std::mem::take(&mut self.joined);
+        if self.remaining > 0 {
+            self.stop_waiting();
+            self.give_back();
         }
-        self.stop_waiting();
-        self.give_back();
-        Vec::new()
+        self.end_collecting();
+        std::mem::take(&mut self.joined)
+    }
+
+    /// Before it waits for the first time: if its tags come one by one, it keeps those that it has,
+    /// so each one that is freed has to wake a waiter.
+    pub(super) fn begin_collecting(&mut self) {
+        let one_by_one = self.tenant.bitmaps().admission != Admission::WholeIo;
+        if one_by_one && self.joins_all && !self.collects {
+            self.collects = true;
+            self.set_collecting(true);
+        }
+    }
+
+    /// After it has its tags, or waits no longer.
+    pub(super) fn end_collecting(&mut self) {
+        if std::mem::take(&mut self.collects) {
+            self.set_collecting(false);
+        }
+    }
+
+    /// For all bitmaps: its tags may be of several.
+    fn set_collecting(&self, begins: bool) {
+        let bitmaps = self.tenant.bitmaps();
+        let mut panic = FirstPanic::default();
+        for tag_map in bitmaps.layout.tag_map_ids() {
+            panic.run(|| bitmaps.bitmap(tag_map).set_collecting(begins));
+        }
+        panic.finish();
     }
 }

@@ -84,6 +84,8 @@ pub struct Split<T: Send + 'static> {
     joins_all: bool,
     /// The tags that it has of these.
     joined: Vec<Tag<T>>,
+    /// Whether the bitmaps know that it may keep tags while it waits for more.
+    collects: bool,
 }
 
 /// The state of its wait.
@@ -156,6 +158,7 @@ impl<T: Send + 'static> Split<T> {
             from: TagMapId::normal(0),
             joins_all: false,
             joined: Vec::new(),
+            collects: false,
         }
     }
 
@@ -267,6 +270,7 @@ impl<T: Send + 'static> Split<T> {
             return None;
         }
         self.record.begin(&self.tenant);
+        self.begin_collecting();
         self.at = match request {
             None => SplitAt::Thaw(None),
             Some(request) => {
@@ -377,6 +381,7 @@ impl<T: Send + 'static> Drop for Split<T> {
     fn drop(&mut self) {
         self.stop_waiting();
         self.give_back();
+        self.end_collecting();
         if let Some(tag_map) = self.waited_in.filter(|_| self.remaining > 0) {
             // It was woken for more tags than it took.
             let bitmap = self.tenant.bitmaps().bitmap(tag_map);
