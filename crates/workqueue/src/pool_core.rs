@@ -169,11 +169,7 @@ impl<T: PoolItem> PoolCore<T> {
         let first = pwq.counted && pwq.is_idle();
         let item = make(pwq.enter());
         item.set_position(pwq.fifo.push_back(item, &mut self.spares));
-        if pwq.listed {
-            self.listed += 1;
-        } else {
-            self.list(index);
-        }
+        self.entry_added(index);
         first
     }
 
@@ -181,7 +177,19 @@ impl<T: PoolItem> PoolCore<T> {
     pub fn put_back(&mut self, index: PwqIndex, item: T) {
         let pwq = at(&mut self.pwqs, index);
         item.set_position(pwq.fifo.push_front(item, &mut self.spares));
-        if pwq.listed {
+        self.entry_added(index);
+    }
+
+    /// The same to the end of its pwq.
+    pub(crate) fn put_behind(&mut self, index: PwqIndex, item: T) {
+        let pwq = at(&mut self.pwqs, index);
+        item.set_position(pwq.fifo.push_back(item, &mut self.spares));
+        self.entry_added(index);
+    }
+
+    #[inline]
+    fn entry_added(&mut self, index: PwqIndex) {
+        if at(&mut self.pwqs, index).listed {
             self.listed += 1;
         } else {
             self.list(index);

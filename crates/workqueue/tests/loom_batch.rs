@@ -178,6 +178,29 @@ fn an_append_against_a_recall() {
     });
 }
 
+/// The same with one slot: an entry that the *recall* has not seen comes after those that it has put
+/// back, whether its owner or a later *recall* puts it back.
+#[test]
+fn i27_an_append_against_a_recall_keeps_the_order() {
+    for recalls in [1, 2] {
+        check(
+            "i27_an_append_against_a_recall_keeps_the_order",
+            THREE,
+            move || {
+                let pool = Pool::new(1);
+                pool.appender(0, 2);
+                pool.item(1);
+                let owner = pool.beside(|pool| _ = pool.pool.draw(3));
+                (0..recalls).for_each(|_| pool.pool.recall());
+                pool.pool.draw(3);
+                owner.join().unwrap();
+                pool.assert_ran(&[0, 1, 2]);
+                assert_eq!(pool.log.get(), [0, 1, 2], "one after another");
+            },
+        );
+    }
+}
+
 /// *append* after a *recall* that has not seen the entry: the owner looks again and gives it back,
 /// or its item would wait for it for ever.
 #[test]

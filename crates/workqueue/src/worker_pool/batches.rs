@@ -3,7 +3,7 @@
 use super::{PoolState, WorkerPool};
 use crate::batch::{Entry, bit, bits};
 use crate::item::Parked;
-use crate::pool_core::{PwqIndex, WorkerId};
+use crate::pool_core::{PoolCore, PwqIndex, WorkerId};
 use crate::pwq::{Batch, BatchTaken, Pwq, Taken};
 use inflight_sync::{Arc, MutexGuard};
 use std::ptr::NonNull;
@@ -61,19 +61,31 @@ impl PoolState {
     /// Returns entries that did not run to the heads of their pwqs, in their order.
     fn put_back(&mut self, batch: &Batch, from: u32, to: u32) {
         for i in (0..to.wrapping_sub(from)).rev() {
-            let Taken { mut entry, pwq } = batch.get(from.wrapping_add(i));
-            // SAFETY: as in `account`.
-            let pwq = unsafe { pwq.as_ref() };
-            // SAFETY: the entry keeps its item alive.
-            let word = unsafe { entry.item.header() }.load();
-            self.count(pwq.index, &mut entry);
-            if crate::item::word::is_live(word, entry.seq) {
-                pwq.set_queued(true);
-                self.core.put_back(pwq.index, entry);
-            } else {
-                self.core.ended(pwq.index, entry.colour, 1, 0);
-                self.stale.push(entry.item);
-            }
+            self.put_back_one(batch.get(from.wrapping_add(i)), PoolCore::put_back);
+        }
+    }
+
+    /// Returns an entry that was appended while a *recall* took back those before it: behind them,
+    /// and so behind what has been queued meanwhile.
+    fn put_behind(&mut self, batch: &Batch, from: u32, to: u32) {
+        for i in 0..to.wrapping_sub(from) {
+            self.put_back_one(batch.get(from.wrapping_add(i)), PoolCore::put_behind);
+        }
+    }
+
+    fn put_back_one(&mut self, taken: Taken, put: fn(&mut PoolCore<Entry>, PwqIndex, Entry)) {
+        let Taken { mut entry, pwq } = taken;
+        // SAFETY: as in `account`.
+        let pwq = unsafe { pwq.as_ref() };
+        // SAFETY: the entry keeps its item alive.
+        let word = unsafe { entry.item.header() }.load();
+        self.count(pwq.index, &mut entry);
+        if crate::item::word::is_live(word, entry.seq) {
+            pwq.set_queued(true);
+            put(&mut self.core, pwq.index, entry);
+        } else {
+            self.core.ended(pwq.index, entry.colour, 1, 0);
+            self.stale.push(entry.item);
         }
     }
 
@@ -148,13 +160,8 @@ impl PoolState {
         let shared = self.thread(worker).shared.clone();
         let batch = &shared.batch;
         let before = self.core.workers.get(worker).recalled;
-        let from = match before {
-            // Not noticed yet: until then the owner starts nothing.
-            Some((_, to)) => to,
-            None => batch.next(),
-        };
         let to = batch.end();
-        let first = before.map_or(from, |(first, _)| first);
+        let first = before.map_or_else(|| batch.next(), |(first, _)| first);
         self.core.workers.get_mut(worker).recalled = Some((first, to));
         let mut except = None;
         let runs = self.core.workers.get(worker).settled != first;
@@ -162,7 +169,11 @@ impl PoolState {
             // Entries below the one before `first` have ended; that one may run.
             except = Some(self.count_running(worker, batch, first.wrapping_sub(1)));
         }
-        self.put_back(batch, from, to);
+        match before {
+            // Not noticed yet: until then the owner starts nothing.
+            Some((_, from)) => self.put_behind(batch, from, to),
+            None => self.put_back(batch, first, to),
+        }
         if runs {
             self.settle(worker, batch, first.wrapping_sub(1));
         }
@@ -193,8 +204,10 @@ impl PoolState {
     fn put_back_rest(&mut self, worker: WorkerId, batch: &Batch, i: u32) -> PwqIndex {
         let index = self.count_running(worker, batch, i);
         let behind = i.wrapping_add(1);
-        let recalled = self.core.workers.get_mut(worker).recalled.take();
-        self.put_back(batch, recalled.map_or(behind, |(_, to)| to), batch.end());
+        match self.core.workers.get_mut(worker).recalled.take() {
+            Some((_, to)) => self.put_behind(batch, to, batch.end()),
+            None => self.put_back(batch, behind, batch.end()),
+        }
         self.settle(worker, batch, i);
         batch.resume(behind);
         index
@@ -228,8 +241,11 @@ impl PoolState {
     fn end_recalled_batch(&mut self, worker: WorkerId, batch: &Batch) {
         let me = self.core.workers.get_mut(worker);
         let (from, to) = me.recalled.take().expect("checked by the caller");
-        // What it has appended since then runs later.
-        self.put_back(batch, to, batch.end());
+        debug_assert_eq!(
+            to,
+            batch.end(),
+            "who appends after a recall gives it back at once"
+        );
         self.settle(worker, batch, from);
         self.core.release_held(worker, None);
         self.core.workers.clear_flags(worker);
