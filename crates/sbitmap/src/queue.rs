@@ -20,7 +20,9 @@ use std::fmt;
 ///
 /// Not for signal handlers: when ids run short a get or put takes locks, and a handler that
 /// interrupts another call in its thread can deadlock. `catch_unwind` around a reference to the
-/// queue needs `AssertUnwindSafe`, which is true: a panic of a waker loses nothing.
+/// queue needs `AssertUnwindSafe`, which is true: a panic of a waker loses nothing. Such a panic
+/// comes out of the call that woke: also of one that takes ids or begins to wait, which may find
+/// something for other waiters.
 ///
 /// # Fairness
 ///

@@ -389,8 +389,8 @@ pub enum RedeemError {
         /// The token.
         token: TokenTail,
     },
-    /// An owner holds the tag and [tracks](crate::Tag::track) it: [`Expired`](crate::Expired) tells
-    /// that its time is up, and there is nothing to redeem.
+    /// An owner held the tag and [tracked](crate::Tag::track) it when its time was up:
+    /// [`Expired`](crate::Expired) tells of it, and there is nothing to redeem.
     Held {
         /// The slot and its generation, in the form of a token.
         token: TokenTail,

@@ -87,8 +87,8 @@ impl QuiesceGuard {
     }
 }
 
-/// The future of [`QuiesceGuard::drain`], which may be dropped at any time. It borrows the guard: in
-/// a set that is not quiesced nobody would wake it.
+/// The future of [`QuiesceGuard::drain`], which may be dropped at any time. It borrows the guard:
+/// in a set that is not quiesced nobody would wake it.
 ///
 /// ```
 /// use inflight_tags::{Drain, TagSet};

@@ -207,10 +207,10 @@ impl<T> Tag<T> {
     }
 
     /// Sets the time after which the request [expires](crate::TagSet::expire), counted from
-    /// [`into_token`](Tag::into_token). It replaces the set's timeout until the tag is freed. It
-    /// has no effect in a set built with [`ages(false)`](crate::TagSetBuilder::ages), where nothing
-    /// expires. How late an expired request may be reported is described at
-    /// [`TagSet::expired`](crate::TagSet::expired).
+    /// [`into_token`](Tag::into_token), or from [`track`](Tag::track), which may have come before.
+    /// It replaces the set's timeout until the tag is freed. It has no effect in a set built with
+    /// [`ages(false)`](crate::TagSetBuilder::ages), where nothing expires. How late an expired
+    /// request may be reported is described at [`TagSet::expired`](crate::TagSet::expired).
     ///
     /// # Panics
     ///
@@ -263,9 +263,9 @@ impl<T> Tag<T> {
     /// [`is_overdue`](Tag::is_overdue) then says `true`. Tracking ends when the tag is freed or put
     /// in flight, which begins the time anew.
     ///
-    /// Returns a number for this time, which [`Expired::id`](crate::Expired::id) names:
-    /// a key for what the handler of the timeout has to find. It is no token: a tag that is held
-    /// cannot be redeemed.
+    /// Returns a number for this time, which [`Expired::id`](crate::Expired::id) names: a key for
+    /// what the handler of the timeout has to find. Another call begins a new time, with a new
+    /// number, which is reported too. It is no token: a tag that is held cannot be redeemed.
     ///
     /// ```
     /// # use inflight_tags::TagSet;

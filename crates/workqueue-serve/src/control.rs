@@ -213,7 +213,10 @@ fn wrong(file: &str, what: &str, value: &str) -> String {
 /// Refuses CPUs that are not there: they would be ignored, and be shown as if they were not.
 fn mask(system: &WorkqueueSystem, file: &str, value: &str) -> Result<CpuSet, String> {
     let what = "a mask in hexadecimal without 0x (f is CPUs 0 to 3)";
-    let cpus = CpuSet::from_mask_str(value).map_err(|_| wrong(file, what, value))?;
+    let cpus = CpuSet::from_mask_str(value)
+        .ok()
+        .filter(|_| !value.is_empty());
+    let cpus = cpus.ok_or_else(|| wrong(file, what, value))?;
     let possible = system.topology().possible().clone();
     let others = cpus.difference(&possible);
     if others.is_empty() {

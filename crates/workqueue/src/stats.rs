@@ -59,7 +59,8 @@ pub struct WorkqueueStats {
     /// for an item than the previous one.
     pub placed: u64,
     /// Items that run, and waiting items for which a slot of `max_active` is free. Computed when it
-    /// is read.
+    /// is read. An item that was cancelled after a worker had taken it counts, here or in
+    /// [`inactive`](Self::inactive), until that worker's batch ends.
     pub active: usize,
     /// Waiting items for which no slot is free.
     pub inactive: usize,

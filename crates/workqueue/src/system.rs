@@ -270,7 +270,8 @@ impl WorkqueueSystem {
     pub fn set_unbound_cpumask(&self, cpus: &CpuSet) -> Result<(), AttrsError> {
         self.inner.reconfigure(|settings| {
             if cpus.is_disjoint(settings.topology.allowed()) {
-                return Err(AttrsError::NoCpu);
+                let cpus = cpus.clone();
+                return Err(AttrsError::NoCpu { cpus });
             }
             settings.unbound = Some(cpus.clone());
             Ok(())

@@ -62,8 +62,8 @@ impl WorkqueueDraft {
     /// or not in time, the thread `inflight/bh:N` of the CPU runs them. For short and frequent
     /// work, such as completions.
     ///
-    /// Such a queue has no limit. [`highpri`](WorkqueueBuilder::highpri) is the only option that it
-    /// takes. [`BhPoller`](crate::BhPoller) says what an item may not do.
+    /// Such a queue has no limit. [`highpri`](WorkqueueBuilder::highpri) is the only option that
+    /// has an effect. [`BhPoller`](crate::BhPoller) says what an item may not do.
     ///
     /// ```
     /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
@@ -214,7 +214,7 @@ impl WorkqueueBuilder {
 
     /// How many items may be active at once: for each CPU of a bound queue, in total for an unbound
     /// one. The default, also for 0, is [`DEFAULT_MAX_ACTIVE`](crate::DEFAULT_MAX_ACTIVE). At most
-    /// [`MAX_ACTIVE_LIMIT`](crate::MAX_ACTIVE_LIMIT). 1 for an ordered queue.
+    /// [`MAX_ACTIVE_LIMIT`](crate::MAX_ACTIVE_LIMIT). An ordered queue has 1, and takes no other.
     pub fn max_active(mut self, max_active: usize) -> Self {
         self.limit.max_active = max_active;
         self

@@ -252,7 +252,7 @@ fn wrong_attributes_are_refused() {
     let attrs = Attrs::new().nice(20);
     let refused = AttrsError::Nice { asked: 20 };
     let built = sys.workqueue("n").unbound(attrs.clone()).build();
-    assert_eq!(built.unwrap_err(), BuildError::Attrs(refused));
+    assert_eq!(built.unwrap_err(), BuildError::Attrs(refused.clone()));
     assert_eq!(unbound(&sys, cache()).set_attrs(attrs), Err(refused));
     assert_eq!(bound(&sys).set_attrs(cache()), Err(AttrsError::NotUnbound));
 }
@@ -294,8 +294,10 @@ fn d17_the_unbound_mask_reaches_every_queue() {
     for wq in [&plain, &masked, &ordered] {
         assert_eq!(pool_of(wq, 0), "u1");
     }
-    let nothing = sys.set_unbound_cpumask(&CpuSet::from([7]));
-    assert_eq!(nothing, Err(AttrsError::NoCpu));
+    let cpus = CpuSet::from([7]);
+    let nothing = sys.set_unbound_cpumask(&cpus).unwrap_err();
+    assert_eq!(nothing.to_string(), "none of the CPUs 7 can be used");
+    assert_eq!(nothing, AttrsError::NoCpu { cpus });
     assert_eq!(sys.unbound_cpumask().to_string(), "2-3");
     // Queues that are made later are born under it.
     assert_eq!(pool_of(&unbound(&sys, cache().strict(true)), 1), "u1");

@@ -360,7 +360,7 @@ impl World {
                 4 if !self.steady => {
                     let mask: CpuSet = (0..cpus).filter(|_| rng.bool()).collect();
                     match self.sys.set_unbound_cpumask(&mask) {
-                        Err(AttrsError::NoCpu) => {} // All of them are away.
+                        Err(AttrsError::NoCpu { .. }) => {} // All of them are away.
                         changed => self.check_change(changed),
                     }
                 }

@@ -190,6 +190,20 @@ fn a_bad_min_active_is_an_error_and_changes_nothing() {
     }
 }
 
+/// 0 asks for the default.
+#[test]
+fn an_ordered_queue_has_the_limit_1() {
+    let sys = WorkqueueSystem::builder().build().unwrap();
+    for asked in [0, 1] {
+        let wq = sys.workqueue("one").ordered().max_active(asked);
+        let wq = wq.build().unwrap();
+        assert_eq!(wq.max_active(), Some(1));
+        wq.set_max_active(asked).unwrap();
+        assert_eq!(wq.max_active(), Some(1));
+        assert!(wq.set_max_active(2).is_err());
+    }
+}
+
 /// Against the rule as it is written down (C7): any order of changes leaves the parts that the last
 /// ones give, on nodes of any size.
 #[test]

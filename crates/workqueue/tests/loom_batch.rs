@@ -178,8 +178,8 @@ fn an_append_against_a_recall() {
     });
 }
 
-/// The same with one slot: an entry that the *recall* has not seen comes after those that it has put
-/// back, whether its owner or a later *recall* puts it back.
+/// The same with one slot: an entry that the *recall* has not seen comes after those that it has
+/// put back, whether its owner or a later *recall* puts it back.
 #[test]
 fn i27_an_append_against_a_recall_keeps_the_order() {
     for recalls in [1, 2] {

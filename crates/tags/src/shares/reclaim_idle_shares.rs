@@ -63,9 +63,9 @@ impl TagMaps {
 
 impl<T: Send + 'static> TagSet<T> {
     /// Gives the shares of idle tenants to the others at once. A tenant is idle in a hardware queue
-    /// if it is active there, has no tag and waits for none. Tags that it took while no other tenant
-    /// was active do not count. Returns in how many hardware queues there was one. Such a tenant
-    /// becomes active again with its next allocation.
+    /// if it is active there, has no tag and waits for none. Tags that it took while no other
+    /// tenant was active do not count. Returns in how many hardware queues there was one. Such a
+    /// tenant becomes active again with its next allocation.
     ///
     /// Without this call, other tenants that are at their limit detect an idle one: their waiting
     /// threads look every second, and each call that allocates, begins to wait or frees looks too.

@@ -8,7 +8,7 @@ pub use join::{JoinError, PanicPayload, Rejected};
 pub use wait::{DisableError, EnableError, FlushError, NotDisabled, WaitError};
 
 use crate::consts::{MAX_ACTIVE_LIMIT, NAME_LIMIT};
-use inflight_topology::DiscoverError;
+use inflight_topology::{CpuSet, DiscoverError};
 use std::io;
 
 /// Why a workqueue refused an item. The item is as if it had never been queued.
@@ -96,7 +96,7 @@ pub enum MinActiveError {
 /// assert_eq!(sys.workqueue("").bound().build().unwrap_err(), BuildError::EmptyName);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
     /// The name is empty.
@@ -172,7 +172,7 @@ pub enum SystemError {
 }
 
 /// Why attributes, or the settings of all unbound queues, were not changed. Nothing has changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AttrsError {
     /// The workqueue is bound or BH: its items run on the CPUs that they are queued on.
@@ -185,8 +185,11 @@ pub enum AttrsError {
         asked: i32,
     },
     /// None of these CPUs can be used.
-    #[error("none of these CPUs can be used")]
-    NoCpu,
+    #[error("none of the CPUs {cpus} can be used")]
+    NoCpu {
+        /// The CPUs that were asked for.
+        cpus: CpuSet,
+    },
     /// A new pool needs a worker, and the system refused the thread.
     #[error("the system refused a thread for a new pool's first worker: {0}")]
     NoWorker(io::ErrorKind),

@@ -42,7 +42,8 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// [`MaxActiveError`] above [`MAX_ACTIVE_LIMIT`], and for ordered and BH queues.
+    /// [`MaxActiveError`] above [`MAX_ACTIVE_LIMIT`], for an ordered queue above 1, and for a BH
+    /// queue.
     ///
     /// ```
     /// # use inflight_workqueue::MaxActiveError;
@@ -134,7 +135,7 @@ pub(crate) const NO_LIMIT: usize = usize::MAX;
 pub(crate) fn checked_max_active(mode: Mode, asked: usize) -> Result<usize, MaxActiveError> {
     match mode {
         Mode::Bound | Mode::Unbound if asked == 0 => Ok(DEFAULT_MAX_ACTIVE),
-        Mode::Ordered if asked == ORDERED_LIMIT => Ok(asked),
+        Mode::Ordered if [0, ORDERED_LIMIT].contains(&asked) => Ok(ORDERED_LIMIT),
         Mode::Ordered => Err(MaxActiveError::Ordered),
         Mode::Bh if asked == NO_LIMIT => Ok(asked),
         Mode::Bh => Err(MaxActiveError::Bh),
