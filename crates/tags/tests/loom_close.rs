@@ -12,8 +12,9 @@
 
 #![cfg(loom)]
 
+use inflight_sync::atomic::{AtomicBool, Ordering};
 use inflight_sync::model::{Bound, check};
-use inflight_sync::{block_on, thread};
+use inflight_sync::{Arc, block_on, thread};
 use inflight_tags::{Admission, AllocError, Clock, TagSet, Tenant};
 use std::time::Duration;
 
@@ -165,14 +166,25 @@ fn h24_a_timeout_against_a_longer_interval() {
         let (mut gone, mut tag) = (dev.try_alloc().unwrap(), dev.try_alloc().unwrap());
         gone.set_timeout(interval);
         drop(gone);
+        let done = Arc::new(AtomicBool::new(false));
         let expirer = thread::spawn({
-            let set = set.clone();
-            move || set.expired_blocking().map(|late| late.token())
+            let (set, done) = (set.clone(), done.clone());
+            move || {
+                let late = set.expired_blocking().map(|late| late.token());
+                done.store(true, Ordering::Relaxed);
+                late
+            }
         });
         clock.advance(interval); // if it sleeps already, it raises the interval
         tag.set_timeout(interval);
         tag.track();
-        clock.advance(interval);
+        // Three times as long, while it sleeps: less than the longest interval.
+        for _ in 0..3 {
+            while clock.sleepers() == 0 && !done.load(Ordering::Relaxed) {
+                thread::yield_now();
+            }
+            clock.advance(interval);
+        }
         assert_eq!(expirer.join().unwrap(), Some(None));
         assert!(tag.is_overdue());
     });

@@ -144,7 +144,6 @@ impl<T> Shared<T> {
     /// See `look_for_expired`.
     fn wait_step(&self, slept: Option<Interval>) -> Result<Option<Overdue>, LookAgain> {
         let seen = Seen::now(&self.bitmaps);
-        let now = self.bitmaps.clock.now();
         let mut next = None;
         if let Some(mut walk) = self.begin_walk() {
             if let Some(late) = self.next_late(&mut walk) {
@@ -162,7 +161,7 @@ impl<T> Shared<T> {
         } else {
             seen.interval.get().min(self.timeout.max(SHORT_SLEEP))
         };
-        let most = now + longest;
+        let most = self.bitmaps.clock.now() + longest;
         Err(LookAgain {
             at: next.map_or(most, |next| next.min(most)),
             seen,
