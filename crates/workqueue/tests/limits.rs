@@ -6,8 +6,8 @@ mod support;
 use inflight_sync::thread;
 use inflight_topology::{CpuSet, Scope, Topology};
 use inflight_workqueue::{
-    Attrs, DEFAULT_MAX_ACTIVE, JoinHandle, MinActiveError, Share, Work, Workqueue, WorkqueueSystem,
-    blocking,
+    Attrs, DEFAULT_MAX_ACTIVE, JoinHandle, MaxActiveError, MinActiveError, Share, Work, Workqueue,
+    WorkqueueSystem, blocking,
 };
 use support::{Inside, LOOKS, Level, Log, until};
 
@@ -200,7 +200,7 @@ fn an_ordered_queue_has_the_limit_1() {
         assert_eq!(wq.max_active(), Some(1));
         wq.set_max_active(asked).unwrap();
         assert_eq!(wq.max_active(), Some(1));
-        assert!(wq.set_max_active(2).is_err());
+        assert_eq!(wq.set_max_active(2), Err(MaxActiveError::Ordered));
     }
 }
 

@@ -348,8 +348,6 @@ fn a_limit_of_0_is_the_default() {
         assert_eq!((stats.active, stats.inactive), (DEFAULT_MAX_ACTIVE, 1));
         wq.flush_blocking().unwrap();
     }
-    let ordered = sys.workqueue("ordered").ordered().build().unwrap();
-    assert_eq!(ordered.set_max_active(0), Err(MaxActiveError::Ordered));
 }
 
 /// High priority has pools of its own, with a name and, where the system permits it, nice -20.
