@@ -296,7 +296,7 @@ fn d17_the_unbound_mask_reaches_every_queue() {
     }
     let cpus = CpuSet::from([7]);
     let nothing = sys.set_unbound_cpumask(&cpus).unwrap_err();
-    assert_eq!(nothing.to_string(), "none of the CPUs 7 can be used");
+    assert_eq!(nothing.to_string(), "none of these CPUs can be used: \"7\"");
     assert_eq!(nothing, AttrsError::NoCpu { cpus });
     assert_eq!(sys.unbound_cpumask().to_string(), "2-3");
     // Queues that are made later are born under it.

@@ -185,7 +185,7 @@ pub enum AttrsError {
         asked: i32,
     },
     /// None of these CPUs can be used.
-    #[error("none of the CPUs {cpus} can be used")]
+    #[error("none of these CPUs can be used: \"{cpus}\"")]
     NoCpu {
         /// The CPUs that were asked for.
         cpus: CpuSet,
