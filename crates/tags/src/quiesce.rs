@@ -98,6 +98,14 @@ impl QuiesceGuard {
 /// inflight_sync::block_on(drain);
 /// # Ok::<(), inflight_tags::BuildError>(())
 /// ```
+///
+/// ```compile_fail,E0505
+/// # let set = inflight_tags::TagSet::<()>::builder().build(|_, _| ()).unwrap();
+/// let quiesced = set.quiesce();
+/// let drain = quiesced.drain();
+/// drop(quiesced); // an error: it is borrowed
+/// inflight_sync::block_on(drain);
+/// ```
 #[derive(Debug)]
 #[must_use = "futures do nothing unless polled"]
 pub struct Drain<'a> {

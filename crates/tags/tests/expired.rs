@@ -286,7 +286,8 @@ fn a_timeout_in_a_set_without_ages_wakes_nobody() {
 /// end of a freeze.
 #[test]
 fn timeouts_and_freezes_wake_their_own_waiters() {
-    let set: TagSet<()> = TagSet::builder().depth(2).build(|_, _| ()).unwrap();
+    let set = TagSet::builder().depth(2).clock(Clock::manual());
+    let set: TagSet<()> = set.build(|_, _| ()).unwrap();
     let dev = set.add_tenant("sda").unwrap();
     let mut tag = dev.try_alloc().unwrap();
     let quiesced = set.quiesce();

@@ -258,7 +258,7 @@ fn attrs_change(
             Box::new(move |attrs| attrs.concurrency(asked))
         }
         _ => {
-            let strict: i64 = value.parse().map_err(|_| wrong("0 or 1"))?;
+            let strict: i64 = value.parse().map_err(|_| wrong("a number, 0 for no"))?;
             Box::new(move |attrs| attrs.strict(strict != 0))
         }
     })

@@ -270,6 +270,12 @@ fn d4_what_cannot_be_written_is_refused_in_one_line() {
         (
             "slow",
             "cpumask",
+            "",
+            "cpumask is a mask in hexadecimal without 0x (f is CPUs 0 to 3), not \"\"",
+        ),
+        (
+            "slow",
+            "cpumask",
             "0x3",
             "cpumask is a mask in hexadecimal without 0x (f is CPUs 0 to 3), not \"0x3\"",
         ),
@@ -290,7 +296,7 @@ fn d4_what_cannot_be_written_is_refused_in_one_line() {
             "slow",
             "affinity_strict",
             "yes",
-            "affinity_strict is 0 or 1, not \"yes\"",
+            "affinity_strict is a number, 0 for no, not \"yes\"",
         ),
         (
             "slow",

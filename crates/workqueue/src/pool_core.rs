@@ -169,7 +169,11 @@ impl<T: PoolItem> PoolCore<T> {
         let first = pwq.counted && pwq.is_idle();
         let item = make(pwq.enter());
         item.set_position(pwq.fifo.push_back(item, &mut self.spares));
-        self.entry_added(index);
+        if pwq.listed {
+            self.listed += 1;
+        } else {
+            self.list(index);
+        }
         first
     }
 
@@ -187,7 +191,6 @@ impl<T: PoolItem> PoolCore<T> {
         self.entry_added(index);
     }
 
-    #[inline]
     fn entry_added(&mut self, index: PwqIndex) {
         if at(&mut self.pwqs, index).listed {
             self.listed += 1;

@@ -118,11 +118,17 @@ impl Batched {
     /// A waiter begins to keep bits while it waits for more. It puts none before it has all, so no
     /// batch may wait for those bits.
     pub(crate) fn begin_collecting(&self) {
-        self.resized(|sizing| sizing.collectors += 1);
+        self.set_collectors(|collectors| *collectors += 1);
     }
 
     pub(crate) fn end_collecting(&self) {
-        self.resized(|sizing| sizing.collectors -= 1);
+        self.set_collectors(|collectors| *collectors -= 1);
+    }
+
+    fn set_collectors(&self, change: impl FnOnce(&mut usize)) {
+        if self.set_sizing(|sizing| change(&mut sizing.collectors)) {
+            self.waits.wake_all();
+        }
     }
 
     /// Returns whether a caller can ever have `n` bits.

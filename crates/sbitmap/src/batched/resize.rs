@@ -9,14 +9,20 @@ use inflight_sync::panics::FirstPanic;
 
 impl Batched {
     /// Changes the inputs of the wake batch, and makes all waiters look again.
-    pub(super) fn resized(&self, change: impl FnOnce(&mut Sizing)) {
-        {
-            let mut sizing = self.sizing.lock();
-            change(&mut sizing);
-            self.waits.set_batch(sizing.wake_batch());
-        }
+    fn resized(&self, change: impl FnOnce(&mut Sizing)) {
+        self.set_sizing(change);
         // New bits are free without a put, and a batch that became larger may never be complete.
         self.waits.wake_all();
+    }
+
+    /// Returns whether the wake batch is another one now. Then all waiters have to look again.
+    pub(super) fn set_sizing(&self, change: impl FnOnce(&mut Sizing)) -> bool {
+        let mut sizing = self.sizing.lock();
+        let before = sizing.wake_batch();
+        change(&mut sizing);
+        let batch = sizing.wake_batch();
+        self.waits.set_batch(batch);
+        batch != before
     }
 
     pub(crate) fn resize(&self, depth: usize) -> Result<(), ResizeError> {

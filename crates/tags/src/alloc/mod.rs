@@ -167,8 +167,8 @@ impl<T: Send + 'static> Tenant<T> {
     }
 
     /// Takes a tag of the kind asked for; the thread sleeps at most `timeout`. A timeout of zero
-    /// makes one attempt. The errors are those of [`alloc_with`](Tenant::alloc_with); also
-    /// [`TimedOut`](AllocError::TimedOut).
+    /// makes one attempt, which if it fails counts as a wait. The errors are those of
+    /// [`alloc_with`](Tenant::alloc_with); also [`TimedOut`](AllocError::TimedOut).
     pub fn alloc_timeout_with(
         &self,
         timeout: Duration,

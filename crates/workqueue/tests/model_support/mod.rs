@@ -1,6 +1,10 @@
 //! What the models share: the smallest systems, and a flag that an item can wait for.
 #![allow(dead_code, reason = "each model file uses its part")]
 
+mod pool;
+
+pub(crate) use pool::Pool;
+
 use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_sync::cell::UnsafeCell;
 use inflight_sync::model::Bound;
