@@ -1,5 +1,7 @@
 //! The tables that marks ask for.
 
+use std::collections::HashSet;
+
 use anyhow::{Result, bail};
 
 use super::figures::{met, ours, ratio, rivals, short};
@@ -48,6 +50,13 @@ fn of_state(records: &Records, names: &[&str], far: bool) -> Option<String> {
         }
     }
     rows.sort_by_key(|(at, key, picked)| (*at, &key.section, picked.row.place, *key));
+    // The best rival may be the one that another row names: then both say the same.
+    let mut said = HashSet::new();
+    rows.retain(|(_, _, picked)| {
+        let row = &picked.row;
+        let all = (&row.load, &row.case, ours(picked), rivals(row), &row.goal);
+        said.insert(all)
+    });
     let is_hidden = |(key, group): &(&Key, &String)| {
         of_state(key) && names.iter().any(|name| asks(name, key, group))
     };

@@ -37,6 +37,22 @@ fn a_line_is_the_run_in_the_middle() {
     assert_eq!(lines(&table(rows, "workqueue")), lines(&text));
 }
 
+/// One row is beside the best rival, the other beside a rival that is named.
+#[test]
+fn two_rows_that_say_the_same_are_one() {
+    let rows = runs("abc", 1, "ping", "near", &[50.0; 5]);
+    let mut named = rows.clone();
+    for row in &mut named {
+        row.beside = "kanal".into();
+    }
+    let text = table([rows.clone(), named.clone()].concat(), "spawn");
+    assert_eq!(text, table(rows.clone(), "spawn"));
+    for row in &mut named {
+        row.goal = "<= 0.4".into();
+    }
+    assert_eq!(lines(&table([rows, named].concat(), "spawn")).len(), 2);
+}
+
 #[test]
 fn what_was_measured_with_other_groups_says_so() {
     let rows = runs("abc", 1, "ping", "near", &[50.0; 5]);
