@@ -110,7 +110,7 @@ fn a_thread_that_comes_late_has_no_turn() {
                     queue.try_get().is_some()
                 }
             });
-            wait_for_waiters(&queue, 2);
+            stop.wait_until_asleep();
             for bit in bits {
                 queue.put(bit.unwrap()).unwrap();
             }

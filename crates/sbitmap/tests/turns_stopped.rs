@@ -32,7 +32,7 @@ fn l4_a_granted_thread_that_does_not_run_stops_nobody() {
                 let queue = queue.clone();
                 move || queue.get_blocking().unwrap()
             });
-            wait_for_waiters(&queue, 1);
+            stop.wait_until_asleep();
             let other = thread::spawn({
                 let queue = queue.clone();
                 move || queue.get_blocking().unwrap()
@@ -66,7 +66,7 @@ fn a_task_needs_no_token() {
             let queue = queue.clone();
             move || queue.get_blocking().unwrap()
         });
-        wait_for_waiters(&queue, 1);
+        stop.wait_until_asleep();
         let mut task = pin!(queue.get());
         assert!(poll(task.as_mut()).is_pending());
         queue.put(bits[0]).unwrap();
@@ -91,7 +91,7 @@ fn a_head_that_leaves_lets_the_next_one_be_served() {
             let queue = queue.clone();
             move || queue.get_blocking().unwrap()
         });
-        wait_for_waiters(&queue, 1);
+        stop.wait_until_asleep();
         let timed = thread::spawn({
             let queue = queue.clone();
             move || queue.get_timeout(Duration::from_millis(1)).ok()

@@ -72,6 +72,7 @@ pub(crate) fn in_turns(depth: usize, engine: Engine) -> SbitmapQueue {
 /// Holds a thread up when it is to run again.
 #[derive(Default)]
 pub(crate) struct Stop {
+    asleep: AtomicBool,
     reached: AtomicBool,
     go: AtomicBool,
 }
@@ -79,7 +80,10 @@ pub(crate) struct Stop {
 struct StopAfterSleep(Arc<Stop>);
 
 impl BlockHook for StopAfterSleep {
-    fn blocking(&self) {}
+    fn blocking(&self) {
+        // Ordering: Release pairs with the Acquire of `wait_until_asleep`.
+        self.0.asleep.store(true, Ordering::Release);
+    }
 
     fn unblocked(&self) {
         // Ordering: Release pairs with the Acquire of `wait_until_reached`, Acquire with the
@@ -102,6 +106,14 @@ impl Stop {
             let _installed = install(Rc::new(StopAfterSleep(stop)));
             f()
         })
+    }
+
+    /// It is about to sleep, and so will be held up. A thread that only waits in the list may be
+    /// served before it sleeps.
+    pub(crate) fn wait_until_asleep(&self) {
+        while !self.asleep.load(Ordering::Acquire) {
+            thread::yield_now();
+        }
     }
 
     pub(crate) fn wait_until_reached(&self) {
