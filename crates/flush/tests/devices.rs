@@ -225,3 +225,26 @@ fn faults_come_as_they_were_ordered() {
     assert!(power.is_cut());
     device.flush().unwrap_err();
 }
+
+/// The kernel takes an offset of -1 for the file's cursor.
+fn refuses_what_no_file_has(device: &dyn Device) {
+    device.write_at(b"as it was", 0).unwrap();
+    for offset in [u64::MAX, u64::MAX - 3, i64::MAX as u64] {
+        let mut bytes = [0; 9];
+        device.read_at(&mut bytes, offset).unwrap_err();
+        device.write_at(b"another", offset).unwrap_err();
+        device.write_fua_at(b"another", offset).unwrap_err();
+        device.read_at(&mut bytes, 0).unwrap();
+        assert_eq!(&bytes, b"as it was", "{offset:x}");
+    }
+}
+
+#[test]
+fn an_offset_that_no_file_has_is_refused() {
+    refuses_what_no_file_has(&FileDevice::new(file()));
+    refuses_what_no_file_has(&MemoryDevice::new(4096));
+    #[cfg(all(feature = "io-uring", target_os = "linux"))]
+    if let Ok(device) = inflight_flush::UringDevice::new(file()) {
+        refuses_what_no_file_has(&device);
+    }
+}

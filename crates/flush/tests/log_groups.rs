@@ -421,3 +421,61 @@ fn a_waker_may_call_the_log_when_it_is_cloned_and_dropped() {
         assert_eq!(poll(&mut commit, &log), Poll::Ready(Ok(())));
     });
 }
+
+/// Its last record was appended when the commit was given up, so it may count: but then whole.
+#[test]
+fn a_checkpoint_whose_commit_is_given_up_is_not_found_in_part() {
+    type Step = Box<dyn FnOnce() + Send>;
+    let amid_a_flush: Arc<Mutex<Option<Step>>> = Arc::default();
+    let storage = storage();
+    let step = amid_a_flush.clone();
+    let hooked = Hooked(
+        storage.clone(),
+        Arc::new(move || {
+            let step = step.lock().take();
+            step.into_iter().for_each(|step| step());
+        }),
+    );
+    let options = LogOptions::new().group_mode(GroupMode::Leader);
+    let (log, _) = options.open(hooked).unwrap();
+    let mut checkpoint = log.checkpoint();
+    checkpoint.try_append(b"one").unwrap();
+    let other = log.try_append(b"of another").unwrap();
+    checkpoint.try_append(b"two").unwrap();
+    let user = log.clone();
+    *amid_a_flush.lock() = Some(Box::new(move || {
+        let mut commit = Box::pin(checkpoint.commit());
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        assert!(commit.as_mut().poll(&mut cx).is_pending());
+        drop(commit);
+        user.set_tail(other);
+    }));
+    log.commit_blocking(other, Durability::Flushed).unwrap();
+    let last = append_and_commit(&log, b"last");
+    let found = |seed| {
+        let restarted = storage.restart(&Power::new(), seed);
+        LogOptions::new().open(restarted).unwrap().1
+    };
+    let payloads: Vec<_> = found(1).records.into_iter().map(|r| r.payload).collect();
+    let has = |name: &[u8]| payloads.iter().any(|payload| payload == name);
+    assert_eq!((has(b"one"), has(b"two")), (true, true), "{payloads:?}");
+    log.set_tail(last); // it is durable now
+    append_and_commit(&log, b"behind the tail");
+    assert_eq!(found(2).tail, last);
+}
+
+/// A formatter may use what it prints.
+#[test]
+fn a_log_is_printed_without_its_lock() {
+    struct Into(Log);
+    impl fmt::Write for Into {
+        fn write_str(&mut self, text: &str) -> fmt::Result {
+            let appended = self.0.try_append(text.as_bytes());
+            appended.map(drop).map_err(|_| fmt::Error)
+        }
+    }
+    ends(|| {
+        let (log, _) = LogOptions::new().open(storage()).unwrap();
+        fmt::write(&mut Into(log.clone()), format_args!("{log:?}")).unwrap();
+    });
+}

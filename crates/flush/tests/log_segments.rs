@@ -236,11 +236,12 @@ fn a_full_segment_is_flushed_through_the_domain() {
         let lsn = log.append_blocking(&[1; 500])?;
         log.commit_blocking(lsn, Durability::Buffered)
     };
+    let at_open = shared.counters().issued;
     while log.segments() < 3 {
         buffered().unwrap();
     }
     assert_eq!(log.counters().flushes_of_full_segments, 2);
-    assert_eq!(shared.counters().issued, 2);
+    assert_eq!(shared.counters().issued, at_open + 2);
     storage.devices()[2].fail_flushes(1);
     let failed = loop {
         if let Err(error) = buffered() {
@@ -450,4 +451,22 @@ fn other_files_in_the_folder_do_not_matter() {
         .open(DirStorage::new(folder.path()).unwrap())
         .unwrap();
     assert_eq!(log.segments(), 3);
+}
+
+#[test]
+fn a_log_of_another_version_of_the_format_says_so() {
+    let storage = MemoryStorage::new(&Power::new());
+    drop(LogOptions::new().open(storage.clone()).unwrap());
+    let device = storage.devices()[0].clone();
+    let mut head = [0; 64];
+    device.read_at(&mut head, 0).unwrap();
+    head[8] += 1; // the version, behind magic and checksum
+    let sum = crc32c::crc32c(&head[8..]);
+    head[4..8].copy_from_slice(&sum.to_le_bytes());
+    device.write_at(&head, 0).unwrap();
+    let opened = LogOptions::new().open(storage);
+    assert!(
+        matches!(opened, Err(OpenError::OtherVersion { segment: 0 })),
+        "{opened:?}"
+    );
 }

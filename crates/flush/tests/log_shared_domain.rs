@@ -2,7 +2,9 @@
 //! what the log has lost.
 #![cfg(not(any(loom, shuttle)))]
 
-use inflight_flush::log::{Durability, GroupMode, LogError, LogOptions, MemoryStorage, Storage};
+use inflight_flush::log::{
+    Durability, GroupMode, LogError, LogOptions, MemoryStorage, OpenError, OptionsError, Storage,
+};
 use inflight_flush::{Caps, Device, FlushDomain, Flusher, MemoryDevice, Power};
 use inflight_sync::atomic::{AtomicBool, Ordering};
 use inflight_sync::{Arc, block_on};
@@ -77,12 +79,23 @@ impl Device for Losing {
     }
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct LosingStorage {
     storage: MemoryStorage,
     caps: Caps,
     others: FlushDomain,
     loses: Arc<AtomicBool>,
+}
+
+impl LosingStorage {
+    fn losing(&self, device: MemoryDevice) -> Arc<dyn Device> {
+        Arc::new(Losing {
+            device,
+            caps: self.caps,
+            others: self.others.clone(),
+            loses: self.loses.clone(),
+        })
+    }
 }
 
 impl Storage for LosingStorage {
@@ -93,16 +106,12 @@ impl Storage for LosingStorage {
     fn create(&self, number: u64, len: u64) -> io::Result<Arc<dyn Device>> {
         self.storage.create(number, len)?;
         let device = self.storage.devices().pop().expect("it was made");
-        Ok(Arc::new(Losing {
-            device,
-            caps: self.caps,
-            others: self.others.clone(),
-            loses: self.loses.clone(),
-        }))
+        Ok(self.losing(device))
     }
 
     fn open(&self, number: u64) -> io::Result<Arc<dyn Device>> {
-        self.storage.open(number)
+        let devices = self.storage.devices();
+        Ok(self.losing(devices[number as usize].clone()))
     }
 
     fn remove(&self, number: u64) -> io::Result<()> {
@@ -137,4 +146,61 @@ fn a_loss_that_another_user_hears_of_amid_a_commit_fails_it() {
             );
         }
     }
+}
+
+/// Recovery writes again what is not known to be durable.
+#[test]
+fn a_loss_that_another_user_hears_of_amid_an_open_fails_it() {
+    let shared = FlushDomain::builder().build();
+    let storage = LosingStorage {
+        storage: MemoryStorage::new(&Power::new()),
+        caps: Caps::volatile(),
+        others: shared.clone(),
+        loses: Arc::default(),
+    };
+    let options = LogOptions::new().log_domain(&shared);
+    let (log, _) = options.clone().open(storage.clone()).unwrap();
+    let lsn = log.try_append(b"record").unwrap();
+    log.commit_blocking(lsn, Durability::Buffered).unwrap();
+    drop(log);
+    storage.loses.store(true, Ordering::Relaxed);
+    let opened = options.open(storage);
+    assert!(matches!(opened, Err(OpenError::Io(_))), "{opened:?}");
+}
+
+/// The flush of `open` may be told of a loss of another user.
+#[test]
+fn the_flush_of_an_open_is_one_of_the_domain() {
+    let shared = FlushDomain::builder().build();
+    let storage = MemoryStorage::new(&Power::new());
+    let options = LogOptions::new().log_domain(&shared);
+    drop(options.clone().open(storage.clone()).unwrap());
+    let flushes = shared.counters().issued;
+    storage.devices()[0].fail_flushes(1);
+    let opened = options.open(storage);
+    assert!(matches!(opened, Err(OpenError::Io(_))), "{opened:?}");
+    assert_eq!(shared.counters().issued, flushes + 1);
+    assert_eq!(shared.failed_flushes(), 1);
+}
+
+#[test]
+fn a_domain_that_the_log_cannot_use_is_refused() {
+    let storage = MemoryStorage::new(&Power::new());
+    let builder = || FlushDomain::builder().exclusive(true);
+    for (options, expected) in [
+        (
+            LogOptions::new().log_domain(&builder().build()),
+            OptionsError::ExclusiveLogDomain,
+        ),
+        (
+            LogOptions::new().data_domain(&builder().build()),
+            OptionsError::DataDomainWithoutDevice,
+        ),
+    ] {
+        let refused = options.open(storage.clone());
+        let is_right = matches!(&refused, Err(OpenError::Options(error)) if *error == expected);
+        assert!(is_right, "{refused:?}");
+    }
+    let data = builder().device(MemoryDevice::new(4096));
+    LogOptions::new().data_domain(&data).open(storage).unwrap();
 }

@@ -62,7 +62,7 @@ impl Flusher for FileDevice {
 
 impl Device for FileDevice {
     fn len(&self) -> io::Result<u64> {
-        Ok(self.file.metadata()?.len())
+        super::len_of(&self.file)
     }
 
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
@@ -76,6 +76,7 @@ impl Device for FileDevice {
     #[cfg(target_os = "linux")]
     fn write_fua_at(&self, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
         use rustix::io::{Errno, ReadWriteFlags, pwritev2};
+        super::check_range(offset, bytes.len())?;
         while !bytes.is_empty() {
             let slices = [io::IoSlice::new(bytes)];
             match pwritev2(&self.file, &slices, offset, ReadWriteFlags::DSYNC) {

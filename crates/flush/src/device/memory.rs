@@ -11,6 +11,7 @@ use inflight_sync::{Arc, Mutex, Parker};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
+use std::ops::Range;
 use std::time::Duration;
 
 /// The unit that is written as a whole or not at all.
@@ -274,8 +275,7 @@ impl MemoryDevice {
     }
 
     fn write(&self, bytes: &[u8], offset: u64, fua: bool) -> io::Result<()> {
-        let start = position(offset)?;
-        let end = start + bytes.len();
+        let Range { start, end } = positions(offset, bytes.len())?;
         {
             let mut disk = self.disk.lock();
             if end > disk.durable.len() {
@@ -380,8 +380,10 @@ fn put(durable: &mut [u8], sector: usize, bytes: &[u8; SECTOR]) {
     durable[start..start + len].copy_from_slice(&bytes[..len]);
 }
 
-fn position(offset: u64) -> io::Result<usize> {
-    usize::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput.into())
+fn positions(offset: u64, len: usize) -> io::Result<Range<usize>> {
+    let start = usize::try_from(offset).ok();
+    let range = start.and_then(|start| Some(start..start.checked_add(len)?));
+    range.ok_or_else(|| io::ErrorKind::InvalidInput.into())
 }
 
 impl Flusher for MemoryDevice {
@@ -420,8 +422,7 @@ impl Device for MemoryDevice {
     }
 
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
-        let start = position(offset)?;
-        let end = start + bytes.len();
+        let Range { start, end } = positions(offset, bytes.len())?;
         let disk = self.disk.lock();
         if end > disk.durable.len() {
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -452,11 +453,14 @@ impl Device for MemoryDevice {
 
 impl fmt::Debug for MemoryDevice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let disk = self.disk.lock();
+        let (len, sectors, flushes) = {
+            let disk = self.disk.lock();
+            (disk.durable.len(), disk.cache.len(), disk.flushes)
+        };
         f.debug_struct("MemoryDevice")
-            .field("len", &disk.durable.len())
-            .field("sectors_in_cache", &disk.cache.len())
-            .field("flushes", &disk.flushes)
+            .field("len", &len)
+            .field("sectors_in_cache", &sectors)
+            .field("flushes", &flushes)
             .finish_non_exhaustive()
     }
 }

@@ -12,6 +12,7 @@ pub use uring::UringDevice;
 
 use crate::machine::Caps;
 use inflight_sync::Arc;
+use std::fs::File;
 use std::io;
 
 /// A device that can make durable what was written to it.
@@ -113,4 +114,25 @@ impl<F: Flusher + ?Sized> Flusher for Box<F> {
     fn flush(&self) -> io::Result<()> {
         (**self).flush()
     }
+}
+
+/// Checks that a file can have these bytes. The kernel takes an offset of -1 for the file's cursor.
+#[cfg(target_os = "linux")]
+fn check_range(offset: u64, len: usize) -> io::Result<()> {
+    let end = offset.checked_add(len as u64);
+    match end.is_some_and(|end| i64::try_from(end).is_ok()) {
+        true => Ok(()),
+        false => Err(io::ErrorKind::InvalidInput.into()),
+    }
+}
+
+/// The length of a file, or of a block device, whose metadata has none.
+fn len_of(file: &File) -> io::Result<u64> {
+    let metadata = file.metadata()?;
+    #[cfg(unix)]
+    if std::os::unix::fs::FileTypeExt::is_block_device(&metadata.file_type()) {
+        let mut cursor = file;
+        return io::Seek::seek(&mut cursor, io::SeekFrom::End(0));
+    }
+    Ok(metadata.len())
 }

@@ -3,7 +3,7 @@
 //! Requests of one submission are not ordered by themselves, so they are linked. A link that breaks
 //! cancels the later requests: a flush that was cancelled has not flushed.
 
-use super::{Device, Flusher};
+use super::{Device, Flusher, check_range, len_of};
 use crate::machine::Caps;
 use inflight_sync::Mutex;
 use io_uring::types::{Fd, FsyncFlags};
@@ -18,6 +18,9 @@ const LONGEST: usize = 1 << 30;
 
 /// A file whose writes and flushes use two rings: one for reads and writes, one for flushes and
 /// writes with a flush. So a flush delays no write. Each ring serves one caller at a time.
+///
+/// If the system does not let a ring be entered any more, for example by a filter of system calls,
+/// the process is aborted with a message: the kernel may still write into the caller's buffers.
 ///
 /// ```
 /// use inflight_flush::{Device, UringDevice};
@@ -95,7 +98,10 @@ impl UringDevice {
                 Ok(_) => {}
                 Err(error) if again(&error) => {}
                 // The kernel may still use the buffers, so this function must not return.
-                Err(_) => std::process::abort(),
+                Err(error) => {
+                    eprintln!("inflight-flush: a ring cannot be entered any more: {error}");
+                    std::process::abort()
+                }
             }
             for entry in ring.completion() {
                 results[entry.user_data() as usize] = entry.result();
@@ -159,10 +165,11 @@ impl Flusher for UringDevice {
 
 impl Device for UringDevice {
     fn len(&self) -> io::Result<u64> {
-        Ok(self.file.metadata()?.len())
+        len_of(&self.file)
     }
 
     fn read_at(&self, mut bytes: &mut [u8], mut offset: u64) -> io::Result<()> {
+        check_range(offset, bytes.len())?;
         while !bytes.is_empty() {
             let [result] = Self::run(&self.ring, [self.read(bytes, offset)])?;
             match outcome(result)? {
@@ -177,6 +184,7 @@ impl Device for UringDevice {
     }
 
     fn write_at(&self, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
+        check_range(offset, bytes.len())?;
         while !bytes.is_empty() {
             let [result] = Self::run(&self.ring, [self.write(bytes, offset)])?;
             match outcome(result)? {
@@ -194,6 +202,7 @@ impl Device for UringDevice {
         if bytes.is_empty() {
             return Ok(());
         }
+        check_range(offset, bytes.len())?;
         let write = self.write(bytes, offset).flags(squeue::Flags::IO_LINK);
         let [written, flushed] = Self::run(&self.flushes, [write, self.fsync()])?;
         match linked(written, flushed, bytes.len())? {

@@ -298,6 +298,15 @@ impl FlushDomain {
         *self.inner.core.lock().machine.counters()
     }
 
+    /// Whether the builder was given a device.
+    pub(crate) fn has_device(&self) -> bool {
+        self.inner.flusher.is_some()
+    }
+
+    pub(crate) fn is_exclusive(&self) -> bool {
+        self.inner.core.lock().machine.is_exclusive()
+    }
+
     /// Returns what the device can do.
     #[must_use]
     pub fn caps(&self) -> Caps {
@@ -412,11 +421,16 @@ impl FlushDomain {
 
 impl fmt::Debug for FlushDomain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let core = self.inner.core.lock();
+        // The formatter may run anything, so not under the lock.
+        let (caps, poisoned, counters) = {
+            let core = self.inner.core.lock();
+            let machine = &core.machine;
+            (machine.caps(), core.poisoned, *machine.counters())
+        };
         f.debug_struct("FlushDomain")
-            .field("caps", &core.machine.caps())
-            .field("poisoned", &core.poisoned)
-            .field("counters", core.machine.counters())
+            .field("caps", &caps)
+            .field("poisoned", &poisoned)
+            .field("counters", &counters)
             .finish()
     }
 }

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 /// Records that are found again all together or not at all: the result of [`Log::checkpoint`].
 ///
-/// Its first buffer is written after a flush, and a flush follows its commit: two flushes, for any
-/// number of buffers between, and one for each segment that they fill. If it is dropped without a
-/// commit, its records do not count.
+/// Its first buffer is written after a flush [of the data](Log::set_tail), and a flush follows its
+/// commit: two flushes, for any number of buffers between, and one for each segment that they fill.
+/// If it is dropped without a commit, its records do not count.
 ///
 /// ```
 /// use inflight_flush::{Power, log::{LogOptions, MemoryStorage}};
@@ -53,7 +53,12 @@ impl Log {
 
 impl Drop for Checkpoint {
     fn drop(&mut self) {
-        self.log.inner.state.lock().checkpoints.remove(&self.number);
+        let mut state = self.log.inner.state.lock();
+        let range = state.checkpoints.get(&self.number);
+        if range.is_some_and(|range| range.end.is_none()) {
+            state.checkpoints.remove(&self.number);
+        }
+        state.forget_durable_checkpoints();
     }
 }
 

@@ -1,16 +1,17 @@
 //! Writing and flushing, alone or for others.
 
+use super::flush_shared::{device_error, flush_shared};
 use super::group::{Durability, Key, Next};
 use super::writer::{Batch, Writer};
 use super::{Inner, Log, LogError, Lsn, POISONED, State};
 use crate::device::Device;
 use crate::domain::wait_until;
-use crate::error::{DeviceError, FlushError};
+use crate::error::DeviceError;
 use inflight_sync::atomic::Ordering;
 use inflight_sync::time::Instant;
 use inflight_sync::wait::{Notify, notify_each};
 use inflight_sync::{Mutex, MutexGuard, Parker, thread};
-use std::future::{Future, poll_fn, ready};
+use std::future::{Future, poll_fn};
 use std::io;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -118,11 +119,19 @@ impl Log {
     /// are written with them.
     ///
     /// A leading commit carries out writes and a flush for all waiting commits; its poll blocks
-    /// meanwhile.
+    /// meanwhile. With [`GroupMode::Off`](super::GroupMode), and with `Auto` while it does not
+    /// group, each commit writes and flushes in its poll, and its poll waits for those of others.
+    ///
+    /// Poll the future until it is ready, or drop it: one that is to lead and is not polled keeps
+    /// all others waiting.
     ///
     /// # Errors
     ///
     /// If a write or a flush fails, or has failed before; if nothing was appended at `lsn`.
+    ///
+    /// # Panics
+    ///
+    /// With the first panic of a waker of another commit, after all are woken.
     ///
     /// # Fairness
     ///
@@ -249,7 +258,8 @@ impl Log {
     }
 
     /// Commits as [`commit`](Log::commit); the thread sleeps at most `limit`, unless this commit
-    /// leads: a device is not interrupted.
+    /// writes and flushes itself: a device is not interrupted. One that does not group may also
+    /// wait for the write and the flush of another commit.
     ///
     /// # Errors
     ///
@@ -540,17 +550,10 @@ impl Inner {
     /// A flush of the log's device, shared with the other users of its domain.
     fn flush_log(&self, segment: &dyn Device) -> Result<(), DeviceError> {
         let started = self.clock.now();
-        let lead = || ready(segment.flush());
-        let flushed = self.domain.wait(None, self.domain.flush_with(lead));
-        device_error(flushed.unwrap_or(Ok(())))?;
-        // The system may have reported a loss of this log to another user's flush.
-        if self.domain.failed_flushes() == self.failed_before {
-            let took = self.clock.now() - started;
-            self.state.lock().counters.flush_time.record(took);
-            return Ok(());
-        }
-        let told = self.domain.poison();
-        Err(told.unwrap_or_else(|| io::ErrorKind::Other.into()))
+        flush_shared(&self.domain, self.failed_before, segment)?;
+        let took = self.clock.now() - started;
+        self.state.lock().counters.flush_time.record(took);
+        Ok(())
     }
 
     /// A flush, or a durable write, has ended: the log is durable up to `cover`. Counted before
@@ -589,11 +592,4 @@ impl Inner {
         state.group.fail(error);
         self.publish(u64::MAX);
     }
-}
-
-fn device_error(flushed: Result<(), FlushError>) -> Result<(), DeviceError> {
-    flushed.map_err(|error| match error {
-        FlushError::Device(error) => error,
-        _ => io::ErrorKind::TimedOut.into(),
-    })
 }

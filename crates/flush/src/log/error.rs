@@ -79,6 +79,11 @@ pub enum OpenError {
     Io(io::Error),
     /// A record after this position was durable, and cannot be read. Those before it can.
     Corrupt(Lsn),
+    /// A segment has another version of the format than this crate.
+    OtherVersion {
+        /// The number of the segment.
+        segment: u64,
+    },
     /// An option makes no sense.
     Options(OptionsError),
 }
@@ -88,6 +93,12 @@ impl fmt::Display for OpenError {
         match self {
             Self::Io(error) => write!(f, "the log cannot be opened: {error}"),
             Self::Corrupt(lsn) => write!(f, "the log is corrupt after position {lsn}"),
+            Self::OtherVersion { segment } => {
+                write!(
+                    f,
+                    "segment {segment} of the log has another version of the format"
+                )
+            }
             Self::Options(error) => error.fmt(f),
         }
     }
@@ -98,7 +109,7 @@ impl std::error::Error for OpenError {
         match self {
             Self::Io(error) => Some(error),
             Self::Options(error) => Some(error),
-            Self::Corrupt(_) => None,
+            Self::Corrupt(_) | Self::OtherVersion { .. } => None,
         }
     }
 }
@@ -137,6 +148,11 @@ pub enum OptionsError {
     LimitTooLarge(usize),
     /// Groups without members.
     NoMembers,
+    /// A `log_domain` that is exclusive: the log's writes do not use it, so a flush that they need
+    /// would be left out.
+    ExclusiveLogDomain,
+    /// A `data_domain` without a device: the log could not flush it.
+    DataDomainWithoutDevice,
 }
 
 impl fmt::Display for OptionsError {
@@ -155,6 +171,10 @@ impl fmt::Display for OptionsError {
             }
             Self::NoMembers => f.write_str("max_members must be at least 1"),
             Self::LimitTooLarge(bytes) => write!(f, "max_buffered {bytes} is more than 1 GiB"),
+            Self::ExclusiveLogDomain => f.write_str("log_domain must not be exclusive"),
+            Self::DataDomainWithoutDevice => {
+                f.write_str("data_domain must have a device that the log can flush")
+            }
         }
     }
 }

@@ -141,7 +141,10 @@ impl Group {
     /// Invariant: read under the lock under which members join, so every member that has joined
     /// gets the durability that it needs.
     pub(super) fn wanted(&self, end: u64) -> Option<Durability> {
-        let waits = |m: &&Member| !matches!(m.next, Some(Next::Ended(_))) && m.lsn <= end;
+        let waits = |m: &&Member| {
+            let over = matches!(m.next, Some(Next::Ended(_))) || self.reached(m.lsn, m.durability);
+            !over && m.lsn <= end
+        };
         let members = self.members.iter().flatten().filter(waits);
         members.map(|m| m.durability).max()
     }
@@ -269,6 +272,16 @@ mod tests {
         assert_eq!(group.count_served(2), 2);
         group.join(now, 3, Durability::Flushed);
         assert_eq!((group.count_served(4), group.count_served(4)), (2, 0));
+    }
+
+    /// Nobody needs a flush then.
+    #[test]
+    fn a_leader_whose_position_is_reached_wants_nothing() {
+        let mut group = Group::new(0);
+        group.join(Instant::default(), 1, Durability::Flushed);
+        assert_eq!(group.wanted(u64::MAX), Some(Durability::Flushed));
+        (group.written, group.durable) = (1, 1);
+        assert_eq!(group.wanted(u64::MAX), None);
     }
 
     /// A commit without a leader makes the position of the next leader durable before that has

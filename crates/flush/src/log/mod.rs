@@ -16,13 +16,14 @@
 //!
 //! The flush for a buffer is decided when the buffer is written, never before. The first buffer of
 //! a [checkpoint](Log::checkpoint), and the first one after a move of the [tail](Log::set_tail), is
-//! written after a flush: the data that makes older records obsolete is durable then. After a
+//! written after a flush, which is to cover the data that makes older records obsolete. After a
 //! commit that is to be durable comes one flush, unless it is one durable write. Buffers in between
 //! are not flushed.
 
 mod checkpoint;
 mod commit;
 mod error;
+mod flush_shared;
 mod frame;
 mod group;
 mod options;
@@ -165,7 +166,7 @@ struct Inner {
     /// Up to where the log is durable, for commits that need no lock; `u64::MAX` if it has failed.
     durable: AtomicU64,
     domain: FlushDomain,
-    /// How many flushes of the domain had failed when the log was opened.
+    /// How many flushes of the domain had failed before the log was opened.
     failed_before: u64,
     options: LogOptions,
     clock: Clock,
@@ -187,17 +188,32 @@ struct State {
     /// The next segment is to be made.
     wants_next: bool,
     last_checkpoint: u32,
-    /// Where each checkpoint that has not ended begins.
-    checkpoints: BTreeMap<u32, u64>,
+    /// The checkpoints that are not durable yet.
+    checkpoints: BTreeMap<u32, CheckpointRange>,
     counters: LogCounters,
     pace: Pace,
     /// The leader, while it waits for other commits.
     gathering: Option<Unparker>,
 }
 
+/// Where a checkpoint begins, and where it ends if its last record was appended.
+#[derive(Debug)]
+struct CheckpointRange {
+    begin: u64,
+    end: Option<u64>,
+}
+
 impl State {
     fn end(&self) -> u64 {
         self.open_start + self.open.len() as u64
+    }
+
+    /// Until a checkpoint that has its last record is durable, the tail does not pass its begin: a
+    /// recovery could find the last record, and not the first ones.
+    fn forget_durable_checkpoints(&mut self) {
+        let durable = self.group.durable;
+        let waits = |range: &CheckpointRange| range.end.is_none_or(|end| end > durable);
+        self.checkpoints.retain(|_, range| waits(range));
     }
 
     /// A flush or a durable write serves the group up to `cover`.
@@ -271,7 +287,13 @@ impl TailFrames {
 }
 
 impl Log {
-    fn new(options: LogOptions, writer: Writer, segments: Segments, found: Found) -> Self {
+    fn new(
+        options: LogOptions,
+        writer: Writer,
+        segments: Segments,
+        found: Found,
+        failed_before: u64,
+    ) -> Self {
         let domain = options.log_domain.clone().unwrap_or_else(|| {
             let caps = writer.segment().caps();
             let builder = FlushDomain::builder().caps(caps).deferral(Deferral::Off);
@@ -302,7 +324,7 @@ impl Log {
                 segments,
                 upkeep_due: AtomicBool::new(false),
                 durable: AtomicU64::new(end),
-                failed_before: domain.failed_flushes(),
+                failed_before,
                 domain,
                 clock: options.clock.clone(),
                 options,
@@ -393,10 +415,12 @@ impl Log {
             return Err(LogError::Full);
         }
         let start = state.end();
-        if checkpoint != 0 {
-            state.checkpoints.entry(checkpoint).or_insert(start);
-        }
         encode_record(&mut state.open, start, kind, checkpoint, record);
+        if checkpoint != 0 {
+            let end = (kind == Kind::Commit).then(|| state.end());
+            let range = CheckpointRange { begin: start, end };
+            state.checkpoints.entry(checkpoint).or_insert(range).end = end;
+        }
         state.flush_before |= first;
         state.counters.records += 1;
         state.counters.bytes += record.len() as u64;
@@ -404,11 +428,16 @@ impl Log {
     }
 
     /// Sets the tail: records up to `tail` are no longer needed, because their content was written
-    /// in place. The next buffer is written after a flush, of the data's device if that is another
-    /// one; when that buffer is durable, segments that end before the tail are removed.
+    /// in place. The next buffer is written after a flush; when that buffer is durable, segments
+    /// that end before the tail are removed.
     ///
     /// A tail before the last one counts as the last one, and one beyond the end as the end. One
-    /// after the begin of a checkpoint that has not ended counts as that begin.
+    /// after the begin of a checkpoint that is not durable yet counts as that begin.
+    ///
+    /// The flush is one of [`data_domain`](LogOptions::data_domain), if there is one. Otherwise it
+    /// is one of the log's device, and covers the data only if that is on the same device, and one
+    /// flush covers all of it. A file of [`DirStorage`] covers no other file: then give a
+    /// `data_domain`, or make the data durable before this call.
     ///
     /// ```
     /// # use inflight_flush::{Power, log::{Durability, LogOptions, MemoryStorage}};
@@ -424,7 +453,8 @@ impl Log {
     /// ```
     pub fn set_tail(&self, tail: Lsn) {
         let mut state = self.inner.state.lock();
-        let begun = state.checkpoints.values().copied().min();
+        state.forget_durable_checkpoints();
+        let begun = state.checkpoints.values().map(|range| range.begin).min();
         let tail = tail.0.min(state.end()).min(begun.unwrap_or(u64::MAX));
         if tail > state.tail {
             state.tail = tail;
@@ -465,12 +495,17 @@ impl Log {
 
 impl fmt::Debug for Log {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let state = self.inner.state.lock();
+        // The formatter may run anything, so not under the lock.
+        let (end, written, durable, failed) = {
+            let state = self.inner.state.lock();
+            let group = &state.group;
+            (state.end(), group.written, group.durable, group.failed())
+        };
         f.debug_struct("Log")
-            .field("end", &state.end())
-            .field("written", &state.group.written)
-            .field("durable", &state.group.durable)
-            .field("failed", &state.group.failed())
+            .field("end", &end)
+            .field("written", &written)
+            .field("durable", &durable)
+            .field("failed", &failed)
             .finish_non_exhaustive()
     }
 }

@@ -1,13 +1,16 @@
 //! The options of a log.
 
+use super::flush_shared::flush_shared;
 use super::frame::{FRAME_HEADER, SEGMENT_HEADER, SegmentHeader};
 use super::recovery::{self, RecoveredRecord, Recovery};
 use super::segments::Segments;
 use super::writer::{Position, Writer};
 use super::{Log, OpenError, OptionsError, Storage};
+use crate::device::Device;
 use crate::domain::FlushDomain;
 use inflight_sync::Arc;
 use inflight_sync::time::Clock;
+use std::io;
 use std::time::Duration;
 
 /// Whether commits share flushes.
@@ -150,13 +153,23 @@ impl LogOptions {
     /// example, all are on one block device, and all flush that. The domain is not for the files of
     /// [`DirStorage`](super::DirStorage), because a flush of one file covers no other: a commit
     /// that shares a flush of another file would succeed, and its record would not be durable.
+    ///
+    /// It must not be [exclusive](crate::FlushDomainBuilder::exclusive). The log may wake its other
+    /// users while it holds its own locks: a waker must not wait for this log, and one that panics
+    /// fails it.
     pub fn log_domain(mut self, domain: &FlushDomain) -> Self {
         self.log_domain = Some(domain.clone());
         self
     }
 
-    /// Sets the domain of the device that the log's records describe, if it is another one than the
-    /// log's. A buffer that is to be written after a flush waits for a flush of that one.
+    /// Sets the domain of what the log's records describe, if a flush of the log's device does not
+    /// cover it: another device, or another file than those of [`DirStorage`](super::DirStorage). A
+    /// buffer that is to be written after a flush waits for a flush of that one, and a failed flush
+    /// of any of its users fails the log.
+    ///
+    /// It must have a device. A commit waits in its poll for the flush, perhaps for one that another
+    /// user has begun: that user must not be a task of the same thread. What
+    /// [`log_domain`](LogOptions::log_domain) says of wakers holds here too.
     pub fn data_domain(mut self, domain: &FlushDomain) -> Self {
         self.data_domain = Some(domain.clone());
         self
@@ -195,7 +208,14 @@ impl LogOptions {
     ) -> Result<(Log, Recovery), OpenError> {
         self.check()?;
         let storage: Arc<dyn Storage> = Arc::new(storage);
-        let mut found = recovery::read(&*storage, self.segment_size, &mut visit)?;
+        // The system may report a loss of what is written below to another user of the domain.
+        let shared = self.log_domain.as_ref();
+        let failed_before = shared.map_or(0, FlushDomain::failed_flushes);
+        let flush = |device: &dyn Device| match shared {
+            Some(domain) => flush_shared(domain, failed_before, device).map_err(io::Error::from),
+            None => device.flush(),
+        };
+        let mut found = recovery::read(&*storage, self.segment_size, &mut visit, &flush)?;
         let log = found.log.unwrap_or_else(|| fastrand::u64(..));
         let number = found.segments.back().map_or(0, |&(number, _)| number + 1);
         let segments = Segments::new(storage, self.segment_size, number, found.next.take());
@@ -211,7 +231,7 @@ impl LogOptions {
                 };
                 // The head of the first segment identifies the log, so it is made durable at once.
                 segment.write_at(&header.encode(), 0)?;
-                segment.flush()?;
+                flush(&*segment)?;
                 found.segments.push_back((number, found.recovery.end.0));
                 Position {
                     segment,
@@ -221,7 +241,7 @@ impl LogOptions {
         };
         let writer = Writer::new(log, self.buffer_size, position)?;
         let recovery = found.recovery.clone();
-        let log = Log::new(self, writer, segments, found);
+        let log = Log::new(self, writer, segments, found, failed_before);
         Ok((log, recovery))
     }
 
@@ -232,6 +252,20 @@ impl LogOptions {
         }
         if self.max_members == 0 {
             return Err(OptionsError::NoMembers);
+        }
+        if self
+            .log_domain
+            .as_ref()
+            .is_some_and(FlushDomain::is_exclusive)
+        {
+            return Err(OptionsError::ExclusiveLogDomain);
+        }
+        if self
+            .data_domain
+            .as_ref()
+            .is_some_and(|data| !data.has_device())
+        {
+            return Err(OptionsError::DataDomainWithoutDevice);
         }
         if self.max_buffered > 1 << 30 {
             return Err(OptionsError::LimitTooLarge(self.max_buffered));

@@ -20,6 +20,7 @@ use super::{Lsn, OpenError};
 use crate::device::Device;
 use inflight_sync::Arc;
 use std::collections::{BTreeMap, VecDeque};
+use std::io;
 
 /// A record that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,11 +68,13 @@ struct Segment {
 /// How many bytes of a segment that was not begun are read at once.
 const PIECE: usize = 64 << 10;
 
-/// Reads everything. `visit` gets each record that counts.
+/// Reads everything. `visit` gets each record that counts; `flush` makes durable what is written
+/// again.
 pub(super) fn read(
     storage: &dyn Storage,
     segment_size: u64,
     visit: &mut dyn FnMut(RecoveredRecord),
+    flush: &dyn Fn(&dyn Device) -> io::Result<()>,
 ) -> Result<Found, OpenError> {
     let mut scan = Scan {
         visit,
@@ -101,6 +104,7 @@ pub(super) fn read(
                 continue;
             }
             Loaded::Foreign => return corrupt,
+            Loaded::OtherVersion => return Err(OpenError::OtherVersion { segment: number }),
         };
         if log.is_none() {
             (scan.lsn, log) = (segment.header.base, Some(segment.header.log));
@@ -134,7 +138,7 @@ pub(super) fn read(
     if let Some((device, bytes, stop)) = last {
         let unproven = &bytes[stop.unproven..stop.read];
         device.write_at(unproven, stop.unproven as u64)?;
-        device.flush()?;
+        flush(&*device)?;
     }
     let number = segments.back().map_or(0, |&(number, _)| number + 1);
     let mut next = None;
@@ -163,6 +167,7 @@ enum Loaded {
     Headless(Arc<dyn Device>),
     /// Its head is whole, but this log has not written it here.
     Foreign,
+    OtherVersion,
 }
 
 fn load(storage: &dyn Storage, number: u64, log: Option<u64>) -> Result<Loaded, OpenError> {
@@ -178,12 +183,13 @@ fn load(storage: &dyn Storage, number: u64, log: Option<u64>) -> Result<Loaded, 
         {
             Loaded::Segment(Segment { device, header })
         }
-        Head::Ours(_) | Head::OtherVersion => Loaded::Foreign,
+        Head::Ours(_) => Loaded::Foreign,
+        Head::OtherVersion => Loaded::OtherVersion,
     })
 }
 
 fn read_all(device: &dyn Device) -> Result<Vec<u8>, OpenError> {
-    let len = usize::try_from(device.len()?).map_err(|_| std::io::ErrorKind::OutOfMemory)?;
+    let len = usize::try_from(device.len()?).map_err(|_| io::ErrorKind::OutOfMemory)?;
     let mut bytes = vec![0; len];
     device.read_at(&mut bytes, 0)?;
     Ok(bytes)

@@ -147,6 +147,10 @@ impl<E: Copy> Machine<E> {
         self
     }
 
+    pub(crate) const fn is_exclusive(&self) -> bool {
+        self.exclusive
+    }
+
     /// Sets whether the device is a file behind a system's cache. The system reports a loss once:
     /// to a flush or to a durable write, whichever is first. Then a success is reported when the
     /// calls of the same time have ended, and a failed durable write counts as a failed flush.
