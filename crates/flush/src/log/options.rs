@@ -167,8 +167,8 @@ impl LogOptions {
     /// buffer that is to be written after a flush waits for a flush of that one, and a failed flush
     /// of any of its users fails the log.
     ///
-    /// It must have a device. A commit waits in its poll for the flush, perhaps for one that another
-    /// user has begun: that user must not be a task of the same thread. What
+    /// It must have a device. A commit waits in its poll for the flush, perhaps for one that
+    /// another user has begun: that user must not be a task of the same thread. What
     /// [`log_domain`](LogOptions::log_domain) says of wakers holds here too.
     pub fn data_domain(mut self, domain: &FlushDomain) -> Self {
         self.data_domain = Some(domain.clone());
