@@ -470,3 +470,26 @@ fn a_log_of_another_version_of_the_format_says_so() {
         "{opened:?}"
     );
 }
+
+/// A first record that is longer than a segment leaves the first one empty. It stays until the head
+/// of the second one is durable.
+#[test]
+fn an_empty_segment_stays_until_the_next_one_has_a_durable_head() {
+    for seed in 0..20 {
+        let storage = storage();
+        let (log, _) = small().open(storage.clone()).unwrap();
+        let long = log.append_blocking(&[7; 20_000]).unwrap();
+        log.commit_blocking(long, Durability::Buffered).unwrap();
+        let restarted = storage.restart(&Power::new(), seed);
+        let opened = small().open(restarted);
+        assert!(opened.is_ok(), "seed {seed}: {opened:?}");
+        append_and_commit(&log, b"short").unwrap();
+        let numbers = storage.segments().unwrap();
+        assert!(!numbers.contains(&0), "it is removed then: {numbers:?}");
+        let found = small()
+            .open(storage.restart(&Power::new(), seed))
+            .unwrap()
+            .1;
+        assert_eq!(found.records.len(), 2);
+    }
+}

@@ -222,11 +222,13 @@ impl State {
         self.counters.group(served);
     }
 
-    /// The oldest segment, if all of it is before the tail and the tail is durable. Until the tail
-    /// is durable the segment is needed: without it a recovery could begin inside a checkpoint.
+    /// The oldest segment, if all of it is before the tail, and the tail and the head of the next
+    /// segment are durable. Until then it is needed: without it a recovery could begin inside a
+    /// checkpoint, or find no head. The head of a segment is durable with its first frame.
     fn obsolete_segment(&self) -> Option<u64> {
         let (&(oldest, _), &(_, next)) = (self.segments.front()?, self.segments.get(1)?);
-        (next <= self.tails.durable).then_some(oldest)
+        let is_obsolete = next <= self.tails.durable && next < self.group.durable;
+        is_obsolete.then_some(oldest)
     }
 
     /// Takes records to be written: about `limit` bytes, up to about the position `end`. Their
