@@ -1,5 +1,6 @@
 //! Which CPUs share a done list: a map for each topology, and the shards that all maps share.
 
+use crate::done_list::Batch;
 use crate::item::Item;
 use crate::shard::{Core, Shard, ShardRef};
 use crate::sink::CompletionSink;
@@ -58,7 +59,12 @@ pub(crate) struct Known<I: Item> {
     pub(crate) list: ShardRef<I>,
     /// It is in the present map. Otherwise its done list is closed until it is in a map again.
     posted: bool,
+    /// The user closed it: it stays closed when it is in a map again.
+    closed: bool,
 }
+
+/// Done lists that were closed, and what was in them: the caller runs it without the lock.
+pub(crate) type Left<I> = Vec<(Batch<I>, Arc<Shard<I>>)>;
 
 /// The done lists of a topology: each pod gets the shard that has served most of its CPUs and that
 /// no other pod got, or a new one.
@@ -93,47 +99,90 @@ pub(crate) fn lists<I: Item>(
         .collect()
 }
 
+impl<I: Item> Known<I> {
+    /// M4.
+    fn shut(&self) -> (Batch<I>, Arc<Shard<I>>) {
+        (self.list.shard.close(), self.list.shard.clone())
+    }
+
+    fn close(&mut self) -> (Batch<I>, Arc<Shard<I>>) {
+        self.closed = true;
+        self.shut()
+    }
+}
+
 impl<I: Item> Shards<I> {
     pub(crate) fn new(lists: &[ShardRef<I>]) -> Self {
-        let known = |list: &ShardRef<I>| Known {
-            list: list.of(list.cpus.clone()),
-            posted: true,
-        };
-        Self {
-            known: lists.iter().map(known).collect(),
+        let mut shards = Self {
+            known: Vec::new(),
             closed: false,
+        };
+        shards.add(lists);
+        shards.follow(lists);
+        shards
+    }
+
+    /// Makes the new ones known. Before their map is published: nothing is in them yet, and whoever
+    /// closes a shard of a map finds it here.
+    pub(crate) fn add(&mut self, lists: &[ShardRef<I>]) {
+        for list in lists {
+            let is_known = |known: &Known<I>| Arc::ptr_eq(&known.list.shard, &list.shard);
+            if !self.known.iter().any(is_known) {
+                if self.closed {
+                    drop(list.shard.close());
+                }
+                self.known.push(Known {
+                    list: list.of(list.cpus.clone()),
+                    posted: false,
+                    closed: self.closed,
+                });
+            }
         }
     }
 
-    /// Opens those that are back and makes the new ones known. Those that have left now.
-    pub(crate) fn follow(&mut self, lists: &[ShardRef<I>]) -> Vec<Arc<Shard<I>>> {
+    /// Opens those that are in the present map, unless the user closed them, and closes those that
+    /// have left it.
+    pub(crate) fn follow(&mut self, lists: &[ShardRef<I>]) -> Left<I> {
         let mut left = Vec::new();
         for known in &mut self.known {
             let same = |list: &&ShardRef<I>| Arc::ptr_eq(&list.shard, &known.list.shard);
             let now = lists.iter().find(same);
             if let Some(list) = now {
                 known.list.cpus = list.cpus.clone();
-                if !known.posted && !self.closed {
+                if !known.posted && !known.closed {
                     known.list.shard.open();
                 }
             } else if known.posted {
-                left.push(known.list.shard.clone());
+                left.push(known.shut());
             }
             known.posted = now.is_some();
         }
-        for list in lists {
-            let is_known = |known: &Known<I>| Arc::ptr_eq(&known.list.shard, &list.shard);
-            if !self.known.iter().any(is_known) {
-                if self.closed {
-                    // It is new and empty.
-                    drop(list.shard.close());
-                }
-                self.known.push(Known {
-                    list: list.of(list.cpus.clone()),
-                    posted: true,
-                });
+        left
+    }
+
+    /// Closes all, and those that are added later.
+    pub(crate) fn close_all(&mut self) -> Left<I> {
+        self.closed = true;
+        self.known.iter_mut().map(Known::close).collect()
+    }
+
+    /// Closes one of them.
+    pub(crate) fn close(&mut self, shard: &Arc<Shard<I>>) -> Left<I> {
+        self.find(shard).map(Known::close).into_iter().collect()
+    }
+
+    /// Opens one of them, now or when it is in a map again.
+    pub(crate) fn open(&mut self, shard: &Arc<Shard<I>>) {
+        if let Some(known) = self.find(shard) {
+            known.closed = false;
+            if known.posted {
+                known.list.shard.open();
             }
         }
-        left
+    }
+
+    fn find(&mut self, shard: &Arc<Shard<I>>) -> Option<&mut Known<I>> {
+        let mut known = self.known.iter_mut();
+        known.find(|known| Arc::ptr_eq(&known.list.shard, shard))
     }
 }

@@ -23,6 +23,8 @@ mod shard;
 mod sink;
 mod stats;
 mod submit_info;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod test_support;
 
 pub use inflight_topology::steering::{
     Decision, InlineReason, RedirectReason, SpeedRule, Steering, SteeringPolicy,

@@ -8,7 +8,7 @@ use crate::shard::{Core, ShardRef};
 use crate::sink::CompletionSink;
 use crate::stats::{Counters, ShardStats, SteeringStats};
 use crate::submit_info::Submission;
-use inflight_sync::panics::{FirstPanic, call_for_each};
+use inflight_sync::panics::FirstPanic;
 use inflight_sync::{Arc, Mutex, RetainedVersions, cpu};
 use inflight_topology::steering::{Completion, Decision, DoneList, InlineReason, RedirectReason};
 use inflight_topology::{Scope, Topology};
@@ -221,23 +221,18 @@ impl<I: Item> Router<I> {
     ///
     /// Panics with the first panic of a callback, after all of them have been called.
     pub fn close(&self) {
-        let shards: Vec<_> = {
-            let mut shards = self.shards.lock();
-            // Also those that are added later.
-            shards.closed = true;
-            let known = shards.known.iter();
-            known.map(|known| known.list.shard.clone()).collect()
-        };
-        call_for_each(&shards, |shard| self.core.close(shard));
+        let left = self.shards.lock().close_all();
+        self.core.run_left(left);
     }
 
     /// Closes the done list of `cpu`'s shard, and runs its completions on the calling thread: for a
     /// CPU that is taken out of use. Until [`open_cpu`](Self::open_cpu) completions for that shard
-    /// run where they are seen. Without such a shard it does nothing. It panics as
-    /// [`close`](Self::close).
+    /// run where they are seen, also if a [`refresh`](Self::refresh) removes its CPUs and another
+    /// brings them back. Without such a shard it does nothing. It panics as [`close`](Self::close).
     pub fn close_cpu(&self, cpu: usize) {
         if let Some(list) = self.map.current().done_list(cpu) {
-            self.core.close(&list.shard);
+            let left = self.shards.lock().close(&list.shard);
+            self.core.run_left(left);
         }
     }
 
@@ -246,7 +241,7 @@ impl<I: Item> Router<I> {
     pub fn open_cpu(&self, cpu: usize) {
         let list = self.map.current().done_list(cpu);
         if let Some(list) = list.filter(|list| list.runner.is_some()) {
-            list.shard.open();
+            self.shards.lock().open(&list.shard);
         }
     }
 
@@ -257,6 +252,12 @@ impl<I: Item> Router<I> {
         if self.map.current().topology == *topology {
             return Box::new(|| ());
         }
+        self.publish(topology);
+        self.follow()
+    }
+
+    /// Those who complete decide by another topology from now on.
+    fn publish(&self, topology: &Topology) {
         self.map.replace(
             |map| map.topology == *topology,
             || {
@@ -266,16 +267,18 @@ impl<I: Item> Router<I> {
                     lists.map(|list| list.of(list.cpus.clone())).collect()
                 };
                 let lists = lists(topology, self.scope, &known, &self.core, &*self.sink);
+                self.shards.lock().add(&lists);
                 ShardMap::new(topology.clone(), lists)
             },
         );
-        let left = self.shards.lock().follow(&self.map.current().lists);
+    }
+
+    /// Opens the done lists of the published map, and closes those that are not in it.
+    fn follow(&self) -> Leftover {
         // M4 now, before the next refresh may open them.
-        let left = left.into_iter().map(|shard| (shard.close(), shard));
-        let (left, core) = (left.collect::<Vec<_>>(), self.core.clone());
-        Box::new(move || {
-            call_for_each(left, |(batch, shard)| core.run_batch(&shard, batch));
-        })
+        let left = self.shards.lock().follow(&self.map.current().lists);
+        let core = self.core.clone();
+        Box::new(move || core.run_left(left))
     }
 
     /// Records that these tenants and their requests are gone: their counters are added to those of
@@ -383,5 +386,61 @@ impl<I: Item> fmt::Debug for Router<I> {
             .field("shards", &self.shard_stats().len())
             .field("stats", &self.stats())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::DoneListHandle;
+    use crate::test_support::{Req, Woken, on};
+    use inflight_sync::atomic::{AtomicUsize, Ordering};
+
+    fn machine(text: &str) -> Topology {
+        Topology::synthetic(text).unwrap()
+    }
+
+    /// A request is completed between the two steps of a refresh.
+    #[test]
+    fn a_closed_router_that_gets_cpus_loses_nothing() {
+        let (woken, ran) = (Woken::default(), Arc::new(AtomicUsize::new(0)));
+        let counted = ran.clone();
+        let small = machine("cache:2 core:1");
+        let router = Router::new(small, Scope::Cpu, woken.clone(), move |_: Box<Req>| {
+            counted.fetch_add(1, Ordering::Relaxed);
+        });
+        router.close();
+        router.publish(&machine("cache:4 core:1"));
+        let decision = on(0, || router.complete(Req::from(3)));
+        router.follow()();
+        woken.take().iter().for_each(DoneListHandle::run);
+        assert_eq!(ran.load(Ordering::Relaxed), 1);
+        assert_eq!(decision, Decision::Inline(InlineReason::Closed));
+    }
+
+    #[test]
+    fn a_cpu_is_as_it_was_left_when_it_is_back() {
+        let all = machine("cache:4 core:1");
+        let callback = drop::<Box<Req>>;
+        let router = Router::new(all.clone(), Scope::Cpu, Woken::default(), callback);
+        let leaves_and_returns = || {
+            router.refresh(&machine("cache:4 core:1 offline:3"))();
+            router.open_cpu(3); // changes nothing: it is not there
+            router.refresh(&all)();
+        };
+        let sent = || on(0, || router.complete(Req::from(3))).redirect();
+        router.close_cpu(3);
+        leaves_and_returns();
+        assert_eq!(sent(), None, "closed");
+        router.open_cpu(3);
+        assert_eq!(sent(), Some(3));
+        leaves_and_returns();
+        assert_eq!(sent(), Some(3), "open");
+        router.close();
+        leaves_and_returns();
+        assert_eq!(sent(), None, "all were closed");
+        router.open_cpu(3);
+        leaves_and_returns();
+        assert_eq!(sent(), Some(3), "one was opened again");
     }
 }

@@ -1,12 +1,13 @@
 //! The shards of a set of completions: a done list each, and the code that runs its contents.
 
+use crate::cpu_map::Left;
 use crate::done_list::{Batch, DoneList};
 use crate::item::{Item, TenantId};
 use crate::nesting;
 use crate::sink::{DoneListHandle, RunDoneList, Runner};
 use crate::stats::{Batches, Counters, SteeringStats};
 use inflight_sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use inflight_sync::panics::FirstPanic;
+use inflight_sync::panics::{FirstPanic, call_for_each};
 use inflight_sync::{Arc, CachePadded, Grown};
 use inflight_topology::CpuSet;
 use inflight_topology::steering::{Completion, DoneList as Seen};
@@ -84,12 +85,12 @@ impl<I: Item> Core<I> {
         panic.finish();
     }
 
-    /// M4, and runs what was in it.
-    pub(crate) fn close(&self, shard: &Shard<I>) {
-        self.run_batch(shard, shard.close());
+    /// Runs what was in done lists that were closed.
+    pub(crate) fn run_left(&self, left: Left<I>) {
+        call_for_each(left, |(batch, shard)| self.run_batch(&shard, batch));
     }
 
-    pub(crate) fn run_batch(&self, shard: &Shard<I>, batch: Batch<I>) {
+    fn run_batch(&self, shard: &Shard<I>, batch: Batch<I>) {
         if batch.len() > 0 {
             shard.took(&batch);
             self.run_each(batch);

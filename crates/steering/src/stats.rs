@@ -280,62 +280,9 @@ impl Counters {
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
-    use crate::{
-        CompletionSink, DoneListHandle, Item, Link, Router, Runner, Steered, Submission, TenantId,
-    };
-    use inflight_sync::{Arc, Mutex, cpu};
-    use inflight_topology::steering::Steering;
+    use crate::test_support::{Req, Woken, on};
+    use crate::{CompletionSink, DoneListHandle, Router, Runner, Steered, TenantId};
     use inflight_topology::{Scope, Topology};
-    use std::ptr::NonNull;
-
-    struct Req {
-        link: Link,
-        tenant: TenantId,
-    }
-
-    // SAFETY: a box stays where it is, and has its own link.
-    unsafe impl Item for Box<Req> {
-        fn into_raw(self) -> NonNull<()> {
-            NonNull::from(Box::leak(self)).cast()
-        }
-        unsafe fn from_raw(raw: NonNull<()>) -> Self {
-            // SAFETY: from `into_raw`, once.
-            unsafe { Self::from_raw(raw.cast().as_ptr()) }
-        }
-        unsafe fn link<'a>(raw: NonNull<()>) -> &'a Link {
-            // SAFETY: from `into_raw`.
-            unsafe { &raw.cast::<Req>().as_ref().link }
-        }
-        unsafe fn tenant_of(raw: NonNull<()>) -> TenantId {
-            // SAFETY: as above.
-            unsafe { raw.cast::<Req>().as_ref().tenant }
-        }
-        fn tenant(&self) -> TenantId {
-            self.tenant
-        }
-        fn submission(&self) -> Option<Submission> {
-            Some(Submission::on(1).policy(Steering::Force))
-        }
-    }
-
-    /// Keeps the done lists that it is woken for.
-    #[derive(Clone, Default)]
-    struct Woken(Arc<Mutex<Vec<DoneListHandle>>>);
-
-    struct OneList(Woken, DoneListHandle);
-
-    impl CompletionSink for Woken {
-        fn runner(&self, _: &CpuSet, list: DoneListHandle) -> Option<Box<dyn Runner>> {
-            Some(Box::new(OneList(self.clone(), list)))
-        }
-    }
-
-    impl Runner for OneList {
-        fn wake(&self, _: usize) -> bool {
-            self.0.0.lock().push(self.1.clone());
-            true
-        }
-    }
 
     #[test]
     fn a_batch_counts_once_for_each_tenant_however_many_there_are() {
@@ -343,15 +290,12 @@ mod tests {
         let woken = Woken::default();
         let router = Router::new(topology, Scope::Cpu, woken.clone(), drop::<Box<Req>>);
         let tenants: Vec<_> = (0..17).map(TenantId::new).collect();
-        cpu::set_current_for_thread(Some(0));
         // The second requests come after the first ones of all.
         for &tenant in tenants.iter().chain(&tenants) {
-            let link = Link::new();
-            let steered = router.steer(Box::new(Req { link, tenant }));
+            let steered = on(0, || router.steer(Req::of(tenant, 1)));
             assert!(matches!(steered, Steered::Sent { cpu: 1, .. }));
         }
-        cpu::set_current_for_thread(None);
-        let lists = std::mem::take(&mut *woken.0.lock());
+        let lists = woken.take();
         assert_eq!(lists.len(), 1, "one wakes");
         lists[0].run();
         for tenant in tenants {
@@ -402,12 +346,9 @@ mod tests {
         let router = Router::new(topology, Scope::Cpu, Throws, |_: Box<Req>| {
             std::panic::panic_any(Thrown)
         });
-        cpu::set_current_for_thread(Some(0));
-        let (link, tenant) = (Link::new(), TenantId::FIRST);
         let steered = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            drop(router.steer(Box::new(Req { link, tenant })));
+            drop(on(0, || router.steer(Req::from(1))));
         }));
-        cpu::set_current_for_thread(None);
         std::mem::forget(steered.expect_err("the first panic comes out"));
     }
 }

@@ -93,10 +93,11 @@ impl<T: Send + 'static> Cpus<'_, T> {
     /// thread of one CPU, use only these two.
     ///
     /// The done lists of CPUs that are not in the topology are closed, and their completions run on
-    /// the calling thread; the lists open again when their CPUs are back. New CPUs get done lists,
-    /// with a runner of the [sink](crate::CompletionSink). A request that was submitted on a
-    /// removed CPU completes where it is seen. Each topology that the set has not seen before costs
-    /// some memory, which stays until the `Completions` are dropped.
+    /// the calling thread; the lists open again when their CPUs are back, unless
+    /// [`close`](crate::Completions::close) or [`close_cpu`](crate::Completions::close_cpu) closed
+    /// them. New CPUs get done lists, with a runner of the [sink](crate::CompletionSink). A request
+    /// that was submitted on a removed CPU completes where it is seen. Each topology that the set
+    /// has not seen before costs some memory, which stays until the `Completions` are dropped.
     ///
     /// Waits for no request, only for the build closure of a change of size that is making slots.
     ///

@@ -288,10 +288,18 @@ impl Oracle {
                 self.boxes.remove(&cpu);
             } else if is && !was {
                 self.boxes.insert(cpu, VecDeque::new());
-                self.closed.insert(cpu, false);
+                // As it was when it left.
+                self.closed.entry(cpu).or_insert(false);
             }
         }
         self.topo = topo;
+    }
+
+    /// Closes a done list, or opens it. A CPU that is not there has none.
+    fn close(&mut self, cpu: usize, closed: bool) {
+        if self.boxes.contains_key(&cpu) {
+            self.closed.insert(cpu, closed);
+        }
     }
 
     fn complete(&mut self, id: u64, request: Flying, observer: usize) {
@@ -447,13 +455,11 @@ impl World {
             Event::Close(cpu) => {
                 self.completions.close_cpu(cpu);
                 self.oracle.drain(cpu);
-                let closed = self.oracle.closed.entry(cpu);
-                closed.and_modify(|closed| *closed = true);
+                self.oracle.close(cpu, true);
             }
             Event::Open(cpu) => {
                 self.completions.open_cpu(cpu);
-                let closed = self.oracle.closed.entry(cpu);
-                closed.and_modify(|closed| *closed = false);
+                self.oracle.close(cpu, false);
             }
             Event::Run => self.run(),
             Event::Refresh(which) => {
