@@ -66,8 +66,7 @@ impl<I: Item> Core<I> {
         nesting::at_the_end(move || core.call(item));
     }
 
-    /// Runs what is in a done list that has lost its worker: now, unless too many callbacks are
-    /// around this.
+    /// Runs what is in a done list: now, unless too many callbacks are around this.
     pub(crate) fn run_soon(self: &Arc<Self>, shard: &Arc<Shard<I>>) {
         if nesting::current() < Completion::MAX_DEPTH {
             return self.run(shard);
@@ -76,8 +75,7 @@ impl<I: Item> Core<I> {
         nesting::at_the_end(move || core.run(&shard));
     }
 
-    /// Runs what is in a done list.
-    pub(crate) fn run(&self, shard: &Shard<I>) {
+    fn run(&self, shard: &Shard<I>) {
         shard.running.fetch_add(1, Ordering::Relaxed);
         let mut panic = FirstPanic::default();
         panic.run(|| self.run_batch(shard, shard.list.take()));
@@ -217,7 +215,7 @@ struct ListHandle<I: Item> {
 
 impl<I: Item> RunDoneList for ListHandle<I> {
     fn run(&self) {
-        self.core.run(&self.shard);
+        self.core.run_soon(&self.shard);
     }
 
     fn is_empty(&self) -> bool {
@@ -241,5 +239,63 @@ impl<I: Item> ShardRef<I> {
             shard: self.shard.clone(),
             runner: self.runner.clone(),
         }
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::test_support::{Req, on};
+    use crate::{CompletionSink, Router};
+    use inflight_sync::atomic::AtomicU32;
+    use inflight_sync::{Mutex, Weak};
+    use inflight_topology::{Scope, Topology};
+
+    /// A runner whose worker is the thread that wakes it.
+    struct Here(DoneListHandle);
+    struct AllHere;
+
+    impl CompletionSink for AllHere {
+        fn runner(&self, _: &CpuSet, list: DoneListHandle) -> Option<Box<dyn Runner>> {
+            Some(Box::new(Here(list)))
+        }
+    }
+
+    impl Runner for Here {
+        fn wake(&self, _: usize) -> bool {
+            self.0.run();
+            true
+        }
+    }
+
+    /// What the callbacks of a chain know.
+    #[derive(Default)]
+    struct Chain {
+        router: Mutex<Weak<Router<Box<Req>>>>,
+        depth: AtomicU32,
+        deepest: AtomicU32,
+        ran: AtomicU32,
+    }
+
+    #[test]
+    fn a_chain_that_runs_in_its_wakes_nests_no_deeper() {
+        const LENGTH: u32 = 100;
+        let chain = Arc::new(Chain::default());
+        let known = chain.clone();
+        let topology = Topology::synthetic("cache:2 core:1").unwrap();
+        let router = Router::new(topology, Scope::Cpu, AllHere, move |_: Box<Req>| {
+            let depth = known.depth.fetch_add(1, Ordering::Relaxed) + 1;
+            known.deepest.fetch_max(depth, Ordering::Relaxed);
+            if known.ran.fetch_add(1, Ordering::Relaxed) + 1 < LENGTH {
+                let router = known.router.lock().upgrade().unwrap();
+                router.complete(Req::from(1));
+            }
+            known.depth.fetch_sub(1, Ordering::Relaxed);
+        });
+        let router = Arc::new(router);
+        *chain.router.lock() = Arc::downgrade(&router);
+        on(0, || router.complete(Req::from(1)));
+        let [ran, deepest] = [&chain.ran, &chain.deepest].map(|n| n.load(Ordering::Relaxed));
+        assert_eq!((ran, deepest), (LENGTH, Completion::MAX_DEPTH));
     }
 }

@@ -108,6 +108,9 @@ impl DoneListHandle {
     /// later arrival wakes again. Two calls at once are possible; then each keeps the order of its
     /// completions.
     ///
+    /// A call inside eight nested callbacks returns at once. The list is run on this thread when
+    /// the outermost of them has ended, and that call panics for it.
+    ///
     /// # Panics
     ///
     /// Panics with the first panic of a callback, after all of them have been called.
