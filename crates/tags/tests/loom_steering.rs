@@ -13,6 +13,7 @@
 //! | M3 a swap, with the closed mark put back | `p5_push_take_close` |
 //! | W1 left out | `p4_*` |
 //! | W1 for `Joined` in place of `WasEmpty` | `p4_push_against_take` |
+//! | a new shard of a closed router is closed after its map is published | `p6_*` |
 //!
 //! With one push the wake orders what the push should, so `p4_push_against_take` passes without M2
 //! and M3.
@@ -125,6 +126,10 @@ struct Model {
 
 /// `requests` in flight, submitted on CPU 1.
 fn model(requests: usize) -> Model {
+    model_on("core:2", requests)
+}
+
+fn model_on(machine: &str, requests: usize) -> Model {
     let set = TagSet::builder()
         .depth(requests)
         .ages(false)
@@ -134,7 +139,7 @@ fn model(requests: usize) -> Model {
     let dev = set.add_tenant("q").unwrap();
     let worker = Worker::new();
     let log = Log(Arc::new(Mutex::new(Vec::new())));
-    let topology = Topology::synthetic("core:2").unwrap();
+    let topology = Topology::synthetic(machine).unwrap();
     let completions = set.completions(&topology).sink(worker.clone()).build({
         let log = log.clone();
         // The payload is a cell that loom watches: reading it here is the check that the push
@@ -282,6 +287,26 @@ fn p4_push_against_refresh() {
         pusher.join().unwrap();
         assert_eq!(m.log.sorted(), [11]);
         assert_eq!(m.completions.stats().completed(), 1);
+        assert_eq!(m.completions.set().in_use(), 0);
+    });
+}
+
+/// M2 against a machine that gets the CPU when all is closed: the new done list takes nothing.
+#[test]
+fn p6_push_against_new_cpu_of_closed() {
+    check("p6_push_against_new_cpu_of_closed", TWO, || {
+        let m = model_on("core:2 offline:1", 1);
+        m.completions.close();
+        let pusher = thread::spawn({
+            let (completions, token) = (m.completions.clone(), m.tokens[0]);
+            move || {
+                completions.complete(token, |req| *req = 1).unwrap();
+            }
+        });
+        let larger = Topology::synthetic("core:2").unwrap();
+        m.completions.set().cpus().refresh(&larger);
+        pusher.join().unwrap();
+        assert_eq!(m.log.sorted(), [11]);
         assert_eq!(m.completions.set().in_use(), 0);
     });
 }
