@@ -17,7 +17,7 @@ use crate::{CpuSet, Scope, Topology};
 /// cache 0 on node 0: CPUs 0-4,12-17
 /// cache 1 on node 1: CPUs 6-11,18-22
 /// isolated: CPUs 5
-/// offline: CPUs 23");
+/// not online: CPUs 23");
 /// # Ok::<(), inflight_topology::SyntheticError>(())
 /// ```
 impl fmt::Display for Topology {
@@ -93,11 +93,12 @@ impl Topology {
         let idle = self.online().difference(self.cpus());
         let isolated = idle.intersection(self.isolated());
         let closed = idle.difference(&isolated);
-        let offline = self.possible().difference(self.online());
+        // Off, or not there: a machine may have room for CPUs that it may get.
+        let not_online = self.possible().difference(self.online());
         [
             ("isolated", isolated),
             ("closed to the thread", closed),
-            ("offline", offline),
+            ("not online", not_online),
         ]
     }
 }

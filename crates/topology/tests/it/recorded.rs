@@ -396,6 +396,15 @@ fn isolated_cpus_are_shown() {
     assert_eq!(topo.isolated(), &set("6-7"));
 }
 
+/// A machine that may get more CPUs than it has.
+#[test]
+fn cpus_that_were_never_there_are_not_called_offline() {
+    let tree = complete();
+    tree.write("cpu/possible", "0-127");
+    let text = tree.topology().to_string();
+    assert!(text.contains("\nnot online: CPUs 8-127"), "{text}");
+}
+
 #[test]
 fn what_is_no_tree_is_an_error() {
     let dir = TempDir::new().expect("a temporary directory");
