@@ -13,8 +13,9 @@ use crate::sysfs::{Files, Form};
 /// The CPUs the control group of this process allows. `root` is the root of the file tree; `None`
 /// if no group is described or it says nothing about CPUs.
 pub(crate) fn allowed(files: &mut Files<'_>, root: &Path) -> Option<CpuSet> {
-    let groups = files.text(root.join("proc/self/cgroup"))?;
-    let mounts = files.text(root.join("proc/self/mountinfo"))?;
+    let own = |text: &str| Ok(text.to_owned());
+    let groups = of_process(files, root, "cgroup", ":", own)?;
+    let mounts = of_process(files, root, "mountinfo", " - ", own)?;
     // The first version's hierarchy for CPU sets, where mounted, has the controller.
     first_version(files, root, &groups, &mounts)
         .or_else(|| second_version(files, root, &groups, &mounts))
@@ -22,13 +23,30 @@ pub(crate) fn allowed(files: &mut Files<'_>, root: &Path) -> Option<CpuSet> {
 
 /// The mask a recorded process had.
 pub(crate) fn recorded_mask(files: &mut Files<'_>, root: &Path) -> Option<CpuSet> {
-    let status = root.join("proc/self/status");
-    files.value(status, |text| {
+    of_process(files, root, "status", ":", |text| {
         let mut lines = text.lines();
         let list = lines.find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
         let mask = list.map(str::parse).transpose();
         mask.map_err(|error: crate::ParseCpuSetError| format!("Cpus_allowed_list: {error}"))
     })?
+}
+
+/// A file that describes this process. If nothing in it has the mark of its lines, it is damaged.
+fn of_process<T>(
+    files: &mut Files<'_>,
+    root: &Path,
+    name: &str,
+    mark: &str,
+    parse: impl FnOnce(&str) -> Result<T, String>,
+) -> Option<T> {
+    let file = root.join("proc/self").join(name);
+    files.value_among_names(file, |text| {
+        if text.is_empty() || text.contains(mark) {
+            parse(text)
+        } else {
+            Err(format!("no line has {mark:?}"))
+        }
+    })
 }
 
 fn first_version(files: &mut Files<'_>, root: &Path, groups: &str, mounts: &str) -> Option<CpuSet> {
@@ -39,7 +57,7 @@ fn first_version(files: &mut Files<'_>, root: &Path, groups: &str, mounts: &str)
         kind == "cgroup" && mount.has("cpuset")
     })?;
     let prefix = if mount.has("noprefix") { "" } else { "cpuset." };
-    let dir = mount.dir(root, group);
+    let dir = dir_of(files, root, &mount, group)?;
     ["effective_cpus", "cpus"]
         .iter()
         .find_map(|name| read_set(files, &dir, &format!("{prefix}{name}")))
@@ -55,11 +73,21 @@ fn second_version(
     let group = group_of(groups, str::is_empty)?;
     let mount = Mount::find(mounts, group, |kind, _| kind == "cgroup2")?;
     let top = mount.dir(root, &mount.root);
-    mount
-        .dir(root, group)
+    dir_of(files, root, &mount, group)?
         .ancestors()
         .take_while(|dir| dir.starts_with(&top))
         .find_map(|dir| read_set(files, dir, "cpuset.cpus.effective"))
+}
+
+/// The directory of a group, unless a name in its path is no text and so not known.
+fn dir_of(files: &mut Files<'_>, root: &Path, mount: &Mount<'_>, group: &str) -> Option<PathBuf> {
+    let dir = mount.dir(root, group);
+    let unknown = |name: &&str| name.contains(char::REPLACEMENT_CHARACTER);
+    if [group, &mount.point].iter().any(unknown) {
+        files.note_bad(dir, &"a name in the path is no text");
+        return None;
+    }
+    Some(dir)
 }
 
 /// An empty file is a group that has not been given CPUs.
@@ -329,6 +357,57 @@ mod tests {
         ];
         assert_eq!(allowed_by(&files), Some("2-3".to_owned()));
         assert_eq!(allowed_by(&files[..3]), Some("0-7".to_owned()));
+    }
+
+    fn write(dir: &tempfile::TempDir, file: &str, bytes: &[u8]) {
+        fs::write(dir.path().join(file), bytes).expect("a file");
+    }
+
+    fn limited() -> tempfile::TempDir {
+        tree(&[
+            V2_MOUNT,
+            ("proc/self/cgroup", "0::/a\n"),
+            ("sys/fs/cgroup/cpuset.cpus.effective", "0-7\n"),
+            ("sys/fs/cgroup/a/cpuset.cpus.effective", "2-3\n"),
+        ])
+    }
+
+    fn allowed_in(dir: &tempfile::TempDir) -> (Option<String>, usize) {
+        let files = &mut Files::new(&Disk);
+        let set = allowed(files, dir.path()).map(|set| set.to_string());
+        (set, files.bad())
+    }
+
+    /// A name may have any bytes, and a host of many containers has many mounts.
+    #[test]
+    fn other_mounts_hide_no_limit() {
+        let odd = b"31 22 8:1 / /media/M\xfcller rw - ext4 /dev/sdb1 rw\n".to_vec();
+        let pod = b"31 22 0:31 / /var/lib/pods/0/volumes rw - tmpfs tmpfs rw,size=1024k\n";
+        for mut mounts in [odd, pod.repeat((1 << 20) / pod.len() + 1)] {
+            mounts.extend_from_slice(V2_MOUNT.1.as_bytes());
+            let dir = limited();
+            write(&dir, V2_MOUNT.0, &mounts);
+            assert_eq!(allowed_in(&dir), (Some("2-3".to_owned()), 0));
+        }
+    }
+
+    #[test]
+    fn a_name_that_is_no_text_hides_no_limit() {
+        let dir = limited();
+        write(&dir, "proc/self/cgroup", b"4:cpu:/M\xfcller\n0::/a\n");
+        assert_eq!(allowed_in(&dir), (Some("2-3".to_owned()), 0));
+        let status = b"Name:\tM\xfcller\nCpus_allowed_list:\t1-2\n";
+        write(&dir, "proc/self/status", status);
+        let mask = recorded_mask(&mut Files::new(&Disk), dir.path());
+        assert_eq!(mask.map(|set| set.to_string()), Some("1-2".to_owned()));
+    }
+
+    /// The group above it would allow more.
+    #[test]
+    fn a_group_whose_own_name_is_no_text_is_noted() {
+        let dir = limited();
+        write(&dir, "proc/self/cgroup", b"0::/M\xfcller\n");
+        assert_eq!(allowed_in(&dir), (None, 1));
     }
 
     #[test]

@@ -8,8 +8,9 @@ use std::path::Path;
 /// Far more than any file of `/sys` has. A recorded tree may hold anything.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// Room for a recording, as one file, of more CPUs than any machine has.
-const MAX_RECORDING_BYTES: u64 = 1 << 26;
+/// Room for a recording, as one file, of more CPUs than any machine has, and for the mounts of a
+/// host of very many containers.
+const MAX_LONG_BYTES: u64 = 1 << 26;
 
 /// Room for nearly every file at the first read.
 const USUAL_BYTES: usize = 4096;
@@ -18,6 +19,12 @@ const USUAL_BYTES: usize = 4096;
 pub(crate) trait Tree {
     /// The text of a file.
     fn read(&self, file: &Path) -> io::Result<String>;
+
+    /// The text of a file of a process, which may be long and have names of any bytes in it: what
+    /// is no text becomes U+FFFD.
+    fn read_names(&self, file: &Path) -> io::Result<String> {
+        self.read(file)
+    }
 
     /// The names in a directory, in any order. Names that are no text are left out.
     fn list(&self, dir: &Path) -> io::Result<Vec<String>>;
@@ -29,7 +36,12 @@ pub(crate) struct Disk;
 
 impl Tree for Disk {
     fn read(&self, file: &Path) -> io::Result<String> {
-        read_at_most(file, MAX_BYTES)
+        text(read_at_most(file, MAX_BYTES)?)
+    }
+
+    fn read_names(&self, file: &Path) -> io::Result<String> {
+        let bytes = read_at_most(file, MAX_LONG_BYTES)?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
@@ -43,10 +55,14 @@ impl Tree for Disk {
 
 /// The text of a recording in one file.
 pub(crate) fn read_recording(file: &Path) -> io::Result<String> {
-    read_at_most(file, MAX_RECORDING_BYTES)
+    text(read_at_most(file, MAX_LONG_BYTES)?)
 }
 
-fn read_at_most(file: &Path, most: u64) -> io::Result<String> {
+fn text(bytes: Vec<u8>) -> io::Result<String> {
+    String::from_utf8(bytes).map_err(invalid)
+}
+
+fn read_at_most(file: &Path, most: u64) -> io::Result<Vec<u8>> {
     let file = open(file)?;
     let mut bytes = Vec::with_capacity(USUAL_BYTES);
     // Reads to the end: files of `/proc` return whole lines, so a short read does not mean that
@@ -56,7 +72,7 @@ fn read_at_most(file: &Path, most: u64) -> io::Result<String> {
     if bytes.len() as u64 > most {
         return Err(invalid(format!("larger than {most} bytes")));
     }
-    String::from_utf8(bytes).map_err(invalid)
+    Ok(bytes)
 }
 
 /// Opens a regular file. A recorded tree may hold pipes and devices, which must not hold the reader

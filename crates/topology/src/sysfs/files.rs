@@ -56,7 +56,7 @@ impl<'a> Files<'a> {
         self.bad
     }
 
-    fn note_bad(&mut self, file: PathBuf, reason: &dyn Display) {
+    pub(crate) fn note_bad(&mut self, file: PathBuf, reason: &dyn Display) {
         self.bad += 1;
         self.first_bad.get_or_insert_with(|| Bad {
             file,
@@ -70,17 +70,32 @@ impl<'a> Files<'a> {
         path: PathBuf,
         parse: impl FnOnce(&str) -> Result<T, String>,
     ) -> Option<T> {
-        let value = match self.tree.read(&path) {
+        let read = self.tree.read(&path);
+        self.parsed(path, read, parse)
+    }
+
+    /// As [`value`](Self::value), for a file with names in it: see [`Tree::read_names`].
+    pub(crate) fn value_among_names<T>(
+        &mut self,
+        path: PathBuf,
+        parse: impl FnOnce(&str) -> Result<T, String>,
+    ) -> Option<T> {
+        let read = self.tree.read_names(&path);
+        self.parsed(path, read, parse)
+    }
+
+    fn parsed<T>(
+        &mut self,
+        path: PathBuf,
+        read: io::Result<String>,
+        parse: impl FnOnce(&str) -> Result<T, String>,
+    ) -> Option<T> {
+        let value = match read {
             Ok(text) => parse(text.trim()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
             Err(error) => Err(error.to_string()),
         };
         value.map_err(|reason| self.note_bad(path, &reason)).ok()
-    }
-
-    /// The text of a file, which the caller parses.
-    pub(crate) fn text(&mut self, path: PathBuf) -> Option<String> {
-        self.value(path, |text| Ok(text.to_owned()))
     }
 
     /// The first of several files in `dir` that holds a set.

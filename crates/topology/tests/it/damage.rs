@@ -143,9 +143,13 @@ fn a_damaged_status_or_group_is_named() {
             &b"Cpus_allowed_list:\tgarbage\n"[..],
             "Cpus_allowed_list: item 1",
         ),
-        ("proc/self/status", &[0xff, 0xfe, 0], "invalid utf-8"),
-        ("proc/self/cgroup", &[0xff, 0xfe, 0], "invalid utf-8"),
-        ("proc/self/mountinfo", &[0xff, 0xfe, 0], "invalid utf-8"),
+        ("proc/self/status", &[0xff, 0xfe, 0], "no line has \":\""),
+        ("proc/self/cgroup", &[0xff, 0xfe, 0], "no line has \":\""),
+        (
+            "proc/self/mountinfo",
+            &[0xff, 0xfe, 0],
+            "no line has \" - \"",
+        ),
         ("sys/fs/cgroup/a/cpuset.cpus.effective", b"0-zz\n", "item 1"),
     ] {
         let tree = cores("0-3");
