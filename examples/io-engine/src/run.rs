@@ -37,12 +37,14 @@ const SAMPLE: Duration = Duration::from_millis(20);
 const LOOKS_PER_REDRAW: u32 = 10;
 
 /// The rings of all jobs, or none if psync is to be used; `auto` is settled. They are made here and
-/// not by the jobs, because a limit may allow one ring and not all of them.
-fn choose_engine(config: &Config) -> Result<Option<Vec<Ring>>> {
+/// not by the jobs, because a limit may allow one ring and not all of them. If the run is stopped
+/// meanwhile there are fewer.
+fn choose_engine(config: &Config, control: &Control) -> Result<Option<Vec<Ring>>> {
     let rings = || -> io::Result<Vec<Ring>> {
         Uring::probe()?;
-        let ring = |job| Ring::new(config.iodepth, job < config.poll);
-        (0..config.numjobs).map(ring).collect()
+        let jobs = (0..config.numjobs).take_while(|_| !control.stopped());
+        jobs.map(|job| Ring::new(config.iodepth, job < config.poll))
+            .collect()
     };
     match config.engine {
         EngineChoice::Psync => Ok(None),
@@ -164,11 +166,11 @@ fn serve(system: &WorkqueueSystem, path: &Path) -> Result<Server> {
 /// The run could not even start.
 pub(crate) fn run(config: Config) -> Result<Report> {
     memory::check(&config)?;
-    let rings = choose_engine(&config)?;
-    let machine = Machine::build(config, rings.is_none())?;
-    let shared = Arc::clone(&machine.shared);
-    heed_signals(move || shared.control.interrupt())?;
-    machine.run(rings)
+    let control = Arc::new(Control::new(config.numjobs));
+    let heeding = Arc::clone(&control);
+    heed_signals(move || heeding.interrupt())?;
+    let rings = choose_engine(&config, &control)?;
+    Machine::build(config, control, rings.is_none())?.run(rings)
 }
 
 /// What comes within this time of the first signal is the same signal: `timeout` of GNU signals the
@@ -191,7 +193,7 @@ pub(crate) fn heed_signals(mut interrupt: impl FnMut() + Send + 'static) -> Resu
 
 impl Machine {
     /// Makes everything. The file comes last, so that it is not created for nothing.
-    fn build(config: Config, psync: bool) -> Result<Self> {
+    fn build(config: Config, control: Arc<Control>, psync: bool) -> Result<Self> {
         let topology = Topology::discover().context("looking at this machine's CPUs")?;
         let set = TagSet::builder()
             .hw_queues(config.queues.options())
@@ -231,7 +233,7 @@ impl Machine {
             _system: crew.system,
             _server: crew.server,
             shared: Arc::new(Shared {
-                control: Control::new(jobs),
+                control,
                 domain: FlushDomain::builder().build(),
                 run: fastrand::u64(..),
                 file: Arc::new(target.file),
@@ -336,6 +338,9 @@ impl Machine {
 
     /// The life of a job's thread.
     fn job(&self, index: usize, ring: Option<Ring>, starter: &mut Starter<'_>) -> Result<JobStats> {
+        if self.shared.control.stopped() {
+            return Ok(JobStats::new());
+        }
         let file = Arc::clone(&self.shared.file);
         let (completions, inboxes) = (self.completions.clone(), Arc::clone(&self.inboxes));
         if let Some(ring) = ring {
@@ -402,7 +407,8 @@ impl Machine {
             if elapsed >= runtime {
                 control.stop();
             }
-            if !stopped {
+            // Asked again: while it waited, the run may have been stopped and the tags put back.
+            if !control.stopped() {
                 tags_in_use.take(self.set.in_use() as u64);
             }
             looks += 1;

@@ -436,7 +436,9 @@ fn extents(file: &std::fs::File, offset: u64, len: u64, most: usize) -> Vec<(u32
     while at < end && extents.len() < most {
         let data = match seek(file, SeekFrom::Data(at)) {
             Ok(data) => data.min(end),
-            Err(rustix::io::Errno::NXIO) => end,
+            // A hole up to the file's end. A part that the file has lost is called data: reading it
+            // is an error.
+            Err(rustix::io::Errno::NXIO) => file.metadata().map_or(at, |file| file.len()).min(end),
             Err(_) => at,
         };
         let (upto, state) = if data > at {

@@ -171,9 +171,8 @@ impl<E: Engine> Job<'_, E> {
         self.writes_since_sync.set(0);
         let asked = Instant::now();
         let flushed = self.shared.domain.flush_with(|| self.sync(lane)).await;
-        if self.is_flushed(flushed)? {
-            self.stats.borrow_mut().sync_lat.record(asked.elapsed());
-        }
+        self.flushed(flushed)?;
+        self.stats.borrow_mut().sync_lat.record(asked.elapsed());
         Ok(())
     }
 
@@ -197,35 +196,22 @@ impl<E: Engine> Job<'_, E> {
         };
         let landed = Instant::now();
         let finished = sequence.finish_with(Ok(()), || self.sync(lane)).await;
-        let flushed = finished.map_err(|error| match error {
+        self.flushed(finished.map_err(|error| match error {
             WriteError::Flush(error) => FlushError::Device(error),
             _ => FlushError::TimedOut,
-        });
-        Ok(self
-            .is_flushed(flushed)?
-            .then(|| (block, latency + landed.elapsed())))
+        }))?;
+        Ok(Some((block, latency + landed.elapsed())))
     }
 
     /// The flush of the file, by this job's engine, for all who share it.
     async fn sync(&self, lane: usize) -> io::Result<()> {
         let nothing = vec![AlignedBuf::default()];
-        match self.transfer(lane, Op::Sync, 0, nothing).await {
-            Ok(Some(_)) => Ok(()),
-            // The run was stopped: nothing was flushed, and nobody minds.
-            Ok(None) => Err(io::ErrorKind::Interrupted.into()),
-            Err(error) => Err(io::Error::other(error)),
-        }
+        let flushed = self.transfer(lane, Op::Sync, 0, nothing).await;
+        flushed.map(drop).map_err(io::Error::other)
     }
 
-    /// Whether it was flushed; not if the run was stopped.
-    fn is_flushed(&self, flushed: Result<(), FlushError>) -> Result<bool> {
-        match flushed {
-            Ok(()) => Ok(true),
-            Err(FlushError::Device(error)) if error.kind() == io::ErrorKind::Interrupted => {
-                Ok(false)
-            }
-            Err(error) => Err(anyhow!("{}: fdatasync: {error}", self.shared.name)),
-        }
+    fn flushed(&self, flushed: Result<(), FlushError>) -> Result<()> {
+        flushed.map_err(|error| anyhow!("{}: fdatasync: {error}", self.shared.name))
     }
 
     /// Reads and checks a block and gives its memory back; none if the run was stopped before the
@@ -356,7 +342,9 @@ impl<E: Engine> Job<'_, E> {
         mut tag: Tag<Slot>,
         asked: Instant,
     ) -> bool {
-        if begun.started.is_none() && self.shared.control.stopped() {
+        // A flush goes out also then: a block that was written waits for it.
+        let may_not = begun.op != Op::Sync && self.shared.control.stopped();
+        if begun.started.is_none() && may_not {
             return false;
         }
         let mut flight = self.flights[lane].borrow_mut();

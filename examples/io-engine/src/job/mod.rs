@@ -40,7 +40,7 @@ pub(crate) struct Shared {
     pub(crate) name: String,
     /// Identifies this run in the headers it writes.
     pub(crate) run: u64,
-    pub(crate) control: Control,
+    pub(crate) control: Arc<Control>,
     /// All jobs share the file's flushes.
     pub(crate) domain: FlushDomain,
     /// Where blocks are sealed and checked; none without `--verify`.
@@ -244,7 +244,7 @@ mod tests {
             Live::default(),
         );
         let shared = Arc::new(Shared {
-            control: Control::new(1),
+            control: Arc::new(Control::new(1)),
             domain: FlushDomain::builder().build(),
             run: 1,
             file: Arc::new(tempfile::tempfile().unwrap()),

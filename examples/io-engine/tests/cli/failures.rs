@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::thread;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -226,6 +227,27 @@ fn an_interrupt_shows_what_was_counted_and_leaves_no_file() {
         let options = "--json --runtime 600 --numjobs 2 --size 1m --engine";
         assert_heeds_signals(&format!("{options} {engine}"));
     }
+}
+
+/// Many rings take a while. The program heeds signals before it makes the first.
+#[test]
+fn an_interrupt_amid_the_making_of_rings_ends_the_run() {
+    if !engines().contains(&"io_uring") {
+        return;
+    }
+    let place = Place::new();
+    let options = "--json --runtime 600 --numjobs 400 --size 4m --verify none --engine io_uring";
+    let mut child = place.begin(options);
+    let process = i32::try_from(child.id()).unwrap();
+    let files = format!("/proc/{process}/fd");
+    while fs::read_dir(&files).map_or(0, Iterator::count) < 20 {
+        assert!(child.try_wait().unwrap().is_none(), "ended before it began");
+        thread::yield_now();
+    }
+    kill(Pid::from_raw(process), Signal::SIGTERM).unwrap();
+    let ran = Ran::new(child.wait_with_output().unwrap()).expect(130);
+    assert_eq!(ran.json().get("interrupted"), true);
+    assert_eq!((ran.stderr.as_str(), place.files()), ("", 0));
 }
 
 #[test]

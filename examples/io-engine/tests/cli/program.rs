@@ -45,14 +45,19 @@ impl Place {
         )
     }
 
-    /// Starts a run that does not end by itself, and returns once its jobs or committers exist.
-    pub(crate) fn start(&self, options: &str) -> Child {
+    /// Starts a run.
+    pub(crate) fn begin(&self, options: &str) -> Child {
         let mut command = self.command(PROGRAM);
         command
             .args(options.split_whitespace())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
+        command.spawn().unwrap()
+    }
+
+    /// Starts a run that does not end by itself, and returns once its jobs or committers exist.
+    pub(crate) fn start(&self, options: &str) -> Child {
+        let mut child = self.begin(options);
         let tasks = format!("/proc/{}/task", child.id());
         let is_job = |task: fs::DirEntry| {
             let name = fs::read_to_string(task.path().join("comm"));
