@@ -159,7 +159,8 @@ fn system_files(system: &WorkqueueSystem) -> Vec<ControlFile> {
         value,
         writable: true,
     };
-    let threshold = system.watchdog_threshold().as_millis();
+    // Rounded up: 0 would say that the watchdog is off.
+    let threshold = system.watchdog_threshold().as_nanos().div_ceil(1_000_000);
     vec![
         file("cpumask", system.unbound_cpumask().to_mask_string()),
         file("default_affinity_scope", system.default_scope().to_string()),

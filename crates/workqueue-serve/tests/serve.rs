@@ -14,6 +14,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
+use std::time::Duration;
 use support::{Level, bound, system};
 use tempfile::TempDir;
 
@@ -551,4 +552,17 @@ fn a_process_that_vanishes_is_told_from_one_that_says_nonsense() {
     assert_eq!(ask(&path, &Request::Dump), Err(AskError::Vanished));
     assert!(matches!(ask(&path, &Request::Dump), Err(AskError::Wire(_))));
     peer.join().unwrap();
+}
+
+/// What is read can be written back.
+#[test]
+fn a_threshold_below_a_millisecond_is_not_shown_as_never() {
+    let sys = WorkqueueSystem::builder().watchdog(Duration::from_micros(500), |_| ());
+    let sys = sys.build().unwrap();
+    let (_dir, path, _server) = served(&sys);
+    let Reply::SystemFiles { files } = ask(&path, &Request::SystemFiles).unwrap() else {
+        panic!("another reply")
+    };
+    let of_watchdog = files.iter().find(|file| file.name == "watchdog_thresh_ms");
+    assert_eq!(of_watchdog.unwrap().value, "1");
 }

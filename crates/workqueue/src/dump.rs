@@ -11,6 +11,7 @@ use crate::workqueue_inner::WorkqueueInner;
 use inflight_sync::Arc;
 use inflight_sync::Printed;
 use inflight_topology::{CpuSet, Scope};
+use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 
 /// The contents of a dump, read at about the same time.
@@ -218,18 +219,18 @@ impl Dump<'_> {
         writeln!(out)?;
         header(out, &format!("{columns} {:>9}", "dfl"))?;
         for (queue, stats) in self.queues.iter().filter(|(q, _)| !q.mode.is_bound()) {
-            // An ordered queue has one slot, on no node.
-            let mut nodes = queue.levels();
-            let nodeless = nodes.pop().filter(|_| !nodes.is_empty());
+            // By node: those of the machine may be others than when the queue was made.
+            let levels: BTreeMap<_, _> = queue.levels().into_iter().collect();
             let (active, max) = (stats.active, queue.max_active());
             let min = queue.min_active();
             let min = min.map_or("-".to_owned(), |min| min.to_string());
             write!(out, "{:NAME$} {min:>4} {max:4}", queue.name)?;
             let pair = |(active, max): &(usize, usize)| format!("{active}/{max}");
-            for at in 0..self.settings.topology.nodes().len() {
-                let node = nodes.get(at).map_or("-".to_owned(), pair);
+            for &node in self.settings.topology.nodes() {
+                let node = levels.get(&Some(node)).map_or("-".to_owned(), pair);
                 write!(out, " {node:>9}")?;
             }
+            let nodeless = levels.get(&None).copied();
             writeln!(out, " {:>9}", pair(&nodeless.unwrap_or((active, max))))?;
         }
         Ok(())

@@ -91,9 +91,9 @@ impl Workqueue {
     /// the caller's thread if the pool is not busy, a slot of `max_active` is free and no item
     /// waits for one. It runs as an item of this queue: it takes the slot, it is counted, and a
     /// flush or drain waits for it. Otherwise the call is `spawn(f).wait()`. That also holds for
-    /// bound, strict and highpri queues, whose workers have properties that the caller lacks, and
-    /// for calls nested more than four deep. The call does not overtake: if an item waits, `f` is
-    /// queued behind it.
+    /// queues whose workers have properties that the caller lacks (bound, strict or highpri ones,
+    /// and those with a nice or a mask of CPUs, the system's mask too), and for calls nested more
+    /// than four deep. The call does not overtake: if an item waits, `f` is queued behind it.
     ///
     /// The idea is that of waiting threads that help, as in rayon's `join`. For a future that does
     /// not hold up its thread, or a wait with a limit, use [`spawn`](Workqueue::spawn).

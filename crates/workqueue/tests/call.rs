@@ -4,6 +4,7 @@
 mod support;
 
 use inflight_sync::{Arc, thread};
+use inflight_topology::{CpuSet, Topology};
 use inflight_workqueue::{
     Attrs, JoinError, QueueError, WaitError, Work, Workqueue, WorkqueueSystem,
 };
@@ -48,6 +49,25 @@ fn a_bound_queue_runs_it_on_a_worker() {
         .workqueue("in order")
         .ordered_with(Attrs::new().strict(true));
     assert_ne!(strict.build().unwrap().call_blocking(here).unwrap(), here());
+}
+
+/// The caller may run on any CPU, and the queue's items only on those of the mask.
+#[test]
+fn a_queue_with_a_mask_runs_it_on_a_worker() {
+    let topology = Topology::synthetic("core:4").unwrap();
+    let builder = WorkqueueSystem::builder().topology(topology);
+    let sys = builder.build().unwrap();
+    let free = sys.workqueue("free").unbound(Attrs::new());
+    let free = free.build().unwrap();
+    assert_eq!(free.call_blocking(here).unwrap(), here());
+    let masked = Attrs::new().cpumask(CpuSet::from([1, 2]));
+    let masked = sys.workqueue("masked").unbound(masked).build().unwrap();
+    assert_ne!(masked.call_blocking(here).unwrap(), here());
+    sys.set_unbound_cpumask(&CpuSet::from([3])).unwrap();
+    assert_ne!(free.call_blocking(here).unwrap(), here());
+    sys.set_unbound_cpumask(&CpuSet::from([0, 1, 2, 3]))
+        .unwrap();
+    assert_eq!(free.call_blocking(here).unwrap(), here());
 }
 
 /// A thread whose call has begun and runs until the level is raised.

@@ -3,8 +3,8 @@
 
 mod support;
 
-use inflight_topology::{Scope, Topology};
-use inflight_workqueue::{Attrs, Concurrency, WorkqueueSystem};
+use inflight_topology::{Refresh, Scope, Topology};
+use inflight_workqueue::{Attrs, Concurrency, Share, WorkqueueSystem};
 use support::{Level, plug};
 
 /// All but what differs from run to run: numbers of threads, their stacks, times, and whether the
@@ -167,4 +167,43 @@ fn items_nobody_has_looked_at_are_ready() {
     open.raise();
     wait.into_iter().for_each(|item| item.wait().unwrap());
     assert!(dump.contains(", 2 ready"), "{dump}");
+}
+
+/// A limit that is split among nodes is shown by node, also if the first node has gone.
+#[test]
+fn d5_the_limit_of_a_node_stands_under_its_number() {
+    let folder = tempfile::tempdir().unwrap();
+    let both = Topology::synthetic("numa:2 core:3").unwrap();
+    both.write_sysfs(folder.path()).unwrap();
+    let both = Topology::from_sysfs(folder.path()).unwrap();
+    let builder = WorkqueueSystem::builder().topology(&both);
+    let sys = builder.build().unwrap();
+    let queue = sys.workqueue("q").unbound(Attrs::new().scope(Scope::Numa));
+    let queue = queue.max_active(10).min_active(1).share(Share::PerNode);
+    let queue = queue.build().unwrap();
+    let online = folder.path().join("sys/devices/system/cpu/online");
+    std::fs::write(online, "3-5\n").unwrap();
+    let Refresh::Changed(second) = both.refresh().unwrap() else {
+        panic!("a node has gone");
+    };
+    sys.refresh(&second).unwrap();
+    let (begun, open) = (Level::new(), Level::new());
+    let item = queue.spawn_on(3, {
+        let (begun, open) = (begun.clone(), open.clone());
+        move || {
+            begun.raise();
+            open.wait(1);
+        }
+    });
+    begun.wait(1);
+    let dump = sys.dump();
+    open.raise();
+    item.wait().unwrap();
+    let row: Vec<_> = dump
+        .lines()
+        .find(|line| line.starts_with("q  ") && line.contains('/'))
+        .unwrap_or_else(|| panic!("{dump}"))
+        .split_whitespace()
+        .collect();
+    assert_eq!(row[..4], ["q", "1", "10", "1/10"], "{dump}");
 }

@@ -39,7 +39,9 @@ impl WorkqueueInner {
     /// Takes a slot, unless a worker would take a queued item without being woken for it.
     fn slot_for_caller(&self, pwq: &Pwq) -> Result<Option<u8>, QueueError> {
         let attrs = &pwq.pool.attrs;
-        if attrs.nice != 0 || attrs.strict {
+        // The caller may run on any CPU, and its workers only on these.
+        let is_masked = attrs.allowed != *self.shared.machine().cpus();
+        if attrs.nice != 0 || attrs.strict || is_masked {
             return Ok(None);
         }
         let mut state = pwq.lock();

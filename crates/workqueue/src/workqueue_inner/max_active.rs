@@ -77,15 +77,16 @@ impl WorkqueueInner {
         }
     }
 
-    /// Slots in use and slots: for each node and for pools without a node, or one pair for an exact
-    /// limit.
-    pub(crate) fn levels(&self) -> Vec<(usize, usize)> {
+    /// Slots in use and slots, of each node of the queue and of pools without a node (`None`).
+    /// Empty if the limit is not split.
+    pub(crate) fn levels(&self) -> Vec<(Option<usize>, (usize, usize))> {
         let control = self.control.lock();
-        let mut levels = control.nr_active.iter().map(|nr_active| nr_active.level());
-        match control.limit.share {
-            Share::Lend => levels.next_back().into_iter().collect(),
-            Share::PerNode => levels.collect(),
+        if control.limit.share == Share::Lend || control.nodes.is_empty() {
+            return Vec::new();
         }
+        let nodes = control.nodes.iter().map(|(node, _)| Some(*node));
+        let levels = control.nr_active.iter().map(|nr_active| nr_active.level());
+        nodes.chain([None]).zip(levels).collect()
     }
 
     /// The least that each node has, if the limit is split among nodes.
