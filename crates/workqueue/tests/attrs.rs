@@ -298,6 +298,9 @@ fn d17_the_unbound_mask_reaches_every_queue() {
     let nothing = sys.set_unbound_cpumask(&cpus).unwrap_err();
     assert_eq!(nothing.to_string(), "none of these CPUs can be used: \"7\"");
     assert_eq!(nothing, AttrsError::NoCpu { cpus });
+    let nothing = sys.set_unbound_cpumask(&CpuSet::new()).unwrap_err();
+    let text = "none of these CPUs can be used: the set is empty";
+    assert_eq!(nothing.to_string(), text);
     assert_eq!(sys.unbound_cpumask().to_string(), "2-3");
     // Queues that are made later are born under it.
     assert_eq!(pool_of(&unbound(&sys, cache().strict(true)), 1), "u1");

@@ -185,7 +185,7 @@ pub enum AttrsError {
         asked: i32,
     },
     /// None of these CPUs can be used.
-    #[error("none of these CPUs can be used: \"{cpus}\"")]
+    #[error("none of these CPUs can be used: {}", quoted(cpus))]
     NoCpu {
         /// The CPUs that were asked for.
         cpus: CpuSet,
@@ -199,4 +199,12 @@ pub enum AttrsError {
     /// As [`QueueError::TooManyQueues`].
     #[error("{}", QueueError::TooManyQueues)]
     TooManyQueues,
+}
+
+fn quoted(cpus: &CpuSet) -> String {
+    if cpus.is_empty() {
+        "the set is empty".to_owned()
+    } else {
+        format!("\"{cpus}\"")
+    }
 }
