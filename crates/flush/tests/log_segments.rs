@@ -316,6 +316,7 @@ fn a_segment_that_could_not_be_removed_is_removed_later() {
         })
         .collect();
     assert_eq!(segments, [4, 4, 1]);
+    assert_eq!(log.counters().failed_removals, 2);
 }
 
 /// The name may be gone and the folder not flushed: then it is removed once more.

@@ -228,7 +228,9 @@ impl<I: Item> Router<I> {
     /// Closes the done list of `cpu`'s shard, and runs its completions on the calling thread: for a
     /// CPU that is taken out of use. Until [`open_cpu`](Self::open_cpu) completions for that shard
     /// run where they are seen, also if a [`refresh`](Self::refresh) removes its CPUs and another
-    /// brings them back. Without such a shard it does nothing. It panics as [`close`](Self::close).
+    /// brings them back. It is the shard that is closed, and not the CPU: if a refresh gives `cpu`
+    /// to another shard, that one is open. Without such a shard it does nothing. It panics as
+    /// [`close`](Self::close).
     pub fn close_cpu(&self, cpu: usize) {
         if let Some(list) = self.map.current().done_list(cpu) {
             let left = self.shards.lock().close(&list.shard);

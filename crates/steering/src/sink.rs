@@ -108,8 +108,9 @@ impl DoneListHandle {
     /// later arrival wakes again. Two calls at once are possible; then each keeps the order of its
     /// completions.
     ///
-    /// A call inside eight nested callbacks returns at once. The list is run on this thread when
-    /// the outermost of them has ended, and that call panics for it.
+    /// A call inside eight nested callbacks returns at once, with the list as it is. The list is
+    /// run on this thread when the outermost of them has ended, and that call panics for it. So do
+    /// not call `run` in a loop until the list is empty.
     ///
     /// # Panics
     ///

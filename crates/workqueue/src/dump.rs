@@ -219,7 +219,8 @@ impl Dump<'_> {
         writeln!(out)?;
         header(out, &format!("{columns} {:>9}", "dfl"))?;
         for (queue, stats) in self.queues.iter().filter(|(q, _)| !q.mode.is_bound()) {
-            // By node: those of the machine may be others than when the queue was made.
+            // By node: the machine's may be others than when the queue was made. What still runs
+            // for a node that has gone is in no column.
             let levels: BTreeMap<_, _> = queue.levels().into_iter().collect();
             let (active, max) = (stats.active, queue.max_active());
             let min = queue.min_active();

@@ -68,6 +68,14 @@ fn a_queue_with_a_mask_runs_it_on_a_worker() {
     sys.set_unbound_cpumask(&CpuSet::from([0, 1, 2, 3]))
         .unwrap();
     assert_eq!(free.call_blocking(here).unwrap(), here());
+    // An isolated CPU that was asked for leaves out none of the others.
+    let isolated = Topology::synthetic("core:4 isolated:3").unwrap();
+    let sys = WorkqueueSystem::builder().topology(isolated);
+    let sys = sys.build().unwrap();
+    sys.set_unbound_cpumask(&CpuSet::from([0, 1, 2, 3]))
+        .unwrap();
+    let free = sys.workqueue("free").unbound(Attrs::new());
+    assert_eq!(free.build().unwrap().call_blocking(here).unwrap(), here());
 }
 
 /// A thread whose call has begun and runs until the level is raised.

@@ -3,6 +3,7 @@
 
 mod support;
 
+use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_sync::{Arc, Mutex};
 use inflight_workqueue::{Work, Workqueue};
 use std::fmt::Debug;
@@ -65,14 +66,24 @@ fn each_step_is_an_event() {
 /// The subscriber is the user's, and so are its panics: items run all the same.
 fn a_subscriber_that_panics_stops_no_item(wq: &Workqueue) {
     assert_eq!(wq.spawn_named(PANICS, || 7).wait().unwrap(), 7);
-    let work = Work::named(PANICS, || ());
+    let ran = Arc::new(AtomicUsize::new(0));
+    let work = Work::named(PANICS, {
+        let ran = ran.clone();
+        move || {
+            ran.fetch_add(1, Ordering::Relaxed);
+        }
+    });
     assert!(wq.queue(&work).unwrap().is_queued());
-    assert!(work.flush_blocking().unwrap());
+    work.flush_blocking().unwrap(); // false if it has ended by then
+    assert_eq!(ran.load(Ordering::Relaxed), 1);
     let (inner, own) = (wq.clone(), work.clone());
     let cancelled = wq.spawn(move || {
         let queued = inner.queue(&own).unwrap().is_queued();
         queued && own.cancel()
     });
-    assert!(cancelled.wait().unwrap());
+    // Its event takes long, so another worker may have begun the work by then.
+    let cancelled = cancelled.wait().unwrap();
+    work.flush_blocking().unwrap();
     assert!(!work.is_pending());
+    assert_eq!(ran.load(Ordering::Relaxed), 2 - usize::from(cancelled));
 }

@@ -319,6 +319,9 @@ impl Machine {
         ring: Option<Ring>,
     ) -> Option<ScopedJoinHandle<'scope, JobStats>> {
         let mut starter = Starter::new(&self.shared.control);
+        if self.shared.control.stopped() {
+            return None;
+        }
         let work = move || {
             self.job(job, ring, &mut starter).unwrap_or_else(|error| {
                 self.shared.control.fail(error);
@@ -338,9 +341,6 @@ impl Machine {
 
     /// The life of a job's thread.
     fn job(&self, index: usize, ring: Option<Ring>, starter: &mut Starter<'_>) -> Result<JobStats> {
-        if self.shared.control.stopped() {
-            return Ok(JobStats::new());
-        }
         let file = Arc::clone(&self.shared.file);
         let (completions, inboxes) = (self.completions.clone(), Arc::clone(&self.inboxes));
         if let Some(ring) = ring {

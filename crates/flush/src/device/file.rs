@@ -66,10 +66,12 @@ impl Device for FileDevice {
     }
 
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+        super::check_range(offset, bytes.len())?;
         positioned::read_exact_at(&self.file, bytes, offset)
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        super::check_range(offset, bytes.len())?;
         positioned::write_all_at(&self.file, bytes, offset)
     }
 

@@ -116,8 +116,8 @@ impl<F: Flusher + ?Sized> Flusher for Box<F> {
     }
 }
 
-/// Checks that a file can have these bytes. The kernel takes an offset of -1 for the file's cursor.
-#[cfg(target_os = "linux")]
+/// Checks that a file can have these bytes. Systems take an offset of -1 for the file's cursor, or
+/// for its end.
 fn check_range(offset: u64, len: usize) -> io::Result<()> {
     let end = offset.checked_add(len as u64);
     match end.is_some_and(|end| i64::try_from(end).is_ok()) {

@@ -10,7 +10,7 @@ use io_uring::types::{Fd, FsyncFlags};
 use io_uring::{IoUring, opcode, squeue};
 use std::fmt;
 use std::fs::File;
-use std::io;
+use std::io::{self, Write as _};
 use std::os::fd::AsRawFd as _;
 
 /// The longest write of one request; the kernel shortens longer ones.
@@ -99,7 +99,9 @@ impl UringDevice {
                 Err(error) if again(&error) => {}
                 // The kernel may still use the buffers, so this function must not return.
                 Err(error) => {
-                    eprintln!("inflight-flush: a ring cannot be entered any more: {error}");
+                    // Not `eprintln`, which panics if it cannot write.
+                    let text = "inflight-flush: a ring cannot be entered any more";
+                    let _ = writeln!(io::stderr(), "{text}: {error}");
                     std::process::abort()
                 }
             }

@@ -118,6 +118,8 @@ pub struct LogCounters {
     pub flushes_before: u64,
     /// Flushes of segments that were full.
     pub flushes_of_full_segments: u64,
+    /// Attempts to remove a segment that have failed. Commits try again.
+    pub failed_removals: u64,
     /// The number of commits that groups served, whose leaders flushed or made a durable write.
     pub grouped: u64,
     /// The largest number of commits in one group.
@@ -420,7 +422,10 @@ impl Log {
         encode_record(&mut state.open, start, kind, checkpoint, record);
         if checkpoint != 0 {
             let end = (kind == Kind::Commit).then(|| state.end());
-            let range = CheckpointRange { begin: start, end };
+            let range = CheckpointRange {
+                begin: start,
+                end: None,
+            };
             state.checkpoints.entry(checkpoint).or_insert(range).end = end;
         }
         state.flush_before |= first;

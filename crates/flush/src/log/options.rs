@@ -154,7 +154,9 @@ impl LogOptions {
     /// [`DirStorage`](super::DirStorage), because a flush of one file covers no other: a commit
     /// that shares a flush of another file would succeed, and its record would not be durable.
     ///
-    /// It must not be [exclusive](crate::FlushDomainBuilder::exclusive). The log may wake its other
+    /// It must not be [exclusive](crate::FlushDomainBuilder::exclusive). [`open`](LogOptions::open)
+    /// and commits wait for a flush that another user has begun: that user must not be a task of
+    /// the same thread. The log may wake its other
     /// users while it holds its own locks: a waker must not wait for this log, and one that panics
     /// fails it.
     pub fn log_domain(mut self, domain: &FlushDomain) -> Self {
@@ -185,8 +187,9 @@ impl LogOptions {
     ///
     /// # Errors
     ///
-    /// If an option makes no sense, if a record that was durable cannot be read, or the system's
-    /// error.
+    /// If an option makes no sense, if a record that was durable cannot be read, if a segment has
+    /// another version of the format, or the system's error. With a `log_domain` also if a flush of
+    /// another of its users fails meanwhile.
     pub fn open(self, storage: impl Storage) -> Result<(Log, Recovery), OpenError> {
         let mut records = Vec::new();
         let (log, mut recovery) = self.open_with(storage, |record| records.push(record))?;

@@ -44,10 +44,17 @@ impl Inner {
             match next {
                 None => return,
                 Some(Upkeep::MakeNext) => self.segments.make_next(),
-                // The oldest first, so the remaining segments have no hole. One that cannot be
-                // removed is tried again.
-                Some(Upkeep::Remove(oldest)) if self.segments.remove(oldest).is_err() => return,
-                Some(Upkeep::Remove(_)) => drop(self.state.lock().segments.pop_front()),
+                // The oldest first, so the remaining segments have no hole.
+                Some(Upkeep::Remove(oldest)) => {
+                    let removed = self.segments.remove(oldest);
+                    let mut state = self.state.lock();
+                    if removed.is_err() {
+                        // The next commit tries again.
+                        state.counters.failed_removals += 1;
+                        return;
+                    }
+                    state.segments.pop_front();
+                }
             }
         }
     }

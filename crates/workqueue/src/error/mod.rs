@@ -185,7 +185,7 @@ pub enum AttrsError {
         asked: i32,
     },
     /// None of these CPUs can be used.
-    #[error("none of these CPUs can be used: {}", quoted(cpus))]
+    #[error("none of these CPUs can be used: {}", named(cpus))]
     NoCpu {
         /// The CPUs that were asked for.
         cpus: CpuSet,
@@ -201,7 +201,7 @@ pub enum AttrsError {
     TooManyQueues,
 }
 
-fn quoted(cpus: &CpuSet) -> String {
+fn named(cpus: &CpuSet) -> String {
     if cpus.is_empty() {
         "the set is empty".to_owned()
     } else {

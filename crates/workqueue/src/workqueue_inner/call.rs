@@ -39,8 +39,8 @@ impl WorkqueueInner {
     /// Takes a slot, unless a worker would take a queued item without being woken for it.
     fn slot_for_caller(&self, pwq: &Pwq) -> Result<Option<u8>, QueueError> {
         let attrs = &pwq.pool.attrs;
-        // The caller may run on any CPU, and its workers only on these.
-        let is_masked = attrs.allowed != *self.shared.machine().cpus();
+        // Its workers run on these CPUs only, and the caller on any that the system has.
+        let is_masked = !self.shared.machine().cpus().is_subset(&attrs.allowed);
         if attrs.nice != 0 || attrs.strict || is_masked {
             return Ok(None);
         }

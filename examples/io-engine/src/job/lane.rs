@@ -207,7 +207,8 @@ impl<E: Engine> Job<'_, E> {
     async fn sync(&self, lane: usize) -> io::Result<()> {
         let nothing = vec![AlignedBuf::default()];
         let flushed = self.transfer(lane, Op::Sync, 0, nothing).await;
-        flushed.map(drop).map_err(io::Error::other)
+        let flushed = flushed.map_err(io::Error::other)?;
+        flushed.map(drop).ok_or(io::ErrorKind::Interrupted.into())
     }
 
     fn flushed(&self, flushed: Result<(), FlushError>) -> Result<()> {
@@ -264,7 +265,8 @@ impl<E: Engine> Job<'_, E> {
 
     /// Sends a block's pieces through the engine, one tag each, and waits for all of them. The
     /// latency runs from the start of the first piece to the end of the last. `None` if the run was
-    /// stopped before the first piece; a block that was begun is finished.
+    /// stopped before the first piece of a read, or of a write that is not durable; a block that
+    /// was begun is finished.
     async fn transfer(
         &self,
         lane: usize,
@@ -342,9 +344,13 @@ impl<E: Engine> Job<'_, E> {
         mut tag: Tag<Slot>,
         asked: Instant,
     ) -> bool {
-        // A flush goes out also then: a block that was written waits for it.
-        let may_not = begun.op != Op::Sync && self.shared.control.stopped();
-        if begun.started.is_none() && may_not {
+        // A block that was written waits for its flush, and a sequence that was begun for its data.
+        let may_stop = match begun.op {
+            Op::Read => true,
+            Op::Write => !self.shared.config.fua,
+            Op::Sync => false,
+        };
+        if may_stop && begun.started.is_none() && self.shared.control.stopped() {
             return false;
         }
         let mut flight = self.flights[lane].borrow_mut();

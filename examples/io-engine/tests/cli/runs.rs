@@ -220,21 +220,6 @@ fn durable_writes_share_their_flushes() {
     }
 }
 
-/// A block that is written when the run is stopped is flushed and counted, too.
-#[test]
-fn each_durable_write_is_flushed_and_counted() {
-    for engine in engines() {
-        let options = "--json --size 4m --rw write --fua --iodepth 8 --numjobs 3 --verify none \
-                       --runtime 0.05";
-        let json = Place::new()
-            .run(&format!("{options} --engine {engine}"))
-            .expect(0)
-            .json();
-        assert!(json.count("write_ios") > 0);
-        assert_eq!(json.count("flushes/asked"), json.count("write_ios"));
-    }
-}
-
 #[test]
 fn a_log_shares_flushes_among_its_committers() {
     let options = "--json --rw log --number_ios 400 --committers 8 --record 300..1000 \
