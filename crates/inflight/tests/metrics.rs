@@ -299,7 +299,7 @@ fn domains_and_logs() {
             "{figures:#?}"
         );
     }
-    assert_eq!(figures.len(), 14 + 15, "{figures:#?}");
+    assert_eq!(figures.len(), 14 + 16, "{figures:#?}");
 }
 
 #[cfg(feature = "metrics")]
