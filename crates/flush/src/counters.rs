@@ -3,8 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-/// The number of powers of two of a nanosecond with a bucket; the last one begins at 4.6
-/// minutes.
+/// The number of powers of two of a nanosecond with a bucket; the last one begins at 4.6 minutes.
 const BUCKETS: usize = 40;
 
 /// Durations, counted by powers of two.

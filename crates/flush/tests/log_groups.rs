@@ -9,7 +9,7 @@ use inflight_flush::log::{
     Durability, GroupMode, Log, LogError, LogOptions, Lsn, MemoryStorage, OpenError, OptionsError,
     Storage,
 };
-use inflight_flush::{Caps, Device, Flusher, Power};
+use inflight_flush::{Caps, Device, FlushDomain, Flusher, MemoryDevice, Power};
 use inflight_sync::atomic::{AtomicU64, Ordering};
 use inflight_sync::time::Clock;
 use inflight_sync::{Arc, Condvar, Mutex, thread};
@@ -466,16 +466,23 @@ fn a_checkpoint_whose_commit_is_given_up_is_not_found_in_part() {
 
 /// A formatter may use what it prints.
 #[test]
-fn a_log_is_printed_without_its_lock() {
-    struct Into(Log);
-    impl fmt::Write for Into {
-        fn write_str(&mut self, text: &str) -> fmt::Result {
-            let appended = self.0.try_append(text.as_bytes());
-            appended.map(drop).map_err(|_| fmt::Error)
+fn nothing_is_printed_under_its_lock() {
+    struct Calling<F>(F);
+    impl<F: FnMut()> fmt::Write for Calling<F> {
+        fn write_str(&mut self, _: &str) -> fmt::Result {
+            (self.0)();
+            Ok(())
         }
     }
+    fn print(value: &impl fmt::Debug, call: impl FnMut()) {
+        fmt::write(&mut Calling(call), format_args!("{value:?}")).unwrap();
+    }
     ends(|| {
+        let device = MemoryDevice::new(4096);
+        print(&device, || device.flush().unwrap());
+        let domain = FlushDomain::new(device.clone());
+        print(&domain, || domain.flush_blocking().unwrap());
         let (log, _) = LogOptions::new().open(storage()).unwrap();
-        fmt::write(&mut Into(log.clone()), format_args!("{log:?}")).unwrap();
+        print(&log, || assert!(log.try_append(b"printed").is_ok()));
     });
 }
