@@ -8,7 +8,6 @@ use crate::request::{Ids, Request};
 use crate::waiter::{self, Waiter};
 use inflight_sync::time::Instant;
 use inflight_sync::{Arc, poll_until};
-use std::fmt;
 use std::future::Future;
 use std::ops::Deref;
 use std::pin::{Pin, pin};
@@ -360,8 +359,4 @@ impl Future for GetMany<'_> {
     }
 }
 
-impl fmt::Debug for GetMany<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("GetMany").finish_non_exhaustive()
-    }
-}
+inflight_sync::debug_fields!(GetMany<'_>);

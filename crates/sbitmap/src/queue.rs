@@ -12,7 +12,6 @@ use crate::turns::Turns;
 use inflight_sync::percpu::Backend;
 use inflight_sync::rseq::Rseq;
 use inflight_sync::time::Clock;
-use std::fmt;
 
 /// A [`Sbitmap`](crate::Sbitmap) with waiting: for threads, threads with a deadline, and tasks.
 ///
@@ -67,17 +66,10 @@ pub struct SbitmapQueue {
     pub(crate) clock: Clock,
 }
 
-/// Takes no lock and delays no caller; [`snapshot`](SbitmapQueue::snapshot) shows the rest.
-impl fmt::Debug for SbitmapQueue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SbitmapQueue")
-            .field("depth", &self.depth())
-            .field("max_depth", &self.max_depth())
-            .field("fairness", &self.fairness)
-            .field("back_end", &self.back_end())
-            .finish_non_exhaustive()
-    }
-}
+// Takes no lock and delays no caller; [`snapshot`](SbitmapQueue::snapshot) shows the rest.
+inflight_sync::debug_fields!(SbitmapQueue: |this|
+    depth = this.depth(), max_depth = this.max_depth(), fairness = this.fairness,
+    back_end = this.back_end());
 
 /// How ids are kept and how users wait.
 // A queue has one of them for its life, and every operation uses it: so there is no pointer

@@ -12,7 +12,6 @@ use inflight_sync::panics::FirstPanic;
 use inflight_sync::{Arc, Mutex, RetainedVersions, cpu};
 use inflight_topology::steering::{Completion, Decision, DoneList, InlineReason, RedirectReason};
 use inflight_topology::{Scope, Topology};
-use std::fmt;
 
 /// Runs the callback of each completed request where it was submitted, or here: done lists by CPU,
 /// and the decision for each request.
@@ -382,14 +381,8 @@ impl<I: Item> Drop for Router<I> {
     }
 }
 
-impl<I: Item> fmt::Debug for Router<I> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Router")
-            .field("shards", &self.shard_stats().len())
-            .field("stats", &self.stats())
-            .finish_non_exhaustive()
-    }
-}
+inflight_sync::debug_fields!([I: Item] Router<I>: |this|
+    shards = this.shard_stats().len(), stats = this.stats());
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {

@@ -2,7 +2,6 @@
 
 use inflight_sync::Arc;
 use inflight_topology::CpuSet;
-use std::fmt;
 
 /// The workers to which completions can be sent: a runtime with a thread per CPU, a workqueue
 /// (`inflight::WorkqueueSink`), or none at all ([`InlineSink`]).
@@ -127,13 +126,7 @@ impl DoneListHandle {
     }
 }
 
-impl fmt::Debug for DoneListHandle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DoneListHandle")
-            .field("empty", &self.is_empty())
-            .finish()
-    }
-}
+inflight_sync::debug_fields!(DoneListHandle: |this| empty = this.is_empty());
 
 /// A sink without workers: each completion runs where it is seen, whatever the policy.
 #[derive(Clone, Copy, Debug, Default)]

@@ -5,7 +5,6 @@
 //! code needs no knowledge of pools.
 
 use std::cell::{Cell, RefCell};
-use std::fmt;
 use std::marker::PhantomData;
 use std::rc::Rc;
 
@@ -63,11 +62,7 @@ pub struct BlockHookGuard {
     _not_send: PhantomData<Rc<()>>,
 }
 
-impl fmt::Debug for BlockHookGuard {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BlockHookGuard").finish_non_exhaustive()
-    }
-}
+crate::debug_fields!(BlockHookGuard);
 
 /// Installs a hook for the calling thread.
 pub fn install(hook: Rc<dyn BlockHook>) -> BlockHookGuard {

@@ -143,11 +143,7 @@ impl<T> Drop for Grown<T> {
     }
 }
 
-impl<T> std::fmt::Debug for Grown<T> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Grown").finish_non_exhaustive()
-    }
-}
+crate::debug_fields!([T] Grown<T>);
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {

@@ -43,6 +43,7 @@ compile_error!("choose one back end: --cfg loom or --cfg shuttle, not both");
 
 mod backend;
 mod chunked_table;
+mod debug_fields;
 mod error_text;
 mod executor;
 mod parker;

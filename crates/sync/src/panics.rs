@@ -6,7 +6,6 @@
 
 use crate::thread;
 use std::any::Any;
-use std::fmt;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -98,13 +97,7 @@ pub fn call_for_each<I>(items: impl IntoIterator<Item = I>, f: impl Fn(I)) {
     panic.finish();
 }
 
-impl fmt::Debug for FirstPanic {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FirstPanic")
-            .field("panicked", &self.0.is_some())
-            .finish()
-    }
-}
+crate::debug_fields!(FirstPanic: |this| panicked = this.0.is_some());
 
 /// Panics with payloads whose destructors panic.
 #[cfg(all(test, not(any(loom, shuttle))))]

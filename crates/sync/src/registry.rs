@@ -1,7 +1,6 @@
 //! Numbers for shared values, by which other threads find the values while they exist.
 
 use crossbeam_utils::sync::ShardedLock;
-use std::fmt;
 use std::sync::{Arc, OnceLock, PoisonError, Weak};
 
 /// Numbers for shared values.
@@ -94,8 +93,4 @@ impl<T> Registry<T> {
     }
 }
 
-impl<T> fmt::Debug for Registry<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Registry").finish_non_exhaustive()
-    }
-}
+crate::debug_fields!([T] Registry<T>);

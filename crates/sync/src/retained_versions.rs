@@ -66,11 +66,7 @@ impl<T: Send + Sync> RetainedVersions<T> {
     }
 }
 
-impl<T> std::fmt::Debug for RetainedVersions<T> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("RetainedVersions").finish_non_exhaustive()
-    }
-}
+crate::debug_fields!([T] RetainedVersions<T>);
 
 impl<T> Drop for RetainedVersions<T> {
     fn drop(&mut self) {

@@ -7,7 +7,6 @@ pub use ticks::Ticks;
 pub use timer::{Sleep, Timer};
 
 use crate::{Arc, Mutex, Unparker};
-use std::fmt;
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
@@ -274,15 +273,8 @@ impl Drop for Sleeper<'_> {
     }
 }
 
-impl fmt::Debug for Clock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = if self.is_manual() { "manual" } else { "system" };
-        f.debug_struct("Clock")
-            .field("kind", &kind)
-            .field("now", &self.now())
-            .finish()
-    }
-}
+crate::debug_fields!(Clock: |this|
+    kind = if this.is_manual() { "manual" } else { "system" }, now = this.now());
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {

@@ -19,7 +19,6 @@ use inflight_steering::SteeringPolicy;
 use inflight_sync::time::Clock;
 use inflight_sync::{Arc, CachePadded};
 use inflight_topology::Topology;
-use std::fmt;
 use std::marker::PhantomData;
 use std::time::Duration;
 
@@ -393,12 +392,5 @@ fn check(layout: TagLayout) -> Result<(), BuildError> {
     Ok(())
 }
 
-impl<T> fmt::Debug for TagSetBuilder<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TagSetBuilder")
-            .field("layout", &self.layout)
-            .field("topology", &self.nodes.is_some())
-            .field("ages", &self.ages)
-            .finish_non_exhaustive()
-    }
-}
+inflight_sync::debug_fields!([T] TagSetBuilder<T>: |this|
+    layout = this.layout, topology = this.nodes.is_some(), ages = this.ages);

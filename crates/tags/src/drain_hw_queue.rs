@@ -8,7 +8,6 @@ use crate::set::TagSet;
 use crate::shared::Shared;
 use inflight_sync::time::Instant;
 use inflight_sync::wait::WaiterKey;
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -185,11 +184,5 @@ impl<T: Send + 'static> Drop for DrainHwQueue<T> {
     }
 }
 
-impl<T: Send + 'static> fmt::Debug for DrainHwQueue<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DrainHwQueue")
-            .field("hw_queue", &self.hw_queue)
-            .field("begun", &self.drain.is_some())
-            .finish_non_exhaustive()
-    }
-}
+inflight_sync::debug_fields!([T: Send + 'static] DrainHwQueue<T>: |this|
+    hw_queue = this.hw_queue, begun = this.drain.is_some());

@@ -9,7 +9,6 @@ use crate::shared::Shared;
 use crate::tag_maps::TagMaps;
 use inflight_sync::panics::FirstPanic;
 use inflight_topology::Topology;
-use std::fmt;
 
 /// The CPUs of a set; from [`TagSet::cpus`].
 #[derive(Clone, Copy)]
@@ -148,14 +147,8 @@ impl<T: Send + 'static> Cpus<'_, T> {
     }
 }
 
-impl<T: Send + 'static> fmt::Debug for Cpus<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let cpus = self.set.shared().cpu_map.cpus();
-        f.debug_struct("Cpus")
-            .field("known", &cpus)
-            .finish_non_exhaustive()
-    }
-}
+inflight_sync::debug_fields!([T: Send + 'static] Cpus<'_, T>: |this|
+    known = this.set.shared().cpu_map.cpus());
 
 impl TagMaps {
     /// The hardware queue itself, or the one that stands in for it while it is inactive.

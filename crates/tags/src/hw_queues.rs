@@ -2,7 +2,6 @@
 
 use crate::queue_kind::QueueKind;
 use crate::set::TagSet;
-use std::fmt;
 
 /// The hardware queues of a set; from [`TagSet::hw_queues`].
 ///
@@ -95,12 +94,5 @@ impl<T: Send + 'static> HwQueues<'_, T> {
     }
 }
 
-impl<T: Send + 'static> fmt::Debug for HwQueues<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let active: Vec<usize> = (0..self.len()).filter(|&n| self.is_active(n)).collect();
-        f.debug_struct("HwQueues")
-            .field("len", &self.len())
-            .field("active", &active)
-            .finish_non_exhaustive()
-    }
-}
+inflight_sync::debug_fields!([T: Send + 'static] HwQueues<'_, T>: |this|
+    len = this.len(), active = (0..this.len()).filter(|&n| this.is_active(n)).collect::<Vec<_>>());

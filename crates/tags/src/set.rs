@@ -11,7 +11,6 @@ use crate::tenant::Tenant;
 use inflight_sync::atomic::Ordering;
 use inflight_sync::time::Clock;
 use std::collections::btree_map::Entry;
-use std::fmt;
 
 /// A set of tags, shared by its tenants: a limit on the requests in flight, and the data of each.
 ///
@@ -285,14 +284,7 @@ impl<T> Clone for TagSet<T> {
     }
 }
 
-impl<T> fmt::Debug for TagSet<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TagSet")
-            .field("hw_queues", &self.shared.bitmaps.size.hw_queues())
-            .field("depth", &self.shared.bitmaps.size.depth())
-            .field("limits", &self.shared.bitmaps.layout)
-            .field("in_use", &self.shared.in_use())
-            .field("gate", &self.shared.bitmaps.gate.state())
-            .finish_non_exhaustive()
-    }
-}
+inflight_sync::debug_fields!([T] TagSet<T>: |this|
+    hw_queues = this.shared.bitmaps.size.hw_queues(), depth = this.shared.bitmaps.size.depth(),
+    limits = this.shared.bitmaps.layout, in_use = this.shared.in_use(),
+    gate = this.shared.bitmaps.gate.state());

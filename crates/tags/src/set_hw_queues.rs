@@ -13,7 +13,6 @@ use crate::set::TagSet;
 use crate::shared::Shared;
 use inflight_sync::atomic::Ordering;
 use inflight_sync::panics::FirstPanic;
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -83,14 +82,8 @@ impl<T: Send + 'static> Future for SetHwQueues<T> {
     }
 }
 
-impl<T: Send + 'static> fmt::Debug for SetHwQueues<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SetHwQueues")
-            .field("n", &self.n)
-            .field("freeze", &self.freeze)
-            .finish_non_exhaustive()
-    }
-}
+inflight_sync::debug_fields!([T: Send + 'static] SetHwQueues<T>: |this|
+    n = this.n, freeze = this.freeze);
 
 impl<T: Send + 'static> TagSet<T> {
     /// Changes the number of hardware queues: from 1 to the builder's

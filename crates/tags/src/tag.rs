@@ -3,7 +3,6 @@
 use crate::slot::Slot;
 use inflight_sbitmap::SbitmapQueue;
 use inflight_steering::{Policies, SubmitInfo};
-use std::fmt;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
@@ -338,11 +337,4 @@ impl<T> Drop for Tag<T> {
     }
 }
 
-impl<T> fmt::Debug for Tag<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tag")
-            .field("hw_queue", &self.hw_queue())
-            .field("index", &self.index())
-            .finish_non_exhaustive()
-    }
-}
+inflight_sync::debug_fields!([T] Tag<T>: |this| hw_queue = this.hw_queue(), index = this.index());

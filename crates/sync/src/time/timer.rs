@@ -19,7 +19,6 @@ use crate::fault::Faults;
 use crate::panics::dispose;
 use crate::{Arc, Mutex, Parker, Unparker, thread};
 use std::collections::BTreeMap;
-use std::fmt;
 use std::future::Future;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -226,22 +225,10 @@ impl Drop for Sleep {
     }
 }
 
-impl fmt::Debug for Timer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Timer")
-            .field("clock", &self.0.clock)
-            .field("waiting", &self.0.state.lock().waiting.len())
-            .finish()
-    }
-}
+crate::debug_fields!(Timer: |this|
+    clock = this.0.clock, waiting = this.0.state.lock().waiting.len());
 
-impl fmt::Debug for Sleep {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sleep")
-            .field("until", &self.until)
-            .finish_non_exhaustive()
-    }
-}
+crate::debug_fields!(Sleep: |this| until = this.until);
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {

@@ -16,7 +16,6 @@ use super::{Notify, WaitList, WaiterKey, notify_each};
 use crate::atomic::{AtomicUsize, Ordering, fence};
 use crate::time::{Clock, Instant};
 use crate::{Mutex, Parker};
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -220,13 +219,7 @@ pub struct WaitWhile<'a, F> {
     condition: F,
 }
 
-impl<F> fmt::Debug for WaitWhile<'_, F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WaitWhile")
-            .field("waiter", &self.waiter)
-            .finish_non_exhaustive()
-    }
-}
+crate::debug_fields!([F] WaitWhile<'_, F>: |this| waiter = this.waiter);
 
 impl<F: FnMut() -> bool + Unpin> Future for WaitWhile<'_, F> {
     type Output = ();

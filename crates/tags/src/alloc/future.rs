@@ -5,7 +5,6 @@ use crate::alloc::AllocOptions;
 use crate::error::AllocError;
 use crate::tag::Tag;
 use crate::tenant::Tenant;
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -61,13 +60,7 @@ impl<T: Send + 'static> Drop for Alloc<'_, T> {
     }
 }
 
-impl<T: Send + 'static> fmt::Debug for Alloc<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Alloc")
-            .field("tenant", &self.tenant.name())
-            .finish_non_exhaustive()
-    }
-}
+inflight_sync::debug_fields!([T: Send + 'static] Alloc<'_, T>: |this| tenant = this.tenant.name());
 
 impl<T: Send + 'static> AllocOwned<T> {
     pub(crate) const fn new(tenant: Tenant<T>, options: AllocOptions) -> Self {
@@ -136,10 +129,4 @@ impl<T: Send + 'static> Drop for AllocOwned<T> {
     }
 }
 
-impl<T: Send + 'static> fmt::Debug for AllocOwned<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AllocOwned")
-            .field("tenant", &self.tenant.name())
-            .finish_non_exhaustive()
-    }
-}
+inflight_sync::debug_fields!([T: Send + 'static] AllocOwned<T>: |this| tenant = this.tenant.name());

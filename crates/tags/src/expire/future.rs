@@ -5,7 +5,6 @@ use crate::expirers::Interval;
 use crate::set::TagSet;
 use inflight_sync::time::Sleep;
 use inflight_sync::wait::WaiterKey;
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -162,18 +161,8 @@ impl<T: Send + 'static> futures_core::stream::FusedStream for ExpiredOwned<T> {
     }
 }
 
-impl<T: Send + 'static> fmt::Debug for NextExpired<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NextExpired")
-            .field("sleep", &self.sleeping.sleep)
-            .finish_non_exhaustive()
-    }
-}
+inflight_sync::debug_fields!([T: Send + 'static] NextExpired<'_, T>: |this|
+    sleep = this.sleeping.sleep);
 
-impl<T: Send + 'static> fmt::Debug for ExpiredOwned<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ExpiredOwned")
-            .field("has_ended", &self.set.is_none())
-            .finish_non_exhaustive()
-    }
-}
+inflight_sync::debug_fields!([T: Send + 'static] ExpiredOwned<T>: |this|
+    has_ended = this.set.is_none());

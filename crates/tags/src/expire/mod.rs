@@ -14,7 +14,6 @@ use crate::tag::Tag;
 use crate::tag_maps::TagMaps;
 use crate::token::TokenTail;
 use inflight_sync::time::Instant;
-use std::fmt;
 use std::time::Duration;
 
 /// Nothing is late.
@@ -264,15 +263,9 @@ impl<T: Send + 'static> Expired<T> {
     }
 }
 
-impl<T> fmt::Debug for Expired<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Expired")
-            .field("hw_queue", &self.late.hw_queue)
-            .field("index", &self.late.index)
-            .field("token", &self.late.token().map(TokenTail::from))
-            .finish_non_exhaustive()
-    }
-}
+inflight_sync::debug_fields!([T] Expired<T>: |this|
+    hw_queue = this.late.hw_queue, index = this.late.index,
+    token = this.late.token().map(TokenTail::from));
 
 impl<T: Send + 'static> TagSet<T> {
     /// Returns the next request whose time is up, marked as timed out: each goes to one caller.

@@ -9,7 +9,6 @@ use inflight_sync::CachePadded;
 use inflight_sync::asym::AsymFence;
 use inflight_sync::atomic::{AtomicU64, Ordering, fence};
 use inflight_sync::wait::{Event, WaiterKey};
-use std::fmt;
 use std::task::{Context, Poll};
 
 /// One freeze in the gate's word, which has room for 2^31 - 1.
@@ -91,17 +90,10 @@ impl GateState {
     }
 }
 
-impl fmt::Debug for GateState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("GateState")
-            .field("freezes", &(self.0 & (QUIESCE - 1)))
-            .field("quiesces", &((self.0 & STOPPED) / QUIESCE))
-            .field("closed", &self.is_set_closed())
-            .field("some_inactive", &self.has_inactive_queue())
-            .field("many_tenants", &self.has_several_tenants())
-            .finish()
-    }
-}
+inflight_sync::debug_fields!(GateState: |this|
+    freezes = this.0 & (QUIESCE - 1), quiesces = (this.0 & STOPPED) / QUIESCE,
+    closed = this.is_set_closed(), some_inactive = this.has_inactive_queue(),
+    many_tenants = this.has_several_tenants());
 
 /// The gate's word and the two events.
 #[derive(Debug)]

@@ -16,7 +16,6 @@ use crate::error::FreezeError;
 use crate::set::TagSet;
 use crate::tag_maps::TagMaps;
 use inflight_sync::Arc;
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -91,19 +90,9 @@ impl Future for Freeze {
     }
 }
 
-impl fmt::Debug for Freeze {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Freeze")
-            .field("begun", &self.guard.is_some())
-            .finish_non_exhaustive()
-    }
-}
+inflight_sync::debug_fields!(Freeze: |this| begun = this.guard.is_some());
 
-impl fmt::Debug for FrozenGuard {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FrozenGuard").finish_non_exhaustive()
-    }
-}
+inflight_sync::debug_fields!(FrozenGuard);
 
 impl Drop for FrozenGuard {
     fn drop(&mut self) {

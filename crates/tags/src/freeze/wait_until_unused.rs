@@ -12,7 +12,6 @@ use inflight_sbitmap::tenancy::Tenancy as _;
 use inflight_sync::Arc;
 use inflight_sync::time::Instant;
 use inflight_sync::wait::WaiterKey;
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -138,10 +137,4 @@ impl Drop for UnusedWait {
     }
 }
 
-impl fmt::Debug for UnusedWait {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("UnusedWait")
-            .field("begun", &self.pass.is_some())
-            .finish_non_exhaustive()
-    }
-}
+inflight_sync::debug_fields!(UnusedWait: |this| begun = this.pass.is_some());

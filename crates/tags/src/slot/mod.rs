@@ -14,7 +14,6 @@ use inflight_steering::{Link, SubmitInfo};
 use inflight_sync::Arc;
 use inflight_sync::atomic::{AtomicU32, Ordering};
 use inflight_sync::cell::UnsafeCell;
-use std::fmt;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
@@ -142,12 +141,5 @@ impl<T> Slot<T> {
     }
 }
 
-impl<T> fmt::Debug for Slot<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Slot")
-            .field("record", &self.record)
-            .field("hw_queue", &self.hw_queue())
-            .field("tag", &self.tag)
-            .finish_non_exhaustive()
-    }
-}
+inflight_sync::debug_fields!([T] Slot<T>: |this|
+    record = this.record, hw_queue = this.hw_queue(), tag = this.tag);

@@ -17,7 +17,6 @@ use inflight_sbitmap::GetError;
 use inflight_sbitmap::tenancy::{Request, Tenancy as _};
 use inflight_sync::time::Instant;
 use inflight_sync::wait::WaiterKey;
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -390,11 +389,5 @@ impl<T: Send + 'static> Drop for Split<T> {
     }
 }
 
-impl<T: Send + 'static> fmt::Debug for Split<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Split")
-            .field("remaining", &self.remaining)
-            .field("collected", &self.collected.len())
-            .finish_non_exhaustive()
-    }
-}
+inflight_sync::debug_fields!([T: Send + 'static] Split<T>: |this|
+    remaining = this.remaining, collected = this.collected.len());

@@ -5,7 +5,6 @@ use crate::set::TagSet;
 use crate::tag::Tag;
 use inflight_steering::{CompletionSink, InlineSink, Router};
 use inflight_topology::{Scope, Topology};
-use std::fmt;
 
 /// The builder of [`Completions`], made by [`TagSet::completions`].
 ///
@@ -75,10 +74,4 @@ impl<T: Send + 'static, S: CompletionSink> CompletionsBuilder<T, S> {
     }
 }
 
-impl<T, S> fmt::Debug for CompletionsBuilder<T, S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CompletionsBuilder")
-            .field("scope", &self.scope)
-            .finish_non_exhaustive()
-    }
-}
+inflight_sync::debug_fields!([T, S] CompletionsBuilder<T, S>: |this| scope = this.scope);

@@ -8,7 +8,6 @@ use crate::tenant::Tenant;
 use inflight_steering::{Decision, Leftover, Router, ShardStats, Steered, SteeringStats, TenantId};
 use inflight_sync::{Arc, Weak};
 use inflight_topology::Topology;
-use std::fmt;
 
 /// Runs completions of a [`TagSet`] on the CPU of their policy. Made by [`TagSet::completions`].
 ///
@@ -245,11 +244,5 @@ impl<T: Send + 'static> Clone for Completions<T> {
     }
 }
 
-impl<T: Send + 'static> fmt::Debug for Completions<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Completions")
-            .field("shards", &self.shard_stats().len())
-            .field("stats", &self.stats())
-            .finish_non_exhaustive()
-    }
-}
+inflight_sync::debug_fields!([T: Send + 'static] Completions<T>: |this|
+    shards = this.shard_stats().len(), stats = this.stats());

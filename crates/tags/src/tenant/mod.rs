@@ -17,7 +17,6 @@ use inflight_steering::TenantId;
 use inflight_sync::Arc;
 use inflight_sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use inflight_sync::panics::call_for_each;
-use std::fmt;
 use std::time::Duration;
 
 /// A tenant of a [`TagSet`](crate::TagSet): a device, or another submitter of requests under the
@@ -238,11 +237,4 @@ impl<T> Clone for Tenant<T> {
     }
 }
 
-impl<T> fmt::Debug for Tenant<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tenant")
-            .field("name", &self.tenant.name)
-            .field("stats", &self.stats())
-            .finish_non_exhaustive()
-    }
-}
+inflight_sync::debug_fields!([T] Tenant<T>: |this| name = this.tenant.name, stats = this.stats());
