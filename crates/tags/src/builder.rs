@@ -69,13 +69,7 @@ pub struct TagSetBuilder<T> {
 impl<T: Send + 'static> TagSet<T> {
     /// Returns the builder of a new set.
     pub fn builder() -> TagSetBuilder<T> {
-        TagSetBuilder::new()
-    }
-}
-
-impl<T> TagSetBuilder<T> {
-    pub(crate) fn new() -> Self {
-        Self {
+        TagSetBuilder {
             layout: TagLayout {
                 hw_queues: 1,
                 depth: DEFAULT_DEPTH,
@@ -95,7 +89,9 @@ impl<T> TagSetBuilder<T> {
             payload: PhantomData,
         }
     }
+}
 
+impl<T> TagSetBuilder<T> {
     /// Sets the hardware queues: a number of them, 1 to 65,536, by default 1, each with tags of its
     /// own; or [options](HwQueueOptions) with their kinds, their largest number, and whether they
     /// share their tags.
@@ -348,7 +344,8 @@ impl<T> TagSetBuilder<T> {
         let mut shared = Shared::new(bitmaps.clone(), slots, Box::new(payload), map);
         shared.timeout = self.timeout.unwrap_or(DEFAULT_TIMEOUT);
         shared.before_wait = self.before_wait;
-        Ok(TagSet::from_shared(Handle::new(shared)))
+        let shared = Handle::new(shared);
+        Ok(TagSet { shared })
     }
 }
 

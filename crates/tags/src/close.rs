@@ -61,7 +61,7 @@ impl<T: Send + 'static> TagSet<T> {
         let bitmaps = &self.shared.bitmaps;
         let mut panic = FirstPanic::default();
         panic.run(|| bitmaps.gate.close_set());
-        panic.run(|| bitmaps.expirers.changed().notify_all());
+        panic.run(|| bitmaps.expirers.changed.notify_all());
         for tag_map in bitmaps.layout.tag_map_ids() {
             panic.run(|| bitmaps.bitmap(tag_map).close());
         }

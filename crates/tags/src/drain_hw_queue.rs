@@ -64,7 +64,7 @@ impl<T> Shared<T> {
     fn drain_hw_queue(&self, hw_queue: usize, deadline: Option<Instant>) -> Result<(), DrainError> {
         let mut drain = self.begin_drain(hw_queue)?;
         let mut end = None;
-        let drained = self.bitmaps.gate.drained();
+        let drained = &self.bitmaps.gate.drained;
         self.bitmaps.wait_while(drained, deadline, || {
             end = self.end_drain(&mut drain);
             end.is_none()
@@ -80,7 +80,7 @@ impl<T: Send + 'static> HwQueues<'_, T> {
     ///
     /// [`InUse`](DrainError::InUse) if a tag is in use; the errors of [`drain`](HwQueues::drain).
     pub fn try_drain(&self, hw_queue: usize) -> Result<(), DrainError> {
-        let shared = self.set.shared();
+        let shared = &self.set.shared;
         let mut drain = shared.begin_drain(hw_queue)?;
         let end = shared.end_drain(&mut drain);
         end.unwrap_or(Err(DrainError::InUse { hw_queue }))
@@ -115,20 +115,25 @@ impl<T: Send + 'static> HwQueues<'_, T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn drain(&self, hw_queue: usize) -> DrainHwQueue<T> {
-        DrainHwQueue::new(self.set.clone(), hw_queue)
+        DrainHwQueue {
+            set: self.set.clone(),
+            hw_queue,
+            drain: None,
+            key: None,
+        }
     }
 
     /// Waits as [`drain`](HwQueues::drain); the thread sleeps. The errors are the same.
     ///
     /// A thread that holds a tag of the hardware queue waits for itself, for ever.
     pub fn drain_blocking(&self, hw_queue: usize) -> Result<(), DrainError> {
-        self.set.shared().drain_hw_queue(hw_queue, None)
+        self.set.shared.drain_hw_queue(hw_queue, None)
     }
 
     /// Waits as [`drain`](HwQueues::drain); the thread sleeps at most `timeout`. The hardware queue
     /// stays inactive. The errors are the same; also [`TimedOut`](DrainError::TimedOut).
     pub fn drain_timeout(&self, hw_queue: usize, timeout: Duration) -> Result<(), DrainError> {
-        let shared = self.set.shared();
+        let shared = &self.set.shared;
         let deadline = shared.bitmaps.clock.now() + timeout;
         shared.drain_hw_queue(hw_queue, Some(deadline))
     }
@@ -145,29 +150,18 @@ pub struct DrainHwQueue<T: Send + 'static> {
     key: Option<WaiterKey>,
 }
 
-impl<T: Send + 'static> DrainHwQueue<T> {
-    pub(crate) const fn new(set: TagSet<T>, hw_queue: usize) -> Self {
-        Self {
-            set,
-            hw_queue,
-            drain: None,
-            key: None,
-        }
-    }
-}
-
 impl<T: Send + 'static> Future for DrainHwQueue<T> {
     type Output = Result<(), DrainError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        let shared = this.set.shared();
+        let shared = &this.set.shared;
         let drain = match &mut this.drain {
             Some(drain) => drain,
             none => none.insert(shared.begin_drain(this.hw_queue)?),
         };
         let mut end = None;
-        let drained = shared.bitmaps.gate.drained();
+        let drained = &shared.bitmaps.gate.drained;
         ready!(drained.poll_while(&mut this.key, cx, || {
             end = shared.end_drain(drain);
             end.is_none()
@@ -179,7 +173,7 @@ impl<T: Send + 'static> Future for DrainHwQueue<T> {
 
 impl<T: Send + 'static> Drop for DrainHwQueue<T> {
     fn drop(&mut self) {
-        let drained = self.set.shared().bitmaps.gate.drained();
+        let drained = &self.set.shared.bitmaps.gate.drained;
         drained.leave(&mut self.key);
     }
 }

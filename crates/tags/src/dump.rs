@@ -77,7 +77,7 @@ impl<T: Send + 'static> TagSet<T> {
                 hw_queue: slot.hw_queue(),
                 index: slot.tag,
                 what,
-                token: in_flight.then(|| slot.id().token(state.generation)),
+                token: in_flight.then(|| slot.id.token(state.generation)),
             });
             *counts.entry(slot.info.tenant()).or_default() += 1;
             in_use += 1;

@@ -33,7 +33,7 @@ pub(crate) const SHORT_SLEEP: Duration = Duration::from_millis(10);
 #[derive(Debug)]
 pub(crate) struct Expirers {
     /// Notified by N4 and L5, and by the close of the set.
-    changed: Event,
+    pub(crate) changed: Event,
     /// See `Interval`.
     interval: AtomicU64,
 }
@@ -111,9 +111,5 @@ impl Expirers {
     pub(crate) fn interval(&self) -> Interval {
         // Ordering: L1, Acquire pairs with the fence N2: L2 sees the slot's timeout.
         Interval(self.interval.load(Ordering::Acquire))
-    }
-
-    pub(crate) const fn changed(&self) -> &Event {
-        &self.changed
     }
 }

@@ -39,18 +39,18 @@ struct ToFree<T>(Vec<Tag<T>>);
 
 impl<T> ToFree<T> {
     fn new(mut tags: Vec<Tag<T>>) -> Self {
-        tags.sort_unstable_by_key(|tag| tag.bitmap().addr());
+        tags.sort_unstable_by_key(|tag| tag.bitmap.addr());
         Self(tags)
     }
 
     /// Frees the last group. Returns whether there was one.
     fn free_next(&mut self) -> bool {
-        let Some(bitmap) = self.0.last().map(Tag::bitmap) else {
+        let Some(bitmap) = self.0.last().map(|tag| tag.bitmap) else {
             return false;
         };
         let mut slots = [NonNull::<Slot<T>>::dangling(); PUT_AT_ONCE];
         let mut len = 0;
-        while len < PUT_AT_ONCE && self.0.last().is_some_and(|tag| tag.bitmap() == bitmap) {
+        while len < PUT_AT_ONCE && self.0.last().is_some_and(|tag| tag.bitmap == bitmap) {
             if let Some(tag) = self.0.pop() {
                 slots[len] = tag.into_raw();
                 len += 1;

@@ -65,7 +65,7 @@ impl<T: Send + 'static> Cpus<'_, T> {
     // A caller that drains nothing does not need the result.
     #[allow(clippy::must_use_candidate)]
     pub fn offline(&self, cpu: usize) -> Vec<usize> {
-        self.set.shared().set_online(cpu, false)
+        self.set.shared.set_online(cpu, false)
     }
 
     /// Brings a CPU back. Returns the hardware queues that become active. Writes before the call
@@ -77,7 +77,7 @@ impl<T: Send + 'static> Cpus<'_, T> {
     // As above.
     #[allow(clippy::must_use_candidate)]
     pub fn online(&self, cpu: usize) -> Vec<usize> {
-        self.set.shared().set_online(cpu, true)
+        self.set.shared.set_online(cpu, true)
     }
 
     /// Adapts the set to a changed machine: spreads CPUs over the hardware queues as a set built
@@ -122,7 +122,7 @@ impl<T: Send + 'static> Cpus<'_, T> {
     // As above.
     #[allow(clippy::must_use_candidate)]
     pub fn refresh(&self, topology: &Topology) -> Vec<usize> {
-        let (shared, nodes) = (self.set.shared(), CpuNodes::new(topology));
+        let (shared, nodes) = (&self.set.shared, CpuNodes::new(topology));
         let size = &shared.bitmaps.size;
         // Dropped after the lock is released: dropping one may run callbacks.
         let subscribers = shared.subscribers();
@@ -148,7 +148,7 @@ impl<T: Send + 'static> Cpus<'_, T> {
 }
 
 inflight_sync::debug_fields!([T: Send + 'static] Cpus<'_, T>: |this|
-    known = this.set.shared().cpu_map.cpus());
+    known = this.set.shared.cpu_map.cpus());
 
 impl TagMaps {
     /// The hardware queue itself, or the one that stands in for it while it is inactive.
@@ -235,7 +235,7 @@ impl<T> Shared<T> {
     /// E2, if hardware queues returned. Runs wakers.
     pub(crate) fn tell_drains(&self, returned: bool) {
         if returned {
-            self.bitmaps.gate.drained().notify_all();
+            self.bitmaps.gate.drained.notify_all();
         }
     }
 

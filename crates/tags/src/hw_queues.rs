@@ -31,7 +31,7 @@ impl<T: Send + 'static> HwQueues<'_, T> {
     /// Returns the number of hardware queues.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.set.shared().bitmaps.size.hw_queues()
+        self.set.shared.bitmaps.size.hw_queues()
     }
 
     /// Returns the hardware queue that serves a CPU, for any number: that of requests that are no
@@ -56,21 +56,21 @@ impl<T: Send + 'static> HwQueues<'_, T> {
     /// ```
     #[must_use]
     pub fn for_kind(&self, kind: QueueKind, cpu: usize) -> usize {
-        let mapped = self.set.shared().cpu_map.hw_queue_of(kind, cpu);
-        self.set.shared().bitmaps.stand_in(mapped)
+        let mapped = self.set.shared.cpu_map.hw_queue_of(kind, cpu);
+        self.set.shared.bitmaps.stand_in(mapped)
     }
 
     /// Returns the kind of a hardware queue; `None` if the set does not have it.
     #[must_use]
     pub fn kind(&self, hw_queue: usize) -> Option<QueueKind> {
-        (hw_queue < self.len()).then(|| self.set.shared().bitmaps.kind_of(hw_queue))
+        (hw_queue < self.len()).then(|| self.set.shared.bitmaps.kind_of(hw_queue))
     }
 
     /// Returns whether a hardware queue gives out tags: `false` if all its CPUs are
     /// [offline](crate::Cpus::offline), or if there is none of that number.
     #[must_use]
     pub fn is_active(&self, hw_queue: usize) -> bool {
-        hw_queue < self.len() && self.set.shared().bitmaps.stand_in(hw_queue) == hw_queue
+        hw_queue < self.len() && self.set.shared.bitmaps.stand_in(hw_queue) == hw_queue
     }
 
     /// Returns hardware queue and index of a [unique tag](crate::Tag::unique); `None` if the set
@@ -87,7 +87,7 @@ impl<T: Send + 'static> HwQueues<'_, T> {
     #[must_use]
     pub fn place_of_unique(&self, unique: u32) -> Option<(usize, usize)> {
         let (hw_queue, tag) = ((unique >> 16) as usize, (unique & 0xffff) as usize);
-        let layout = self.set.shared().bitmaps.layout;
+        let layout = self.set.shared.bitmaps.layout;
         let extra = layout.depth..layout.stride();
         let there = tag < self.set.depth() || extra.contains(&tag);
         (hw_queue < self.len() && there).then_some((hw_queue, tag))

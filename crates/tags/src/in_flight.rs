@@ -105,7 +105,7 @@ impl<T> Shared<T> {
                 record: &slot.record,
                 generation: state.generation,
                 timed_out: state.phase == Phase::Overdue,
-                token: slot.id().token(state.generation),
+                token: slot.id.token(state.generation),
                 hw_queue: slot.hw_queue(),
                 index: slot.tag,
                 now,

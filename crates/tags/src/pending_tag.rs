@@ -14,16 +14,11 @@ use std::mem::ManuallyDrop;
 #[must_use = "the bit is given back when it is dropped"]
 pub(crate) struct PendingTag<'a> {
     bitmaps: &'a TagMaps,
-    tag_map: TagMapId,
+    pub(crate) tag_map: TagMapId,
     bit: usize,
 }
 
 impl PendingTag<'_> {
-    #[inline]
-    pub(crate) const fn tag_map(&self) -> TagMapId {
-        self.tag_map
-    }
-
     /// The same bit for another hardware queue, if both share a table.
     pub(crate) fn moved(mut self, to: TagMapId) -> Result<Self, Self> {
         let layout = self.bitmaps.layout;
@@ -58,15 +53,11 @@ impl Drop for PendingTag<'_> {
 #[must_use = "the bits are given back when they are dropped"]
 pub(crate) struct PendingTags<'a> {
     bitmaps: &'a TagMaps,
-    tag_map: TagMapId,
+    pub(crate) tag_map: TagMapId,
     bits: Vec<usize>,
 }
 
 impl PendingTags<'_> {
-    pub(crate) const fn tag_map(&self) -> TagMapId {
-        self.tag_map
-    }
-
     pub(crate) fn len(&self) -> usize {
         self.bits.len()
     }

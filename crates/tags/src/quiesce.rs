@@ -141,12 +141,12 @@ impl<T: Send + 'static> TagSet<T> {
     ///
     /// Panics if the system refuses its part of the fence; the set is then as it was.
     pub fn quiesce(&self) -> QuiesceGuard {
-        QuiesceGuard::close(&self.shared().bitmaps)
+        QuiesceGuard::close(&self.shared.bitmaps)
     }
 
     /// Returns whether the set is quiesced. A frozen set does not count as quiesced.
     #[must_use]
     pub fn is_quiesced(&self) -> bool {
-        self.shared().bitmaps.gate.state().is_quiesced()
+        self.shared.bitmaps.gate.state().is_quiesced()
     }
 }

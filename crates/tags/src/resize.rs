@@ -94,6 +94,6 @@ impl<T: Send + 'static> TagSet<T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn resize(&self, depth: usize) -> Result<(), ResizeError> {
-        self.shared().resize(depth)
+        self.shared.resize(depth)
     }
 }

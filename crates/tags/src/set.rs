@@ -3,7 +3,6 @@
 use crate::error::{NAME_LIMIT, RedeemError, TenantError};
 use crate::in_flight::InFlight;
 use crate::last_handle::Handle;
-use crate::shared::Shared;
 use crate::slot::Slot;
 use crate::stats::SetStats;
 use crate::tag::Tag;
@@ -50,14 +49,6 @@ pub struct TagSet<T> {
 }
 
 impl<T: Send + 'static> TagSet<T> {
-    pub(crate) const fn from_shared(shared: Handle<T>) -> Self {
-        Self { shared }
-    }
-
-    pub(crate) fn shared(&self) -> &Shared<T> {
-        &self.shared
-    }
-
     /// Adds a tenant, for example a device. The name is for people and metrics, and belongs to the
     /// tenant while the tenant has a handle. It has 1 to 8,192 bytes. The [dump](Self::dump) shows
     /// its first 256 characters, with control characters escaped; metrics have it as it is.
@@ -272,7 +263,8 @@ impl<T: Send + 'static> Tenant<T> {
     /// Returns the set of this tenant.
     #[must_use]
     pub fn set(&self) -> TagSet<T> {
-        TagSet::from_shared(self.shared.clone())
+        let shared = self.shared.clone();
+        TagSet { shared }
     }
 }
 

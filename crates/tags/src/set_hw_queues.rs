@@ -69,7 +69,7 @@ impl<T: Send + 'static> Future for SetHwQueues<T> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        let shared = this.set.shared();
+        let shared = &this.set.shared;
         let freeze = match &mut this.freeze {
             Some(freeze) => freeze,
             None if !shared.check_hw_queues(this.n)? => return Poll::Ready(Ok(())),
@@ -164,8 +164,8 @@ impl<T: Send + 'static> TagSet<T> {
         n: usize,
         freeze: impl FnOnce() -> Result<FrozenGuard, FreezeError>,
     ) -> Result<(), ResizeError> {
-        if self.shared().check_hw_queues(n)? {
-            self.shared().set_hw_queues(n, freeze()?);
+        if self.shared.check_hw_queues(n)? {
+            self.shared.set_hw_queues(n, freeze()?);
         }
         Ok(())
     }

@@ -44,7 +44,7 @@ pub struct Tag<T> {
     /// Lives while the tag does: see [`teardown`](crate::teardown).
     slot: NonNull<Slot<T>>,
     /// The slot's bitmap, so that a free need not wait for the slot's cache line.
-    bitmap: NonNull<SbitmapQueue>,
+    pub(crate) bitmap: NonNull<SbitmapQueue>,
     /// A tag owns its T.
     payload: PhantomData<T>,
 }
@@ -78,11 +78,6 @@ impl<T> Tag<T> {
     const fn slot(&self) -> &Slot<T> {
         // SAFETY: a tag that has not ended keeps its set (PROTOCOL.md, "Memory").
         unsafe { self.slot.as_ref() }
-    }
-
-    /// The tag's bitmap, for comparisons.
-    pub(crate) const fn bitmap(&self) -> NonNull<SbitmapQueue> {
-        self.bitmap
     }
 
     /// Returns the tag as a pointer, without freeing it; `from_raw` makes it a tag again.
@@ -163,7 +158,7 @@ impl<T> Tag<T> {
     #[inline]
     pub fn into_token_with<R>(mut self, f: impl FnOnce(&mut T, u64) -> R) -> R {
         let generation = self.slot().record.next_issue().generation;
-        let token = self.slot().id().token(generation);
+        let token = self.slot().id.token(generation);
         let entry = f(&mut self, token);
         let issued = self.into_token();
         debug_assert_eq!(issued, token, "nobody else issues it");
@@ -281,7 +276,7 @@ impl<T> Tag<T> {
     pub fn track(&mut self) -> u64 {
         let slot = self.slot();
         let generation = slot.record.track(slot.bitmaps().stamp());
-        slot.id().token(generation)
+        slot.id.token(generation)
     }
 
     /// Returns whether the time of a [tracked](Tag::track) request was reported to be up.
@@ -297,7 +292,7 @@ impl<T> Tag<T> {
         let this = ManuallyDrop::new(self);
         let slot = this.slot();
         // Read before S1: afterwards another thread may own the slot, and free it with its set.
-        let (stamp, id) = (slot.bitmaps().stamp(), slot.id());
+        let (stamp, id) = (slot.bitmaps().stamp(), slot.id);
         if slot.bitmaps().policies.is_on() {
             slot.note_here(polled);
         }

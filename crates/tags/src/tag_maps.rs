@@ -224,7 +224,7 @@ impl TagMaps {
 
     /// B2 for a thread, at most until the deadline. Returns whether the set was thawed.
     pub(crate) fn wait_thaw(&self, deadline: Option<Instant>) -> bool {
-        self.wait_while(self.gate.thawed(), deadline, || self.gate.is_stopped())
+        self.wait_while(&self.gate.thawed, deadline, || self.gate.is_stopped())
     }
 
     /// Called only for a kind that the set has tags of.

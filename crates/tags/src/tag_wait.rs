@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 /// A wait, kept apart from the set. It must be ended before it is dropped.
 #[derive(Debug)]
 pub(crate) struct TagWait {
-    tag_map: TagMapId,
+    pub(crate) tag_map: TagMapId,
     waiter: Waiter,
     /// The tenant whose account counts this wait.
     counted: Option<TenantIndex>,
@@ -29,10 +29,6 @@ impl TagWait {
             waiter,
             counted,
         }
-    }
-
-    pub(crate) const fn tag_map(&self) -> TagMapId {
-        self.tag_map
     }
 
     /// Whether it is in the wait queue: it waits, or must get more.

@@ -16,7 +16,7 @@ impl<T: Send + 'static> Tenant<T> {
         bit: PendingTag<'_>,
     ) -> Option<Tag<T>> {
         let here = self.choose_tag_map(options);
-        if here == bit.tag_map() {
+        if here == bit.tag_map {
             return self.make_tag(bit);
         }
         match bit.moved(here) {

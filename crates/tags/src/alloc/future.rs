@@ -1,7 +1,6 @@
 //! The futures of a tag.
 
 use super::slow_path::Waiting;
-use crate::alloc::AllocOptions;
 use crate::error::AllocError;
 use crate::tag::Tag;
 use crate::tenant::Tenant;
@@ -13,8 +12,8 @@ use std::task::{Context, Poll};
 /// [`Tenant::alloc_with`]. A poll after it was ready asks for another tag.
 #[must_use = "futures do nothing unless polled"]
 pub struct Alloc<'a, T: Send + 'static> {
-    tenant: &'a Tenant<T>,
-    wait: Waiting,
+    pub(super) tenant: &'a Tenant<T>,
+    pub(super) wait: Waiting,
 }
 
 /// The future of [`Tenant::alloc_owned`]: `'static`, for one tag after the other. Otherwise as
@@ -32,17 +31,8 @@ pub struct Alloc<'a, T: Send + 'static> {
 /// ```
 #[must_use = "futures do nothing unless polled"]
 pub struct AllocOwned<T: Send + 'static> {
-    tenant: Tenant<T>,
-    wait: Waiting,
-}
-
-impl<'a, T: Send + 'static> Alloc<'a, T> {
-    pub(crate) const fn new(tenant: &'a Tenant<T>, options: AllocOptions) -> Self {
-        Self {
-            tenant,
-            wait: Waiting::new(options),
-        }
-    }
+    pub(super) tenant: Tenant<T>,
+    pub(super) wait: Waiting,
 }
 
 impl<T: Send + 'static> Future for Alloc<'_, T> {
@@ -63,13 +53,6 @@ impl<T: Send + 'static> Drop for Alloc<'_, T> {
 inflight_sync::debug_fields!([T: Send + 'static] Alloc<'_, T>: |this| tenant = this.tenant.name());
 
 impl<T: Send + 'static> AllocOwned<T> {
-    pub(crate) const fn new(tenant: Tenant<T>, options: AllocOptions) -> Self {
-        Self {
-            tenant,
-            wait: Waiting::new(options),
-        }
-    }
-
     /// Waits for the next tag: for callers that keep the future and poll by hand, as a service's
     /// readiness. The errors are those of [`Tenant::alloc_with`].
     ///

@@ -28,7 +28,7 @@ impl TagMaps {
         }
         // D5: a drain may have taken the bit for one of another hardware queue.
         if self.layout.shared_tags {
-            self.gate.drained().notify_all();
+            self.gate.drained.notify_all();
         }
         true
     }
@@ -76,7 +76,7 @@ impl<T> Tenant<T> {
 
     /// The same for several, with one check for all of them.
     pub(super) fn make_tags(&self, bits: PendingTags<'_>) -> Option<Vec<Tag<T>>> {
-        let (bitmaps, tag_map) = (&*self.shared.bitmaps, bits.tag_map());
+        let (bitmaps, tag_map) = (&*self.shared.bitmaps, bits.tag_map);
         for bit in bits.bits() {
             self.note_hw_queue(tag_map, self.slot_of(tag_map, bit));
         }

@@ -118,7 +118,8 @@ impl<T: Send + 'static> Tenant<T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub const fn alloc_with(&self, options: AllocOptions) -> Alloc<'_, T> {
-        Alloc::new(self, options)
+        let wait = Waiting::new(options);
+        Alloc { tenant: self, wait }
     }
 
     /// Takes a tag as [`alloc`](Tenant::alloc), by a `'static` future that owns a handle of the
@@ -130,7 +131,8 @@ impl<T: Send + 'static> Tenant<T> {
 
     /// Takes a tag as [`alloc_owned`](Tenant::alloc_owned), of the kind asked for.
     pub fn alloc_owned_with(&self, options: AllocOptions) -> AllocOwned<T> {
-        AllocOwned::new(self.clone(), options)
+        let (tenant, wait) = (self.clone(), Waiting::new(options));
+        AllocOwned { tenant, wait }
     }
 
     /// Takes a normal tag; the thread sleeps until one is free. The errors are those of

@@ -192,7 +192,7 @@ impl Waiting {
     fn leave<T: Send + 'static>(&mut self, tenant: &Tenant<T>) {
         match mem::replace(&mut self.at, AllocAt::Nowhere) {
             AllocAt::Nowhere => {}
-            AllocAt::Thaw(mut key) => tenant.bitmaps().gate.thawed().leave(&mut key),
+            AllocAt::Thaw(mut key) => tenant.bitmaps().gate.thawed.leave(&mut key),
             AllocAt::WaitQueue(mut wait) => wait.end(tenant.bitmaps()),
         }
     }

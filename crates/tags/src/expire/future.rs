@@ -13,8 +13,8 @@ use std::task::{Context, Poll, ready};
 /// asks for another request.
 #[must_use = "futures do nothing unless polled"]
 pub struct NextExpired<'a, T: Send + 'static> {
-    set: &'a TagSet<T>,
-    sleeping: Sleeping,
+    pub(super) set: &'a TagSet<T>,
+    pub(super) sleeping: Sleeping,
 }
 
 /// The requests of a set whose time is up, one after the other: see
@@ -36,13 +36,13 @@ pub struct NextExpired<'a, T: Send + 'static> {
 #[must_use = "it does nothing unless polled"]
 pub struct ExpiredOwned<T: Send + 'static> {
     /// `None` after the end.
-    set: Option<TagSet<T>>,
-    sleeping: Sleeping,
+    pub(super) set: Option<TagSet<T>>,
+    pub(super) sleeping: Sleeping,
 }
 
 /// What a task waits for until its next check.
 #[derive(Debug, Default)]
-struct Sleeping {
+pub(super) struct Sleeping {
     /// A time, or a change of this.
     sleep: Option<(Sleep, LookAgain)>,
     /// The key while it waits for that change.
@@ -59,9 +59,9 @@ impl Sleeping {
         let Some((sleep, again)) = &mut self.sleep else {
             return Poll::Ready(None);
         };
-        let bitmaps = &set.shared().bitmaps;
+        let bitmaps = &set.shared.bitmaps;
         let unchanged = || Seen::now(bitmaps) == again.seen;
-        let changed = bitmaps.expirers.changed();
+        let changed = &bitmaps.expirers.changed;
         let changed = changed.poll_while(&mut self.key, cx, unchanged).is_ready();
         if !changed {
             ready!(Pin::new(sleep).poll(cx));
@@ -73,7 +73,7 @@ impl Sleeping {
 
     fn end<T: Send + 'static>(&mut self, set: &TagSet<T>) {
         self.sleep = None;
-        set.shared().bitmaps.expirers.changed().leave(&mut self.key);
+        set.shared.bitmaps.expirers.changed.leave(&mut self.key);
     }
 }
 
@@ -87,17 +87,10 @@ fn poll<T: Send + 'static>(
         match set.look_for_expired(slept) {
             Ok(late) => return Poll::Ready(late),
             Err(again) => {
-                let sleep = set.shared().timer.sleep_until(again.at);
+                let sleep = set.shared.timer.sleep_until(again.at);
                 sleeping.sleep = Some((sleep, again));
             }
         }
-    }
-}
-
-impl<'a, T: Send + 'static> NextExpired<'a, T> {
-    pub(super) fn new(set: &'a TagSet<T>) -> Self {
-        let sleeping = Sleeping::default();
-        Self { set, sleeping }
     }
 }
 
@@ -117,13 +110,6 @@ impl<T: Send + 'static> Future for NextExpired<'_, T> {
 }
 
 impl<T: Send + 'static> ExpiredOwned<T> {
-    pub(super) fn new(set: TagSet<T>) -> Self {
-        Self {
-            set: Some(set),
-            sleeping: Sleeping::default(),
-        }
-    }
-
     /// Waits for the next one, as [`TagSet::expired`]; `None` at the end, and from then on.
     pub fn poll_expired(&mut self, cx: &mut Context<'_>) -> Poll<Option<Expired<T>>> {
         let Some(set) = &self.set else {

@@ -2,6 +2,7 @@
 
 mod future;
 
+use future::Sleeping;
 pub use future::{ExpiredOwned, NextExpired};
 
 use crate::error::{ExpireError, RedeemError};
@@ -133,7 +134,7 @@ impl<T> Shared<T> {
             _ => return None,
         };
         Some(Found::Overdue(Overdue {
-            token: slot.id().token(generation),
+            token: slot.id.token(generation),
             held,
             hw_queue: slot.hw_queue(),
             index: slot.tag,
@@ -298,9 +299,9 @@ impl<T: Send + 'static> TagSet<T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn iter_expired(&self) -> impl Iterator<Item = Expired<T>> + '_ {
-        let mut walk = self.shared().begin_walk();
+        let mut walk = self.shared.begin_walk();
         std::iter::from_fn(move || {
-            let late = self.shared().next_late(walk.as_mut()?)?;
+            let late = self.shared.next_late(walk.as_mut()?)?;
             Some(self.expired_request(late))
         })
     }
@@ -341,14 +342,19 @@ impl<T: Send + 'static> TagSet<T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn expired(&self) -> NextExpired<'_, T> {
-        NextExpired::new(self)
+        let sleeping = Sleeping::default();
+        NextExpired {
+            set: self,
+            sleeping,
+        }
     }
 
     /// Waits as [`expired`](TagSet::expired), for one request after the other; to be kept in a
     /// struct. It owns a handle of the set, and drops it when the set is closed and no tag is in
     /// use.
     pub fn expired_owned(&self) -> ExpiredOwned<T> {
-        ExpiredOwned::new(self.clone())
+        let (set, sleeping) = (Some(self.clone()), Sleeping::default());
+        ExpiredOwned { set, sleeping }
     }
 
     /// Waits as [`expired`](TagSet::expired); the thread sleeps, and no other thread is started.
@@ -363,12 +369,12 @@ impl<T: Send + 'static> TagSet<T> {
     ///
     /// [`ExpireError::TimedOut`].
     pub fn expired_timeout(&self, timeout: Duration) -> Result<Option<Expired<T>>, ExpireError> {
-        let deadline = self.shared().bitmaps.clock.now() + timeout;
+        let deadline = self.shared.bitmaps.clock.now() + timeout;
         self.expired_until(Some(deadline))
     }
 
     fn expired_until(&self, deadline: Option<Instant>) -> Result<Option<Expired<T>>, ExpireError> {
-        let clock = &self.shared().bitmaps.clock;
+        let clock = &self.shared.bitmaps.clock;
         let mut slept = None;
         loop {
             match self.look_for_expired(slept) {
@@ -378,9 +384,9 @@ impl<T: Send + 'static> TagSet<T> {
                 }
                 Err(again) => {
                     let until = deadline.map_or(again.at, |deadline| deadline.min(again.at));
-                    let bitmaps = &self.shared().bitmaps;
+                    let bitmaps = &self.shared.bitmaps;
                     let unchanged = || Seen::now(bitmaps) == again.seen;
-                    let changed = bitmaps.expirers.changed();
+                    let changed = &bitmaps.expirers.changed;
                     let has_changed = changed.wait_while_until(clock, until, unchanged);
                     slept = again.slept().filter(|_| !has_changed);
                 }
@@ -391,7 +397,7 @@ impl<T: Send + 'static> TagSet<T> {
     /// One step of a waiter for timeouts: the next request, or the end, or the time of the next
     /// check.
     fn look_for_expired(&self, slept: Option<Interval>) -> Result<Option<Expired<T>>, LookAgain> {
-        let late = self.shared().wait_step(slept)?;
+        let late = self.shared.wait_step(slept)?;
         Ok(late.map(|late| self.expired_request(late)))
     }
 
@@ -431,8 +437,8 @@ impl<T: Send + 'static> TagSet<T> {
     // A caller may know the next time without this result.
     #[allow(clippy::must_use_candidate)]
     pub fn expire(&self, mut f: impl FnMut(u64)) -> Option<Instant> {
-        let mut walk = self.shared().begin_walk()?;
-        while let Some(late) = self.shared().next_late(&mut walk) {
+        let mut walk = self.shared.begin_walk()?;
+        while let Some(late) = self.shared.next_late(&mut walk) {
             late.token().into_iter().for_each(&mut f);
         }
         walk.next
@@ -456,7 +462,7 @@ mod tests {
         let look = |slept| {
             let look = |slept| set.look_for_expired(slept).expect_err("nothing is late");
             let again = look(slept);
-            let has_changed = Seen::now(&set.shared().bitmaps) != again.seen;
+            let has_changed = Seen::now(&set.shared.bitmaps) != again.seen;
             if has_changed { look(None) } else { again }
         };
         let sleeps = |again: &LookAgain| again.at - clock.now();

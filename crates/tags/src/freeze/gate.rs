@@ -101,9 +101,9 @@ pub(crate) struct FreezeGate {
     /// On its own cache line: every allocation and every put reads it.
     word: CachePadded<GateWord>,
     /// Drains wait here for bits to be cleared.
-    drained: Event,
+    pub(crate) drained: Event,
     /// Submitters wait here for the thaw, or the close.
-    thawed: Event,
+    pub(crate) thawed: Event,
 }
 
 #[derive(Debug)]
@@ -191,17 +191,6 @@ impl FreezeGate {
         self.word.fence.heavy();
     }
 
-    /// Returns the event on which drains wait.
-    pub(crate) const fn drained(&self) -> &Event {
-        &self.drained
-    }
-
-    /// Returns the event on which submitters wait for the thaw, and waiters for timeouts for the
-    /// close.
-    pub(crate) const fn thawed(&self) -> &Event {
-        &self.thawed
-    }
-
     /// Does P2 and P3 when it is dropped, so also if a waker panics in P1.
     #[inline]
     pub(crate) const fn wake_at_end(&self) -> WakeAtEnd<'_> {
@@ -248,7 +237,7 @@ impl FreezeGate {
         }
     }
 
-    /// B2 for a task, which keeps its key and leaves by `thawed().leave`.
+    /// B2 for a task, which keeps its key and leaves by `thawed.leave`.
     pub(crate) fn poll_thaw(&self, key: &mut Option<WaiterKey>, cx: &Context<'_>) -> Poll<()> {
         self.thawed.poll_while(key, cx, || self.is_stopped())
     }

@@ -83,7 +83,7 @@ impl Future for Freeze {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<FrozenGuard> {
         let Self { drain, guard } = &mut *self;
         if guard.is_none() {
-            *guard = Some(FrozenGuard::begin(drain.bitmaps()));
+            *guard = Some(FrozenGuard::begin(&drain.bitmaps));
         }
         ready!(Pin::new(drain).poll(cx));
         guard.take().map_or(Poll::Pending, Poll::Ready)

@@ -87,7 +87,7 @@ pub(crate) fn wait_until_unused(
     deadline: Option<Instant>,
 ) -> Result<(), FreezeError> {
     let mut pass = UnusedPass::of_all(bitmaps);
-    let drained = bitmaps.gate.drained();
+    let drained = &bitmaps.gate.drained;
     if bitmaps.wait_while(drained, deadline, || pass.is_busy(bitmaps)) {
         Ok(())
     } else {
@@ -97,7 +97,7 @@ pub(crate) fn wait_until_unused(
 
 /// Waits as a task until no tag is in use. The caller keeps the set quiesced or frozen.
 pub(crate) struct UnusedWait {
-    bitmaps: Arc<TagMaps>,
+    pub(super) bitmaps: Arc<TagMaps>,
     /// Set once it has begun.
     pass: Option<UnusedPass>,
     key: Option<WaiterKey>,
@@ -111,10 +111,6 @@ impl UnusedWait {
             key: None,
         }
     }
-
-    pub(crate) const fn bitmaps(&self) -> &Arc<TagMaps> {
-        &self.bitmaps
-    }
 }
 
 impl Future for UnusedWait {
@@ -124,7 +120,7 @@ impl Future for UnusedWait {
         let this = &mut *self;
         let bitmaps = &*this.bitmaps;
         let pass = this.pass.get_or_insert_with(|| UnusedPass::of_all(bitmaps));
-        let drained = bitmaps.gate.drained();
+        let drained = &bitmaps.gate.drained;
         ready!(drained.poll_while(&mut this.key, cx, || pass.is_busy(bitmaps)));
         this.pass = None;
         Poll::Ready(())
@@ -133,7 +129,7 @@ impl Future for UnusedWait {
 
 impl Drop for UnusedWait {
     fn drop(&mut self) {
-        self.bitmaps.gate.drained().leave(&mut self.key);
+        self.bitmaps.gate.drained.leave(&mut self.key);
     }
 }
 

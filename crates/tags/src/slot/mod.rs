@@ -29,7 +29,7 @@ pub(crate) struct Slot<T> {
     pub(crate) bitmap: NonNull<SbitmapQueue>,
     bit: usize,
     /// The part that all its tokens have in common.
-    id: SlotId,
+    pub(crate) id: SlotId,
     /// Written by the owner, if hardware queues share tags.
     hw_queue: AtomicU32,
     pub(crate) tag: usize,
@@ -133,11 +133,6 @@ impl<T> Slot<T> {
             // no owner, and without handles it gets none. Its payload was there.
             unsafe { self.payload_mut().drop_in_place() };
         }
-    }
-
-    #[inline]
-    pub(crate) const fn id(&self) -> SlotId {
-        self.id
     }
 }
 

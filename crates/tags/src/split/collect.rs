@@ -153,7 +153,7 @@ impl<T: Send + 'static> Split<T> {
     /// The tag map in whose wait queue it is, if it is in one.
     pub(super) const fn queued_in(&self) -> Option<TagMapId> {
         match &self.at {
-            SplitAt::Waits(wait) | SplitAt::Paused(wait) => Some(wait.tag_map()),
+            SplitAt::Waits(wait) | SplitAt::Paused(wait) => Some(wait.tag_map),
             SplitAt::Nowhere | SplitAt::Thaw(_) => None,
         }
     }
@@ -163,7 +163,7 @@ impl<T: Send + 'static> Split<T> {
         let bitmaps = self.tenant.bitmaps();
         match std::mem::replace(&mut self.at, SplitAt::Nowhere) {
             SplitAt::Nowhere => {}
-            SplitAt::Thaw(mut key) => bitmaps.gate.thawed().leave(&mut key),
+            SplitAt::Thaw(mut key) => bitmaps.gate.thawed.leave(&mut key),
             SplitAt::Waits(mut wait) | SplitAt::Paused(mut wait) => wait.end(bitmaps),
         }
     }

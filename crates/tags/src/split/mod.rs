@@ -138,14 +138,8 @@ impl<T: Send + 'static> Tenant<T> {
     /// Returns a [`split`](Tenant::split) with tags of the kind asked for.
     #[must_use = "it asks for nothing until it is called"]
     pub fn split_with(&self, n: usize, options: AllocOptions) -> Split<T> {
-        Split::new(self.clone(), options, n)
-    }
-}
-
-impl<T: Send + 'static> Split<T> {
-    pub(crate) fn new(tenant: Tenant<T>, options: AllocOptions, n: usize) -> Self {
-        Self {
-            tenant,
+        Split {
+            tenant: self.clone(),
             options,
             remaining: n,
             begun: false,
@@ -160,7 +154,9 @@ impl<T: Send + 'static> Split<T> {
             collects: false,
         }
     }
+}
 
+impl<T: Send + 'static> Split<T> {
     /// Returns how many pieces have no tag yet.
     #[must_use]
     pub const fn remaining(&self) -> usize {
@@ -292,7 +288,7 @@ impl<T: Send + 'static> Split<T> {
             SplitAt::Paused(wait) => (false, wait),
             other => unreachable!("{other:?} does not wait in a queue"),
         };
-        let (tag_map, bitmaps) = (wait.tag_map(), self.tenant.bitmaps());
+        let (tag_map, bitmaps) = (wait.tag_map, self.tenant.bitmaps());
         let (mut wait, mut bits) = (wait.ending(bitmaps), Vec::new());
         let result = look(&mut wait, &mut bits);
         // The user's code runs only after what has come is kept.

@@ -30,11 +30,16 @@ pub struct CompletionsBuilder<T, S = InlineSink> {
     sink: S,
 }
 
-impl<T: Send + 'static> CompletionsBuilder<T> {
-    pub(super) fn new(set: TagSet<T>, topology: Topology) -> Self {
-        Self {
-            set,
-            topology,
+impl<T: Send + 'static> TagSet<T> {
+    /// Returns the builder of this set's completions; `topology` has the CPUs and what they share.
+    ///
+    /// From its [`build`](CompletionsBuilder::build) on, each request records the CPU of its
+    /// submission. Requests that are already in flight run where they are seen. See the
+    /// [module](crate::steering).
+    pub fn completions(&self, topology: &Topology) -> CompletionsBuilder<T> {
+        CompletionsBuilder {
+            set: self.clone(),
+            topology: topology.clone(),
             scope: Scope::Cpu,
             sink: InlineSink,
         }

@@ -1,24 +1,13 @@
 //! The steering policies of a set, a tenant and a tag.
 
-use super::CompletionsBuilder;
 use crate::set::TagSet;
 use crate::slot::Slot;
 use crate::tag::Tag;
 use crate::tenant::Tenant;
 use inflight_steering::{Item, Link, SteeringPolicy, Submission, TenantId};
-use inflight_topology::Topology;
 use std::ptr::NonNull;
 
 impl<T: Send + 'static> TagSet<T> {
-    /// Returns the builder of this set's completions; `topology` has the CPUs and what they share.
-    ///
-    /// From its [`build`](CompletionsBuilder::build) on, each request records the CPU of its
-    /// submission. Requests that are already in flight run where they are seen. See the
-    /// [module](crate::steering).
-    pub fn completions(&self, topology: &Topology) -> CompletionsBuilder<T> {
-        CompletionsBuilder::new(self.clone(), topology.clone())
-    }
-
     /// Sets where completions run, of all tenants without a [policy of their
     /// own](Tenant::set_steering). Requests submitted from now on have the new policy; those in
     /// flight keep theirs.
