@@ -53,10 +53,8 @@ impl AllocOptions {
         }
     }
 
-    /// Asks for a reserved tag. Reserved tags are for requests that must be served when all normal
-    /// tags are in use, such as an abort or a flush. Their number is the set's
-    /// [`reserved`](crate::TagSetBuilder::reserved). A caller that asks for one waits for reserved
-    /// tags only.
+    /// Asks for a [reserved](crate::TagSetBuilder::reserved) tag, and waits for reserved tags only:
+    /// for requests that must be served when all normal tags are in use, such as an abort.
     ///
     /// ```
     /// use inflight_tags::{AllocError, AllocOptions, TagSet};
@@ -81,12 +79,7 @@ impl AllocOptions {
 
     /// Asks for a tag of hardware queue `n`, if `n` serves any CPU; else the error is
     /// [`Unmapped`](crate::AllocError::Unmapped). For requests that the threads of that queue's
-    /// CPUs work on, for example a setup request to each queue: without such CPUs the request would
-    /// never be served. Each allocation searches the map.
-    ///
-    /// With [`reserved`](Self::reserved) and a try form it is blk-mq's allocation for one hardware
-    /// queue, which allows nothing else because a waiter might move. A waiter here stays with the
-    /// queue that it named, so all forms may be used.
+    /// CPUs work on: without such CPUs they would never be served.
     ///
     /// ```
     /// use inflight_tags::{AllocError, AllocOptions, TagSet};

@@ -1,12 +1,9 @@
 //! Where completions run: on the CPU that saw them, or on the one that submitted.
 //!
-//! The reaper of a ring sees a completion. The request's memory, and its waiter, are on the CPU
-//! that submitted. If the two CPUs share a cache, the completion may run at once; if not, it is
-//! cheaper to send one pointer than to fetch the cache lines of the request. [`Completions`]
-//! decides that for each completion by the request's own [`Steering`] (its tenant's or its set's,
-//! at its submission), with [`decide`](inflight_topology::steering::decide), and keeps the done
-//! lists. A [`CompletionSink`] has the threads that empty them. The parts without tags are in
-//! `inflight-steering`, re-exported here.
+//! [`Completions`] decides that for each completion by the request's own [`Steering`] (its tenant's
+//! or its set's, at its submission), and keeps the done lists of those that were sent. A
+//! [`CompletionSink`] has the threads that empty them. The parts without tags are in
+//! `inflight-steering`, re-exported here; `docs/steering.md` has what is promised.
 //!
 //! ```
 //! use inflight_tags::steering::Decision;
@@ -34,14 +31,6 @@
 //! assert!(matches!(ran, Decision::Inline(_)));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
-//!
-//! | a user relies on | by |
-//! |---|---|
-//! | each completion runs once | it starts from a [`Tag`](crate::Tag), of which there is one |
-//! | completions of one done list run in the order they were handed over | one list per shard, turned round when it is taken |
-//! | no completion is left in a done list | a push that finds it empty wakes; [`close`](Completions::close) runs what is left |
-//! | a callback may complete others, and submit | no lock is held; from 8 levels on they are deferred |
-//! | a policy changes for later requests only | it is noted in the request at [`into_token`](crate::Tag::into_token) |
 //!
 //! The design follows Linux's block layer (`rq_affinity`). The protocol of the done lists is in
 //! `inflight-steering`; the models are in `tests/loom_steering.rs`.
