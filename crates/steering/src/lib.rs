@@ -1,17 +1,13 @@
 //! Where completions run: on the CPU that saw them, or on the one that submitted.
 //!
-//! The *reaper* of a ring sees a completion on its own CPU. The memory of the request, and the
-//! thread that waits for it, are on the CPU that submitted. If both CPUs share a cache, the
-//! completion may run at once. If not, it is cheaper to send one pointer than to fetch the cache
-//! lines of the request. A [`Router`] decides that for each completion by the request's own
-//! [`Submission`], with [`decide`](inflight_topology::steering::decide), and keeps the *done lists*
-//! of completions that were sent. A [`CompletionSink`] has the workers that empty them. A request
-//! is any type that implements [`Item`]. The tags of `inflight-tags` do: for tags use its
-//! `Completions`.
+//! A [`Router`] decides that for each completion by the request's own [`Submission`], with
+//! [`decide`](inflight_topology::steering::decide), and keeps the *done lists* of completions that
+//! were sent. A [`CompletionSink`] has the workers that empty them. A request is any type that
+//! implements [`Item`]. The tags of `inflight-tags` do: for tags use its `Completions`.
 //!
-//! The design follows Linux's block layer (`rq_affinity`). The protocol of the done lists is in
-//! `PROTOCOL.md` beside the sources. Its models and most tests are in `inflight-tags`:
-//! `tests/loom_steering.rs` and `tests/steering/`. This crate has unit tests only.
+//! `docs/steering.md` is the reference. The protocol of the done lists is in `PROTOCOL.md` beside
+//! the sources. Its models and most tests are in `inflight-tags`: `tests/loom_steering.rs` and
+//! `tests/steering/`.
 #![deny(missing_docs)]
 
 mod cpu_map;

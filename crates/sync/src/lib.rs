@@ -16,26 +16,7 @@
 //!
 //! The crate also has parts that make concurrent code testable: a [`time::Clock`] that a test moves
 //! by hand, [`fault::Faults`] that refuse threads, a [`cpu`] number that a test may set, and a
-//! [`block_hook`] that is called when a thread is about to sleep. [`blocks`] are blocks of memory
-//! that pass from thread to thread.
-//!
-//! # Example
-//!
-//! ```
-//! use inflight_sync::atomic::{AtomicBool, Ordering};
-//! use inflight_sync::{thread, wait::Event, Arc};
-//!
-//! let ready = Arc::new((AtomicBool::new(false), Event::new()));
-//! let setter = thread::spawn({
-//!     let ready = ready.clone();
-//!     move || {
-//!         ready.0.store(true, Ordering::Release); // first the state,
-//!         ready.1.notify_all(); // then the wake
-//!     }
-//! });
-//! ready.1.wait_while(|| !ready.0.load(Ordering::Acquire));
-//! setter.join().unwrap();
-//! ```
+//! [`block_hook`] that is called when a thread is about to sleep. `docs/sync.md` lists all.
 #![deny(missing_docs)]
 
 #[cfg(all(loom, shuttle))]

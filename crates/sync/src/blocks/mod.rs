@@ -1,15 +1,13 @@
 //! Memory blocks that are used again, for values that one thread makes and another one frees.
 //!
-//! Many allocators return such memory to its origin, block by block. Here it moves in *magazines*,
-//! the idea of Bonwick and Adams ("Magazines and Vmem", 2001): each thread has magazines of free
-//! blocks, and exchanges one at a depot only when it is empty or full. So a lock is taken once for
-//! 62 blocks, and no memory is allocated while the freed blocks suffice.
+//! They move in *magazines*, the idea of Bonwick and Adams ("Magazines and Vmem", 2001): each
+//! thread has magazines of free blocks, and exchanges one at a depot only when it is empty or full:
+//! a lock for 62 blocks.
 //!
-//! Blocks are aligned to cache lines and have one to four lines: a small value is on one line and
-//! moves between CPUs as one. They are cut from slabs of not quite 4 KiB. Of each size a thread
-//! keeps at most two magazines, until it ends, and none if it frees little; the depot keeps
-//! [`CACHED`] bytes. Other blocks return to their slab, and a slab whose blocks have all returned
-//! is freed.
+//! Blocks are aligned to cache lines and have one to four lines. They are cut from slabs of not
+//! quite 4 KiB. Of each size a thread keeps at most two magazines, until it ends, and none if it
+//! frees little; the depot keeps [`CACHED`] bytes. Other blocks return to their slab, and a slab
+//! whose blocks have all returned is freed.
 //!
 //! Models, Miri and sanitizers check the life of each block, so under them each one comes from the
 //! allocator.

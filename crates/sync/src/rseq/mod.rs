@@ -2,10 +2,8 @@
 //! it takes the thread off that CPU before they end.
 //!
 //! Since Linux 4.18 a thread may register an area in which the kernel writes the number of the CPU
-//! that the thread runs on. glibc 2.35 and later register one for every thread. The area is looked
-//! up at run time, because linking to the symbols would break older and other C libraries. Under
-//! Miri, sanitizers and model checkers, and on other systems, nothing is registered and every
-//! function returns `None`.
+//! that the thread runs on. glibc 2.35 and later register one for every thread. Under Miri,
+//! sanitizers and model checkers, and on other systems, every function returns `None`.
 
 #[cfg(inflight_rseq)]
 mod area;
