@@ -129,7 +129,7 @@ impl CpuMap {
             }
         }
         let mut serving = vec![false; self.serving.len()];
-        for cpu in usable(nodes) {
+        for cpu in present(nodes, cpu::possible) {
             for kind in QueueKind::ALL {
                 serving[self.hw_queue_of(kind, cpu)] = true;
             }
@@ -144,7 +144,8 @@ impl CpuMap {
     pub(crate) fn users(&self, shared: bool) -> Vec<Users> {
         let nodes = self.nodes.lock();
         let mut cpus: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); self.serving.len()];
-        for cpu in in_use(nodes.as_ref()) {
+        // Those of the CPUs that the process is expected to run on.
+        for cpu in present(nodes.as_ref(), cpu::usable) {
             for kind in QueueKind::ALL {
                 let hw_queue = if shared {
                     0
@@ -168,7 +169,7 @@ impl CpuMap {
 
     /// The CPUs that can be used.
     pub(crate) fn cpus(&self) -> Vec<usize> {
-        usable(self.nodes.lock().as_ref())
+        present(self.nodes.lock().as_ref(), cpu::possible)
     }
 
     #[inline]
@@ -190,18 +191,11 @@ impl CpuMap {
     }
 }
 
-fn usable(nodes: Option<&CpuNodes>) -> Vec<usize> {
+/// The CPUs that can be used; without a topology so many.
+fn present(nodes: Option<&CpuNodes>, otherwise: fn() -> usize) -> Vec<usize> {
     match nodes {
         Some(nodes) => nodes.present().collect(),
-        None => (0..cpu::possible()).collect(),
-    }
-}
-
-/// The CPUs of these that the process is expected to run on.
-fn in_use(nodes: Option<&CpuNodes>) -> Vec<usize> {
-    match nodes {
-        Some(nodes) => nodes.present().collect(),
-        None => (0..cpu::usable()).collect(),
+        None => (0..otherwise()).collect(),
     }
 }
 
