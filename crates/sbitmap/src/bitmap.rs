@@ -291,7 +291,9 @@ impl Sbitmap {
     /// let mut bits = Vec::new();
     /// assert_eq!(map.try_get_batch(32, &mut bits), 32);
     /// assert_eq!(map.try_get_batch(32, &mut bits), 16);
-    /// map.put_batch(&bits).unwrap();
+    /// bits.push(99);
+    /// assert!(map.put_batch(&bits).is_err());
+    /// assert_eq!(map.weight(), 0);
     /// ```
     pub fn try_get_batch(&self, n: usize, bits: &mut Vec<usize>) -> usize {
         let before = bits.len();
@@ -433,15 +435,6 @@ impl Sbitmap {
     ///
     /// The errors of [`put`](Sbitmap::put), for one of `bits` that could not be given back. All
     /// others are given back.
-    ///
-    /// ```
-    /// let map = inflight_sbitmap::Sbitmap::builder(8).build().unwrap();
-    /// let mut bits = Vec::new();
-    /// map.try_get_batch(8, &mut bits);
-    /// bits.push(99);
-    /// assert!(map.put_batch(&bits).is_err());
-    /// assert_eq!(map.weight(), 0);
-    /// ```
     pub fn put_batch(&self, bits: &[usize]) -> Result<(), PutError> {
         self.put_runs(bits).1
     }

@@ -240,6 +240,13 @@ impl SbitmapQueue {
 
     /// Takes up to `n` bits without waiting, pushes them to `bits` and returns their number: 0 once
     /// the queue is closed.
+    ///
+    /// ```
+    /// let queue = inflight_sbitmap::SbitmapQueue::builder(4).build().unwrap();
+    /// let mut bits = Vec::new();
+    /// assert_eq!(queue.try_get_batch(9, &mut bits), 4);
+    /// queue.put_batch(&bits).unwrap();
+    /// ```
     pub fn try_get_batch(&self, n: usize, bits: &mut Vec<usize>) -> usize {
         on!(self, queue => queue.try_get_batch(n, bits))
     }
@@ -396,13 +403,6 @@ impl SbitmapQueue {
     ///
     /// The errors of [`Sbitmap::put_batch`](crate::Sbitmap::put_batch): all good bits are given
     /// back, and counted. The error is that of one of the others.
-    ///
-    /// ```
-    /// let queue = inflight_sbitmap::SbitmapQueue::builder(4).build().unwrap();
-    /// let mut bits = Vec::new();
-    /// queue.try_get_batch(4, &mut bits);
-    /// queue.put_batch(&bits).unwrap();
-    /// ```
     pub fn put_batch(&self, bits: &[usize]) -> Result<(), PutError> {
         on!(self, queue => queue.put_batch(bits))
     }

@@ -44,16 +44,6 @@ impl<T: Send + 'static> HwQueues<'_, T> {
 
     /// Returns the hardware queue that serves a CPU's requests of a kind: a default one, if the set
     /// has none of that kind; its stand-in while it is [inactive](crate::Cpus::offline).
-    ///
-    /// ```
-    /// use inflight_tags::{HwQueueOptions, QueueKind, TagSet};
-    /// let rings = HwQueueOptions::new(5).poll(2);
-    /// let set = TagSet::builder().hw_queues(rings).build(|_, _| ())?;
-    /// let rings = set.hw_queues();
-    /// assert_eq!(rings.for_kind(QueueKind::Poll, 1), 4);
-    /// assert_eq!(rings.for_kind(QueueKind::Read, 1), rings.of_cpu(1));
-    /// # Ok::<(), inflight_tags::BuildError>(())
-    /// ```
     #[must_use]
     pub fn for_kind(&self, kind: QueueKind, cpu: usize) -> usize {
         let mapped = self.set.shared.cpu_map.hw_queue_of(kind, cpu);

@@ -10,13 +10,14 @@ use std::fmt;
 ///
 /// ```
 /// use inflight_tags::{AllocOptions, HwQueueOptions, QueueKind, TagSet};
-/// let set = TagSet::builder().hw_queues(HwQueueOptions::new(4).poll(1));
-/// let set = set.depth(8).build(|_, _| ())?;
+/// let set = TagSet::builder().hw_queues(HwQueueOptions::new(4).poll(1)).build(|_, _| ())?;
+/// assert_eq!(set.hw_queues().for_kind(QueueKind::Poll, 1), 3);
 /// let dev = set.add_tenant("nvme0n1")?;
 /// let tag = dev.try_alloc_with(AllocOptions::new().polled())?;
 /// assert_eq!(set.hw_queues().kind(tag.hw_queue()), Some(QueueKind::Poll));
 /// let tag = dev.try_alloc_with(AllocOptions::new().read())?;
 /// assert_eq!(set.hw_queues().kind(tag.hw_queue()), Some(QueueKind::Default));
+/// assert_eq!(QueueKind::ALL.map(|kind| kind.to_string()), ["default", "read", "poll"]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -33,11 +34,6 @@ pub enum QueueKind {
 
 impl QueueKind {
     /// All kinds, in the order of their hardware queues.
-    ///
-    /// ```
-    /// use inflight_tags::QueueKind;
-    /// assert_eq!(QueueKind::ALL.map(|kind| kind.to_string()), ["default", "read", "poll"]);
-    /// ```
     pub const ALL: [Self; 3] = [Self::Default, Self::Read, Self::Poll];
 }
 

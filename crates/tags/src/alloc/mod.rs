@@ -88,11 +88,12 @@ impl<T: Send + 'static> Tenant<T> {
     ///
     /// ```
     /// # use inflight_tags::TagSet;
-    /// let set = TagSet::builder().build(|_, _| ())?;
+    /// # use inflight_tags::AllocOptions;
+    /// let set = TagSet::builder().depth(4).reserved(1).build(|_, _| ())?;
     /// let dev = set.add_tenant("nvme0n1")?;
     /// inflight_sync::block_on(async {
-    ///     let tag = dev.alloc().await?;
-    ///     drop(tag);
+    ///     let first = dev.alloc_with(AllocOptions::new().reserved()).await?;
+    ///     assert_eq!((first.index(), dev.alloc().await?.index() > 0), (0, true));
     ///     Ok::<(), Box<dyn std::error::Error>>(())
     /// })?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -108,15 +109,6 @@ impl<T: Send + 'static> Tenant<T> {
     ///
     /// As [`try_alloc_with`](Tenant::try_alloc_with) if the options ask for what the set does not
     /// have, or not now; [`Closed`](AllocError::Closed).
-    ///
-    /// ```
-    /// # use inflight_tags::{AllocOptions, TagSet};
-    /// let set = TagSet::builder().depth(4).reserved(1).build(|_, _| ())?;
-    /// let dev = set.add_tenant("nvme0n1")?;
-    /// let tag = inflight_sync::block_on(dev.alloc_with(AllocOptions::new().reserved()))?;
-    /// assert_eq!(tag.index(), 0);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub const fn alloc_with(&self, options: AllocOptions) -> Alloc<'_, T> {
         let wait = Waiting::new(options);
         Alloc { tenant: self, wait }

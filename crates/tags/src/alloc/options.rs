@@ -55,15 +55,6 @@ impl AllocOptions {
 
     /// Asks for a [reserved](crate::TagSetBuilder::reserved) tag, and waits for reserved tags only:
     /// for requests that must be served when all normal tags are in use, such as an abort.
-    ///
-    /// ```
-    /// use inflight_tags::{AllocError, AllocOptions, TagSet};
-    /// let set = TagSet::builder().depth(4).build(|_, _| ())?;
-    /// let dev = set.add_tenant("nvme0n1")?;
-    /// let refused = dev.try_alloc_with(AllocOptions::new().reserved()).unwrap_err();
-    /// assert_eq!(refused, AllocError::NoReserved);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub const fn reserved(mut self) -> Self {
         self.reserved = true;
         self
@@ -101,16 +92,8 @@ impl AllocOptions {
 
     /// Asks for a tag for a read: of a [hardware queue for reads](crate::HwQueueOptions::read) near
     /// the caller, or of a default one if the set has none. Of this and [`polled`](Self::polled)
-    /// the last call counts. Together with [`hw_queue`](Self::hw_queue) it has no effect.
-    ///
-    /// ```
-    /// use inflight_tags::{AllocOptions, HwQueueOptions, TagSet};
-    /// let set = TagSet::builder().hw_queues(HwQueueOptions::new(2).read(1));
-    /// let set = set.depth(4).build(|_, _| ())?;
-    /// let dev = set.add_tenant("nvme0n1")?;
-    /// assert_eq!(dev.try_alloc_with(AllocOptions::new().read())?.hw_queue(), 1);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
+    /// the last call counts. Together with [`hw_queue`](Self::hw_queue) it has no effect. The
+    /// [kind](crate::QueueKind) has an example.
     pub const fn read(mut self) -> Self {
         self.kind = QueueKind::Read;
         self

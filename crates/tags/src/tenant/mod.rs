@@ -56,12 +56,10 @@ use std::time::Duration;
 /// no tag is lost.
 ///
 /// ```
-/// use inflight_tags::{AllocOptions, TagSet};
-/// let set = TagSet::builder().depth(4).build(|_, _| String::new())?;
-/// let dev = set.add_tenant("nvme0n1")?;
-/// let mut tag = dev.alloc_blocking()?;
-/// tag.push_str("read 4096 bytes");
-/// assert_eq!(dev.name(), "nvme0n1");
+/// use inflight_tags::TagSet;
+/// let dev = TagSet::builder().build(|_, _| String::new())?.add_tenant("nvme0n1")?;
+/// dev.alloc_blocking()?.push_str("read 4096 bytes");
+/// assert_eq!((dev.name(), dev.set().in_use()), ("nvme0n1", 0));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Tenant<T> {
