@@ -91,6 +91,7 @@ mod get_tag;
 mod hw_queue_options;
 mod in_flight;
 mod last_handle;
+mod own_callback;
 mod pending_tag;
 mod put_tag;
 mod queue_kind;

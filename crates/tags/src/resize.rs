@@ -10,7 +10,6 @@
 use crate::error::ResizeError;
 use crate::set::TagSet;
 use crate::shared::Shared;
-use crate::size::InBuildClosure;
 use crate::tag_layout::TagMapId;
 use crate::tag_maps::TagMaps;
 use inflight_sync::atomic::Ordering;
@@ -25,7 +24,7 @@ impl<T> Shared<T> {
             for tag in (0..depth).chain(layout.depth..layout.stride()) {
                 let slot = self.slot(table, tag);
                 if slot.record.is_absent() {
-                    let building = InBuildClosure::begin(&self.bitmaps.size);
+                    let building = self.bitmaps.size.in_build_closure();
                     let payload = (self.payload)(table, tag);
                     drop(building);
                     slot.make(payload);

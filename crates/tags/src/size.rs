@@ -1,9 +1,8 @@
 //! The present size of a set: its depth, and its number of hardware queues.
 
+use crate::own_callback::{Callback, Running};
 use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_sync::{Mutex, MutexGuard};
-use std::cell::Cell;
-use std::ptr;
 
 /// The present size; the limits are in the layout.
 #[derive(Debug)]
@@ -15,37 +14,6 @@ pub(crate) struct Size {
     change: Mutex<()>,
 }
 
-inflight_sync::thread_local! {
-    // loom's macro has no const form.
-    #[allow(clippy::missing_const_for_thread_local)]
-    /// The set whose build closure runs on this thread, by its size.
-    static BUILDING: Cell<*const Size> = Cell::new(ptr::null());
-}
-
-/// While it exists, a build closure runs.
-pub(crate) struct InBuildClosure {
-    /// The set of an outer build closure, if there is one.
-    outer: *const Size,
-}
-
-impl InBuildClosure {
-    pub(crate) fn begin(size: &Size) -> Self {
-        // The default: a build closure on a thread that is ending is not detected, and would wait
-        // for itself.
-        let outer = BUILDING.try_with(|building| building.replace(size));
-        Self {
-            outer: outer.unwrap_or(ptr::null()),
-        }
-    }
-}
-
-impl Drop for InBuildClosure {
-    fn drop(&mut self) {
-        // Ignored as in `begin`.
-        let _ = BUILDING.try_with(|building| building.set(self.outer));
-    }
-}
-
 impl Size {
     pub(crate) fn new(hw_queues: usize, depth: usize) -> Self {
         Self {
@@ -55,12 +23,16 @@ impl Size {
         }
     }
 
+    /// The build closure runs on this thread until the result is dropped.
+    pub(crate) fn in_build_closure(&self) -> Option<Running> {
+        Running::begin(Callback::Build, std::ptr::from_ref(self).addr())
+    }
+
     /// # Panics
     /// In the build closure of this set: its caller makes a change, which this would wait for.
     pub(crate) fn refuse_in_build_closure(&self) {
-        let building = BUILDING.try_with(Cell::get).unwrap_or(ptr::null());
         assert!(
-            !ptr::eq(building, self),
+            !Running::is(Callback::Build, std::ptr::from_ref(self).addr()),
             "a build closure must not change its own set"
         );
     }

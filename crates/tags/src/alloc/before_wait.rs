@@ -1,43 +1,10 @@
 //! Before and after a wait: the hook of the set, and the counters of waits.
 
+use crate::own_callback::{Callback, Running};
 use crate::shared::Shared;
 use crate::tenant::Tenant;
 use inflight_sync::atomic::Ordering;
 use inflight_sync::time::Instant;
-use std::cell::RefCell;
-
-inflight_sync::thread_local! {
-    /// The sets whose hook runs on this thread, by the addresses of their states.
-    #[allow(clippy::missing_const_for_thread_local)]
-    static IN_HOOK: RefCell<Vec<usize>> = RefCell::new(Vec::new());
-}
-
-/// The hook of this set runs on this thread until it is dropped.
-struct InHook(usize);
-
-impl InHook {
-    /// `None` if it runs already: a wait in the hook does not call the hook, which would call
-    /// itself without an end.
-    fn enter(set: usize) -> Option<Self> {
-        let entered = IN_HOOK.try_with(|sets| {
-            let mut sets = sets.borrow_mut();
-            let first = !sets.contains(&set);
-            if first {
-                sets.push(set);
-            }
-            first
-        });
-        // A thread on its way out keeps no list: it calls the hook.
-        entered.unwrap_or(true).then(|| Self(set))
-    }
-}
-
-impl Drop for InHook {
-    fn drop(&mut self) {
-        // Why ignored: as in `enter`.
-        let _ = IN_HOOK.try_with(|sets| sets.borrow_mut().retain(|&set| set != self.0));
-    }
-}
 
 /// What an allocation records about its waits.
 #[derive(Debug, Default)]
@@ -63,7 +30,9 @@ impl WaitRecord {
             return false;
         };
         let set = std::ptr::from_ref::<Shared<T>>(&tenant.shared).addr();
-        let in_hook = (!self.hook_called).then(|| InHook::enter(set)).flatten();
+        // Not in the hook itself, which would call itself without an end.
+        let begin = || Running::begin(Callback::BeforeWait, set);
+        let in_hook = (!self.hook_called).then(begin).flatten();
         self.hook_called = in_hook.is_some();
         if self.hook_called {
             hook(hw_queue);
