@@ -87,14 +87,10 @@ impl Snapshot {
     }
 
     fn write_map(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "depth={}", self.depth)?;
-        writeln!(f, "busy={}", self.busy)?;
-        writeln!(f, "cleared={}", self.cleared)?;
-        writeln!(f, "bits_per_word={}", self.bits_per_word)?;
-        writeln!(f, "map_nr={}", self.map_nr)
-    }
-
-    fn write_hints(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (depth, busy, cleared) = (self.depth, self.busy, self.cleared);
+        writeln!(f, "depth={depth}\nbusy={busy}\ncleared={cleared}")?;
+        let (bits_per_word, map_nr) = (self.bits_per_word, self.map_nr);
+        writeln!(f, "bits_per_word={bits_per_word}\nmap_nr={map_nr}")?;
         let hints: Vec<String> = self.alloc_hint.iter().map(u32::to_string).collect();
         writeln!(f, "alloc_hint={{{}}}", hints.join(", "))
     }
@@ -103,9 +99,8 @@ impl Snapshot {
 impl fmt::Display for Snapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.write_map(f)?;
-        self.write_hints(f)?;
-        writeln!(f, "round_robin={}", u8::from(self.round_robin))?;
-        writeln!(f, "max_depth={}", self.max_depth)
+        let (round_robin, max_depth) = (u8::from(self.round_robin), self.max_depth);
+        writeln!(f, "round_robin={round_robin}\nmax_depth={max_depth}")
     }
 }
 
@@ -178,26 +173,20 @@ impl QueueSnapshot {
 impl fmt::Display for QueueSnapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.map.write_map(f)?;
-        self.map.write_hints(f)?;
-        writeln!(f, "wake_batch={}", self.wake_batch)?;
-        writeln!(f, "wake_index={}", self.wake_index)?;
-        writeln!(f, "ws_active={}", self.ws_active)?;
-        writeln!(f, "ws={{")?;
+        let (batch, index, active) = (self.wake_batch, self.wake_index, self.ws_active);
+        writeln!(f, "wake_batch={batch}\nwake_index={index}")?;
+        writeln!(f, "ws_active={active}\nws={{")?;
         for waiters in &self.waiters {
             let wait = if *waiters > 0 { "active" } else { "inactive" };
             writeln!(f, "\t{{.wait={wait}, .waiters={waiters}}},")?;
         }
-        writeln!(f, "}}")?;
-        writeln!(f, "round_robin={}", u8::from(self.map.round_robin))?;
-        match self.least_share {
-            Some(limit) => writeln!(f, "least_share={limit}")?,
-            None => writeln!(f, "least_share=none")?,
-        }
-        writeln!(f, "max_depth={}", self.map.max_depth)?;
-        writeln!(f, "fairness={}", self.fairness)?;
-        writeln!(f, "back_end={:?}", self.back_end)?;
-        writeln!(f, "granted={}", self.granted)?;
-        writeln!(f, "collected={}", self.collected)
+        writeln!(f, "}}\nround_robin={}", u8::from(self.map.round_robin))?;
+        let limit = self.least_share.map(|limit| limit.to_string());
+        writeln!(f, "least_share={}", limit.as_deref().unwrap_or("none"))?;
+        let (max_depth, fairness, back_end) = (self.map.max_depth, self.fairness, self.back_end);
+        writeln!(f, "max_depth={max_depth}\nfairness={fairness}")?;
+        writeln!(f, "back_end={back_end:?}")?;
+        writeln!(f, "granted={}\ncollected={}", self.granted, self.collected)
     }
 }
 
