@@ -68,7 +68,9 @@ impl Link {
 /// uses and no other request has.
 ///
 /// ```
-/// use inflight_steering::{Item, Link, Submission, TenantId};
+/// use inflight_steering::{Decision, InlineReason, InlineSink, Item, Link, Router, Submission};
+/// use inflight_steering::TenantId;
+/// use inflight_topology::{Scope, Topology, set_current_cpu_for_thread};
 /// use std::ptr::NonNull;
 ///
 /// struct Req { link: Link, bytes: u64, cpu: usize }
@@ -96,6 +98,17 @@ impl Link {
 ///         Some(Submission::on(self.cpu))
 ///     }
 /// }
+///
+/// let topology = Topology::synthetic("cache:2 core:1")?;
+/// let router = Router::new(topology, Scope::Cpu, InlineSink, |req: Box<Req>| {
+///     assert_eq!(req.bytes, 4096);
+/// });
+/// set_current_cpu_for_thread(Some(0));
+/// let req = Box::new(Req { link: Link::new(), bytes: 4096, cpu: 1 });
+/// // It belongs to the other CPU, but `InlineSink` has no worker there.
+/// assert_eq!(router.complete(req), Decision::Inline(InlineReason::Closed));
+/// assert_eq!(router.stats().completed(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub unsafe trait Item: Sized + Send + 'static {
     /// Passes the ownership to the pointer.

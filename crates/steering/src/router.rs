@@ -20,40 +20,7 @@ use inflight_topology::{Scope, Topology};
 /// later, because each request keeps the policy of its submission. When the router is dropped the
 /// done lists are [closed](Self::close).
 ///
-/// ```
-/// # use inflight_steering::*;
-/// # use std::ptr::NonNull;
-/// # struct Req { link: Link, bytes: u64, cpu: usize }
-/// # // SAFETY: a box stays where it is, and has its own link.
-/// # unsafe impl Item for Box<Req> {
-/// #     fn into_raw(self) -> NonNull<()> {
-/// #         NonNull::new(Box::into_raw(self)).unwrap().cast()
-/// #     }
-/// #     // SAFETY: from `into_raw`, once.
-/// #     unsafe fn from_raw(raw: NonNull<()>) -> Self {
-/// #         unsafe { Box::from_raw(raw.cast().as_ptr()) }
-/// #     }
-/// #     // SAFETY: from `into_raw`.
-/// #     unsafe fn link<'a>(raw: NonNull<()>) -> &'a Link {
-/// #         unsafe { &raw.cast::<Req>().as_ref().link }
-/// #     }
-/// #     unsafe fn tenant_of(_: NonNull<()>) -> TenantId { TenantId::FIRST }
-/// #     fn tenant(&self) -> TenantId { TenantId::FIRST }
-/// #     fn submission(&self) -> Option<Submission> { Some(Submission::on(self.cpu)) }
-/// # }
-/// use inflight_topology::{Scope, Topology, set_current_cpu_for_thread};
-/// // `Req` implements `Item` as in its example.
-/// let topology = Topology::synthetic("cache:2 core:1")?;
-/// let router = Router::new(topology, Scope::Cpu, InlineSink, |req: Box<Req>| {
-///     assert_eq!(req.bytes, 4096);
-/// });
-/// set_current_cpu_for_thread(Some(0));
-/// let req = Box::new(Req { link: Link::new(), bytes: 4096, cpu: 1 });
-/// // It belongs to the other CPU, but `InlineSink` has no worker there.
-/// assert_eq!(router.complete(req), Decision::Inline(InlineReason::Closed));
-/// assert_eq!(router.stats().completed(), 1);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
+/// [`Item`] has an example.
 pub struct Router<I: Item> {
     core: Arc<Core<I>>,
     scope: Scope,

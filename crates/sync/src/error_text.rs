@@ -6,17 +6,12 @@
 ///
 /// ```
 /// #[derive(Debug)]
-/// enum PlaceError {
-///     Taken { place: usize },
-///     Closed,
-/// }
+/// enum PlaceError { Taken { place: usize } }
 /// inflight_sync::error_text!(PlaceError {
 ///     Self::Taken { place } => "place {place} is taken",
-///     Self::Closed => "the place is closed",
 /// });
-/// assert_eq!(PlaceError::Taken { place: 3 }.to_string(), "place 3 is taken");
-/// let error: Box<dyn std::error::Error> = PlaceError::Closed.into();
-/// assert_eq!(error.to_string(), "the place is closed");
+/// let error: Box<dyn std::error::Error> = PlaceError::Taken { place: 3 }.into();
+/// assert_eq!(error.to_string(), "place 3 is taken");
 /// ```
 #[doc(hidden)]
 #[macro_export]

@@ -21,19 +21,6 @@ impl Stacks {
     /// without a [`barrier`](Stacks::barrier) and emptied by
     /// [`drain_locked`](Stacks::drain_locked). The calls named `_once` are refused where sections
     /// are used.
-    ///
-    /// ```
-    /// use inflight_sync::percpu::{Backend, Stacks};
-    /// let stacks = Stacks::new(Backend::best(), 4_096);
-    /// if let Some(here) = stacks.here() {
-    ///     stacks.open_locked(here, 8);
-    /// }
-    /// let kept = stacks.push(7); // refused if the thread has moved to another CPU
-    /// let mut found = Vec::new();
-    /// (0..stacks.len()).for_each(|i| stacks.close(i));
-    /// (0..stacks.len()).for_each(|i| stacks.drain_locked(i, |id| found.push(id)));
-    /// assert_eq!(found.len(), usize::from(kept));
-    /// ```
     pub fn open_locked(&self, i: usize, limit: u32) {
         self.stacks[i].open_locked(limit);
     }

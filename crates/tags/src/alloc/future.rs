@@ -18,17 +18,6 @@ pub struct Alloc<'a, T: Send + 'static> {
 
 /// The future of [`Tenant::alloc_owned`]: `'static`, for one tag after the other. Otherwise as
 /// [`Alloc`].
-///
-/// ```
-/// use inflight_tags::{AllocOwned, TagSet};
-/// use std::future::poll_fn;
-/// let set = TagSet::builder().depth(2).build(|_, _| ())?;
-/// let mut tags: AllocOwned<()> = set.add_tenant("nvme0n1")?.alloc_owned();
-/// let first = inflight_sync::block_on(poll_fn(|cx| tags.poll_alloc(cx)))?;
-/// let second = inflight_sync::block_on(&mut tags)?;
-/// assert_ne!(first.index(), second.index());
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 #[must_use = "futures do nothing unless polled"]
 pub struct AllocOwned<T: Send + 'static> {
     pub(super) tenant: Tenant<T>,
@@ -85,6 +74,8 @@ impl<T: Send + 'static> AllocOwned<T> {
     /// assert!(service.poll_ready(&mut cx)?.is_pending(), "one at a time");
     /// drop(set.redeem(token)?);
     /// assert!(service.poll_ready(&mut cx)?.is_ready());
+    /// service.ready = None;
+    /// drop(inflight_sync::block_on(service.tags)?); // or as a future
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn poll_alloc(&mut self, cx: &mut Context<'_>) -> Poll<Result<Tag<T>, AllocError>> {

@@ -188,28 +188,12 @@ impl<T> Shared<T> {
 /// # let set = TagSet::builder().depth(1).timeout(Duration::ZERO).build(|_, _| ())?;
 /// # let _token = set.add_tenant("nvme0n1")?.try_alloc()?.into_token();
 /// let late = set.try_expired().expect("the time is up");
+/// assert_eq!((late.hw_queue(), late.index()), (0, 0));
 /// let token = late.token().expect("it was in flight");
 /// drop(late); // its task was cancelled
 /// assert!(set.try_expired().is_none());
 /// let tag = set.redeem_timed_out(token)?; // the device has finished
 /// drop(tag);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-///
-/// # Example
-///
-/// ```
-/// use inflight_tags::{Clock, RedeemError, TagSet};
-/// use std::time::Duration;
-/// let clock = Clock::manual();
-/// let set = TagSet::builder().depth(1).clock(clock.clone()).build(|_, _| ())?;
-/// let token = set.add_tenant("nvme0n1")?.try_alloc()?.into_token();
-/// clock.advance(Duration::from_secs(30));
-/// let late = set.try_expired().expect("30 seconds are over");
-/// assert_eq!((late.token(), late.hw_queue(), late.index()), (Some(token), 0, 0));
-/// drop(late.redeem()?); // once the request is cancelled at the device
-/// let late = set.redeem(token).unwrap_err(); // its completion
-/// assert_eq!(late, RedeemError::TimedOut { token: token.into() });
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "nobody else is told that this request's time is up"]

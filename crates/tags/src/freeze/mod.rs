@@ -31,19 +31,6 @@ use std::time::Duration;
 ///
 /// The drop panics with the panic of a waiting submitter's waker, after the set is thawed and all
 /// waiters are woken.
-///
-/// ```
-/// use inflight_tags::{AllocError, AllocOptions, TagSet};
-/// let set = TagSet::builder().depth(4).build(|_, _| ())?;
-/// let dev = set.add_tenant("nvme0n1")?;
-/// let outer = set.freeze_blocking();
-/// let inner = set.freeze_blocking();
-/// drop(outer);
-/// assert_eq!(dev.try_alloc().unwrap_err(), AllocError::Frozen);
-/// drop(inner);
-/// assert!(dev.try_alloc().is_ok());
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 #[must_use = "the set thaws when the guard is dropped"]
 pub struct FrozenGuard {
     bitmaps: Arc<TagMaps>,

@@ -10,24 +10,6 @@ use std::task::{Context, Poll};
 
 /// The tags of its pieces. The stream ends after the last piece, and after an error, such as that
 /// of a closed set.
-///
-/// ```
-/// # use inflight_tags::TagSet;
-/// use futures_core::Stream;
-/// use std::{future::poll_fn, pin::Pin};
-/// /// As `StreamExt::count`.
-/// async fn count(mut stream: impl Stream + Unpin) -> usize {
-///     let mut n = 0;
-///     while poll_fn(|cx| Pin::new(&mut stream).poll_next(cx)).await.is_some() {
-///         n += 1;
-///     }
-///     n
-/// }
-/// let set = TagSet::builder().depth(4).build(|_, _| ())?;
-/// let split = set.add_tenant("sda")?.split(9);
-/// assert_eq!(inflight_sync::block_on(count(split)), 9);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 impl<T: Send + 'static> Stream for Split<T> {
     type Item = Result<Tag<T>, AllocError>;
 
