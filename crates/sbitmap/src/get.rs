@@ -5,7 +5,7 @@ use crate::error::{GetError, GetManyError};
 use crate::id_guard::{IdGuard, OwnedIdGuard};
 use crate::queue::{Inner, SbitmapQueue};
 use crate::request::{Ids, Request};
-use crate::waiter::{self, Waiter};
+use crate::waiter::Waiter;
 use inflight_sync::time::Instant;
 use inflight_sync::{Arc, poll_until};
 use std::future::Future;
@@ -71,7 +71,7 @@ impl SbitmapQueue {
         if let Some(bit) = bit {
             return Ok(bit);
         }
-        waiter::one(Waiter::new(self, Request::one(0)).block(self, deadline))
+        Waiter::new(self, Request::one(0)).block_one(self, deadline)
     }
 
     /// Takes a bit as [`try_get`](SbitmapQueue::try_get), in a guard that puts the bit back. `None`

@@ -10,11 +10,7 @@ pub use crate::rules::{Rules, Users};
 pub use crate::share_limiter::{ShareLimiter, TenantIndex};
 pub use crate::waiter::Waiter;
 
-use crate::error::GetError;
 use crate::queue::{Inner, SbitmapQueue, on_bits};
-use crate::waiter;
-use inflight_sync::time::Instant;
-use std::task::{Context, Poll};
 
 mod sealed {
     pub trait Queue {
@@ -40,68 +36,10 @@ pub trait Tenancy: sealed::Queue {
     }
 
     /// A future wait for the request, kept apart from the queue: before it is dropped,
-    /// [`leave`](Tenancy::leave) must be called. With `Batched` bits come one by one.
+    /// [`leave`](Waiter::leave) must be called. With `Batched` bits come one by one.
     #[must_use]
     fn waiter(&self, request: Request) -> Waiter {
         Waiter::new(self.queue(), request)
-    }
-
-    /// Waits as a task for one bit.
-    fn poll_one(&self, waiter: &mut Waiter, cx: &Context<'_>) -> Poll<Result<usize, GetError>> {
-        waiter.poll(self.queue(), cx).map(waiter::one)
-    }
-
-    /// As `poll_one` for a thread, at most until the deadline; it then leaves the list.
-    ///
-    /// # Errors
-    ///
-    /// [`GetError::TimedOut`] and [`GetError::Closed`].
-    fn block_one(&self, waiter: &mut Waiter, deadline: Option<Instant>) -> Result<usize, GetError> {
-        waiter::one(waiter.block(self.queue(), deadline))
-    }
-
-    /// Waits as a task for the next part, which is pushed to `bits`. If the depth is below the
-    /// request's [`least_depth`](Request::least_depth), pushes nothing and leaves the list.
-    fn poll_part(
-        &self,
-        waiter: &mut Waiter,
-        cx: &Context<'_>,
-        bits: &mut Vec<usize>,
-    ) -> Poll<Result<(), GetError>> {
-        waiter
-            .poll(self.queue(), cx)
-            .map(|outcome| waiter::part(outcome, bits))
-    }
-
-    /// As `poll_part` for a thread.
-    ///
-    /// # Errors
-    ///
-    /// As [`block_one`](Tenancy::block_one).
-    fn block_part(
-        &self,
-        waiter: &mut Waiter,
-        deadline: Option<Instant>,
-        bits: &mut Vec<usize>,
-    ) -> Result<(), GetError> {
-        waiter::part(waiter.block(self.queue(), deadline), bits)
-    }
-
-    /// Pushes to `bits` what a waiter in the list can have without waiting: the part that was
-    /// granted to it; with `Batched` any free bit. The waiter keeps its position; with `Batched` a
-    /// waiter that gets a bit leaves, and must ask again.
-    ///
-    /// # Errors
-    ///
-    /// [`GetError::Closed`].
-    fn fetch_part(&self, waiter: &mut Waiter, bits: &mut Vec<usize>) -> Result<(), GetError> {
-        let outcome = waiter.fetch(self.queue());
-        outcome.map_or(Ok(()), |outcome| waiter::part(outcome, bits))
-    }
-
-    /// Leaves the list. Bits granted and not fetched go to others.
-    fn leave(&self, waiter: &mut Waiter) {
-        waiter.leave(self.queue());
     }
 
     /// Serves the waiters that may be served now, after the [`ShareLimiter`] has changed.

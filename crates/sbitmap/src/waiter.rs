@@ -78,7 +78,66 @@ impl Waiter {
             // A waiter that was ready before also waits for one bit.
             *self = Self::new(queue, Request::one(0));
         }
+        self.poll_one(queue, cx)
+    }
+
+    /// Waits as a task for one bit.
+    pub fn poll_one(
+        &mut self,
+        queue: &SbitmapQueue,
+        cx: &Context<'_>,
+    ) -> Poll<Result<usize, GetError>> {
         self.poll(queue, cx).map(one)
+    }
+
+    /// As `poll_one` for a thread, at most until the deadline; it then leaves the list.
+    ///
+    /// # Errors
+    ///
+    /// [`GetError::TimedOut`] and [`GetError::Closed`].
+    pub fn block_one(
+        &mut self,
+        queue: &SbitmapQueue,
+        deadline: Option<Instant>,
+    ) -> Result<usize, GetError> {
+        one(self.block(queue, deadline))
+    }
+
+    /// Waits as a task for the next part, which is pushed to `bits`. If the depth is below the
+    /// request's [`least_depth`](Request::least_depth), pushes nothing and leaves the list.
+    pub fn poll_part(
+        &mut self,
+        queue: &SbitmapQueue,
+        cx: &Context<'_>,
+        bits: &mut Vec<usize>,
+    ) -> Poll<Result<(), GetError>> {
+        self.poll(queue, cx).map(|outcome| part(outcome, bits))
+    }
+
+    /// As `poll_part` for a thread. The errors are those of `block_one`.
+    pub fn block_part(
+        &mut self,
+        queue: &SbitmapQueue,
+        deadline: Option<Instant>,
+        bits: &mut Vec<usize>,
+    ) -> Result<(), GetError> {
+        part(self.block(queue, deadline), bits)
+    }
+
+    /// Pushes to `bits` what a waiter in the list can have without waiting: the part that was
+    /// granted to it; with `Batched` any free bit. The waiter keeps its position; with `Batched` a
+    /// waiter that gets a bit leaves, and must ask again.
+    ///
+    /// # Errors
+    ///
+    /// [`GetError::Closed`].
+    pub fn fetch_part(
+        &mut self,
+        queue: &SbitmapQueue,
+        bits: &mut Vec<usize>,
+    ) -> Result<(), GetError> {
+        let fetched = on!(queue, self, wait => wait.fetch());
+        fetched.map_or(Ok(()), |outcome| part(outcome, bits))
     }
 
     /// Waits as a task: for all of the request, or for the next part.
@@ -91,25 +150,20 @@ impl Waiter {
         on!(queue, self, wait => wait.block(deadline))
     }
 
-    /// What a waiter in a list can get without waiting: a part that has been granted, or any free
-    /// bit if bits come one by one.
-    pub(crate) fn fetch(&mut self, queue: &SbitmapQueue) -> Option<Outcome> {
-        on!(queue, self, wait => wait.fetch())
-    }
-
-    pub(crate) fn leave(&mut self, queue: &SbitmapQueue) {
+    /// Leaves the list. Bits granted and not fetched go to others.
+    pub fn leave(&mut self, queue: &SbitmapQueue) {
         on!(queue, self, wait => wait.leave_list());
     }
 }
 
 /// The result of a wait for one.
-pub(crate) fn one(outcome: Outcome) -> Result<usize, GetError> {
+fn one(outcome: Outcome) -> Result<usize, GetError> {
     outcome.map(Ids::only).map_err(GetManyError::of_one)
 }
 
 /// The result of a wait for a part, which is pushed to `bits`. Pushes nothing if the depth is too
 /// small.
-pub(crate) fn part(outcome: Outcome, bits: &mut Vec<usize>) -> Result<(), GetError> {
+fn part(outcome: Outcome, bits: &mut Vec<usize>) -> Result<(), GetError> {
     match outcome {
         Ok(ids) => bits.extend_from_slice(ids.as_slice()),
         Err(GetManyError::TooMany { .. }) => {}

@@ -138,7 +138,7 @@ impl Model {
     fn poll(&self, waiter: &mut Waiter) -> Vec<usize> {
         let mut bits = Vec::new();
         let cx = Context::from_waker(Waker::noop());
-        let polled = self.queue.poll_part(waiter, &cx, &mut bits);
+        let polled = waiter.poll_part(&self.queue, &cx, &mut bits);
         assert_eq!(polled == Poll::Ready(Ok(())), !bits.is_empty());
         bits
     }
@@ -146,7 +146,7 @@ impl Model {
     /// Waits for a part.
     fn block(&self, waiter: &mut Waiter) -> Vec<usize> {
         let mut bits = Vec::new();
-        self.queue.block_part(waiter, None, &mut bits).unwrap();
+        waiter.block_part(&self.queue, None, &mut bits).unwrap();
         assert!(!bits.is_empty());
         bits
     }
@@ -296,7 +296,7 @@ fn a_split_leaves_between_parts() {
         let small = model.spawn(|model| model.one(0));
         let putter = model.spawn(|model| model.put(&[0, 1]));
         let bits = model.poll(&mut split);
-        model.queue.leave(&mut split);
+        split.leave(&model.queue);
         model.put(&bits);
         putter.join().unwrap();
         let kept = small.join().unwrap();
@@ -317,9 +317,7 @@ fn a_deadline_between_parts() {
             let mut waiter = model.large(0, 2, 1);
             let mut bits = Vec::new();
             let mut more = || {
-                let part = model
-                    .queue
-                    .block_part(&mut waiter, Some(deadline), &mut bits);
+                let part = waiter.block_part(&model.queue, Some(deadline), &mut bits);
                 part.is_ok() && bits.len() < 2
             };
             while more() {}
@@ -492,7 +490,7 @@ fn a_half_fed_split_leaves() {
         model.put(&[0]);
         let small = model.spawn(|model| model.one(0));
         let putter = model.spawn(|model| model.put(&[1]));
-        model.queue.leave(&mut split);
+        split.leave(&model.queue);
         putter.join().unwrap();
         let kept = small.join().unwrap();
         model.put(&[kept]);

@@ -114,7 +114,7 @@ fn h4_joint_first_part_at_once() {
         });
         let mut ids = Vec::new();
         while ids.len() < 3 {
-            queue.block_part(&mut waiter, None, &mut ids).unwrap();
+            waiter.block_part(&queue, None, &mut ids).unwrap();
         }
         putter.join().expect("it does not panic");
         ids.sort_unstable();

@@ -27,14 +27,14 @@ fn wait(queue: &SbitmapQueue, least_depth: usize, waker: &Waker) -> Waiter {
 }
 
 fn poll(queue: &SbitmapQueue, waiter: &mut Waiter, waker: &Waker) -> Poll<Option<usize>> {
-    let bit = queue.poll_one(waiter, &Context::from_waker(waker));
+    let bit = waiter.poll_one(queue, &Context::from_waker(waker));
     bit.map(Result::ok)
 }
 
 /// Lets so many wait queues have had their newcomer.
 fn come_and_go(queue: &SbitmapQueue, times: usize) {
     for _ in 0..times {
-        queue.leave(&mut wait(queue, 1, Waker::noop()));
+        wait(queue, 1, Waker::noop()).leave(queue);
     }
 }
 
@@ -91,7 +91,7 @@ fn who_is_refused_after_it_was_chosen_passes_its_wake_on() {
         poll(&queue, &mut newcomer, Waker::noop()),
         Poll::Ready(Some(bit))
     );
-    queue.leave(&mut before);
+    before.leave(&queue);
 }
 
 /// The error names the depth that was too small, also if there is a larger one by now.

@@ -77,7 +77,7 @@ fn cancelled_get(queue: &SbitmapQueue) -> Option<usize> {
 fn get_until(queue: &SbitmapQueue, deadline: Instant) -> Option<usize> {
     queue.try_get().or_else(|| {
         let mut waiter = queue.waiter(Request::one(0));
-        queue.block_one(&mut waiter, Some(deadline)).ok()
+        waiter.block_one(&queue, Some(deadline)).ok()
     })
 }
 

@@ -155,7 +155,7 @@ impl Shared {
         while had < want {
             let mut bits = Vec::new();
             let queue = &self.owned.queue;
-            queue.block_part(&mut waiter, None, &mut bits).unwrap();
+            waiter.block_part(&queue, None, &mut bits).unwrap();
             had += bits.len();
             self.use_and_put(&bits);
         }
@@ -168,7 +168,7 @@ impl Shared {
         while had < want {
             let mut bits = Vec::new();
             let queue = &self.owned.queue;
-            let poll = |cx: &mut Context<'_>| queue.poll_part(&mut waiter, cx, &mut bits);
+            let poll = |cx: &mut Context<'_>| waiter.poll_part(&queue, cx, &mut bits);
             block_on(poll_fn(poll)).unwrap();
             had += bits.len();
             self.use_and_put(&bits);
@@ -182,9 +182,9 @@ impl Shared {
             let mut bits = Vec::new();
             let queue = &self.owned.queue;
             if n % 2 == 0 {
-                queue.block_part(&mut waiter, None, &mut bits).unwrap();
+                waiter.block_part(&queue, None, &mut bits).unwrap();
             } else {
-                let poll = |cx: &mut Context<'_>| queue.poll_part(&mut waiter, cx, &mut bits);
+                let poll = |cx: &mut Context<'_>| waiter.poll_part(&queue, cx, &mut bits);
                 block_on(poll_fn(poll)).unwrap();
             }
             n += 1;
@@ -199,7 +199,7 @@ impl Shared {
         while had < want {
             let mut bits = Vec::new();
             let queue = &self.owned.queue;
-            let result = queue.block_part(&mut waiter, Some(deadline), &mut bits);
+            let result = waiter.block_part(&queue, Some(deadline), &mut bits);
             had += bits.len();
             self.use_and_put(&bits);
             match result {
@@ -208,7 +208,7 @@ impl Shared {
                 Err(error) => panic!("{error}"),
             }
         }
-        self.owned.queue.leave(&mut waiter);
+        waiter.leave(&self.owned.queue);
     }
 
     /// One poll, and then it leaves, whatever it was granted.
@@ -216,16 +216,16 @@ impl Shared {
         let told = Waker::from(Arc::new(Told::default()));
         let mut bits = Vec::new();
         let queue = &self.owned.queue;
-        let polled = queue.poll_part(&mut waiter, &Context::from_waker(&told), &mut bits);
+        let polled = waiter.poll_part(&queue, &Context::from_waker(&told), &mut bits);
         assert_eq!(polled == Poll::Ready(Ok(())), !bits.is_empty());
         self.use_and_put(&bits);
         let mut more = Vec::new();
         if polled.is_pending() {
-            queue.fetch_part(&mut waiter, &mut more).unwrap();
+            waiter.fetch_part(&queue, &mut more).unwrap();
             self.note_fetched(&more);
             self.use_and_put(&more);
         }
-        queue.leave(&mut waiter);
+        waiter.leave(&queue);
     }
 
     /// What is fetched was counted when it was granted.
@@ -322,7 +322,7 @@ fn waits_change_hands(mode: Mode) {
         let told = Waker::from(Arc::new(Told::default()));
         let mut bits = Vec::new();
         let cx = Context::from_waker(&told);
-        let _polled = s.owned.queue.poll_part(&mut waiter, &cx, &mut bits);
+        let _polled = waiter.poll_part(&s.owned.queue, &cx, &mut bits);
         s.use_and_put(&bits);
         to.send((waiter, 3 - bits.len()));
     });
@@ -335,13 +335,12 @@ fn waits_change_hands(mode: Mode) {
         let told = Waker::from(Arc::new(Told::default()));
         let mut bits = Vec::new();
         let cx = Context::from_waker(&told);
-        if s.owned
-            .queue
-            .poll_part(&mut waiter, &cx, &mut bits)
+        if waiter
+            .poll_part(&s.owned.queue, &cx, &mut bits)
             .is_pending()
         {
             let queue = &s.owned.queue;
-            queue.block_part(&mut waiter, None, &mut bits).unwrap();
+            waiter.block_part(&queue, None, &mut bits).unwrap();
         }
         s.use_and_put(&bits);
     });
@@ -366,7 +365,7 @@ fn an_idle_tenant_is_found(mode: Mode) {
         let mut waiter = s.small(0);
         let mut bits = Vec::new();
         let queue = &s.owned.queue;
-        queue.block_part(&mut waiter, None, &mut bits).unwrap();
+        waiter.block_part(&queue, None, &mut bits).unwrap();
         s.owned.claim(&bits);
         first.send(());
         second.receive();
@@ -401,7 +400,7 @@ fn newcomers_wait(mode: Mode) {
     for _ in 0..3 {
         threads.on(&owned, |o| {
             let mut waiter = o.queue.waiter(Request::one(0));
-            o.use_and_put(&[o.queue.block_one(&mut waiter, None).unwrap()]);
+            o.use_and_put(&[waiter.block_one(&o.queue, None).unwrap()]);
         });
     }
     threads
@@ -409,8 +408,8 @@ fn newcomers_wait(mode: Mode) {
             let mut waiter = o.queue.waiter(Request::one(0));
             let mut bits = Vec::new();
             let cx = &Context::from_waker(Waker::noop());
-            let _ = o.queue.poll_part(&mut waiter, cx, &mut bits);
-            o.queue.leave(&mut waiter);
+            let _ = waiter.poll_part(&o.queue, cx, &mut bits);
+            waiter.leave(&o.queue);
             bits.extend(o.queue.try_get());
             o.use_and_put(&bits);
         })

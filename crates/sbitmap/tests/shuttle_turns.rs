@@ -184,7 +184,7 @@ fn h6_what_was_granted_to_those_who_leave_reaches_those_who_stay() {
                 ..Request::one(0)
             });
             let mut bits = Vec::new();
-            match o.queue.block_part(&mut waiter, Some(deadline), &mut bits) {
+            match waiter.block_part(&o.queue, Some(deadline), &mut bits) {
                 Ok(()) => o.use_and_put(&bits),
                 Err(error) => assert_eq!(error, GetError::TimedOut),
             }

@@ -54,7 +54,7 @@ fn wait(queue: &SbitmapQueue, weight: u32, woken: &Arc<Counts>) -> Waiter {
     };
     let mut waiter = queue.waiter(request);
     let waker = Waker::from(woken.clone());
-    let polled = queue.poll_part(&mut waiter, &Context::from_waker(&waker), &mut Vec::new());
+    let polled = waiter.poll_part(queue, &Context::from_waker(&waker), &mut Vec::new());
     assert!(polled.is_pending());
     waiter
 }
@@ -67,7 +67,7 @@ fn woken_by_a_batch(depth: usize, weights: &[u32], per_tag: bool) -> usize {
     let mut waiters: Vec<_> = weights.iter().map(|&w| wait(&queue, w, &woken)).collect();
     queue.put_batch(&bits[..8]).unwrap();
     let count = woken.0.load(Ordering::Relaxed);
-    waiters.iter_mut().for_each(|waiter| queue.leave(waiter));
+    waiters.iter_mut().for_each(|waiter| waiter.leave(&queue));
     count
 }
 
@@ -107,9 +107,9 @@ fn a_fetch_after_a_close_is_refused() {
         queue.close();
         queue.put(bits[0]).unwrap();
         let mut got = Vec::new();
-        let fetched = queue.fetch_part(&mut waiter, &mut got);
+        let fetched = waiter.fetch_part(&queue, &mut got);
         assert_eq!((fetched, queue.weight()), (Err(GetError::Closed), 1));
-        queue.leave(&mut waiter);
+        waiter.leave(&queue);
     }
 }
 
@@ -147,7 +147,7 @@ fn g18_the_threshold_and_plenty() {
         queue.put_batch(&bits.split_off(56)).unwrap();
         waiters
             .drain(..)
-            .for_each(|mut waiter| queue.leave(&mut waiter));
+            .for_each(|mut waiter| waiter.leave(&queue));
         bits.extend(take(&queue, 8));
 
         for _ in 0..8 {
@@ -166,7 +166,7 @@ fn g18_the_threshold_and_plenty() {
                 "{force:?}: {free} free"
             );
         }
-        waiters.iter_mut().for_each(|waiter| queue.leave(waiter));
+        waiters.iter_mut().for_each(|waiter| waiter.leave(&queue));
     }
 }
 
@@ -331,7 +331,7 @@ fn in_parts(tenant: TenantIndex, want: usize) -> Request {
 fn poll(queue: &SbitmapQueue, waiter: &mut Waiter) -> usize {
     let mut bits = Vec::new();
     let cx = Context::from_waker(Waker::noop());
-    let _ = queue.poll_part(waiter, &cx, &mut bits);
+    let _ = waiter.poll_part(queue, &cx, &mut bits);
     bits.len()
 }
 
@@ -365,7 +365,7 @@ fn a_part_that_nobody_fetches_holds_up_large_requests_only() {
         assert_eq!(poll(&queue, &mut last), 0);
         queue.put(bits[0]).unwrap();
         assert_eq!((poll(&queue, &mut last), poll(&queue, &mut behind)), (0, 0));
-        queue.leave(&mut late);
+        late.leave(&queue);
         queue.put_batch(&bits[1..3]).unwrap();
         assert_eq!((poll(&queue, &mut last), poll(&queue, &mut behind)), (1, 2));
     }
@@ -380,7 +380,7 @@ fn a_part_that_a_thread_does_not_fetch_delays_no_other_thread() {
         let bits: Vec<usize> = std::iter::from_fn(|| queue.try_get()).collect();
         queue.put_batch(&bits[..PART]).unwrap();
         let (mut large, mut part) = (queue.waiter(in_parts(0, 6)), Vec::new());
-        queue.block_part(&mut large, None, &mut part).unwrap();
+        large.block_part(&queue, None, &mut part).unwrap();
         assert_eq!(part.len(), PART, "it did not wait");
         let other = queue.clone();
         let small = thread::spawn(move || other.get_blocking().unwrap());
@@ -389,7 +389,7 @@ fn a_part_that_a_thread_does_not_fetch_delays_no_other_thread() {
         queue.put(bits[2 * PART]).unwrap();
         assert!(queue.is_set(bits[2 * PART]), "it is the other thread's");
         assert_eq!(small.join().unwrap(), bits[2 * PART]);
-        queue.leave(&mut large);
+        large.leave(&queue);
     }
 }
 
@@ -405,15 +405,15 @@ fn a_turn_ends_when_the_next_part_is_collected() {
     let mut one = Vec::new();
     let mut small = queue.waiter(Request::one(0));
     let at_once = Some(Instant::from_nanos(0));
-    queue.block_part(&mut small, at_once, &mut one).unwrap();
+    small.block_part(&queue, at_once, &mut one).unwrap();
     queue.put_batch(&one).unwrap();
     let passed = queue.try_get().expect("this thread has its turn");
     assert_eq!(poll(&queue, &mut late), PART);
-    queue.leave(&mut late);
+    late.leave(&queue);
     queue.put(passed).unwrap();
     assert_eq!(queue.try_get(), None, "its turn is over");
     assert!(queue.try_get_past(0, false).is_some());
-    queue.leave(&mut never);
+    never.leave(&queue);
 }
 
 /// F0: the limit of a tenant falls while one of it has half of its part. With the next put it is
@@ -449,7 +449,7 @@ fn f0_a_limit_that_falls_ends_the_part() {
         "the other's, before anybody looks"
     );
     assert_eq!((poll(&queue, &mut other), poll(&queue, &mut split)), (1, 1));
-    queue.leave(&mut split);
+    split.leave(&queue);
 }
 
 /// Nobody waits any more, so gets need no turn. The ids were free all the time, and no put comes.
@@ -460,7 +460,7 @@ fn who_leaves_last_opens_the_fast_path() {
         let mut never = queue.waiter(Request::one(1));
         assert_eq!(poll(&queue, &mut never), 0);
         assert_eq!(queue.try_get(), None, "somebody waits");
-        queue.leave(&mut never);
+        never.leave(&queue);
         assert!(queue.try_get().is_some());
     }
 }
@@ -546,7 +546,7 @@ proptest! {
                 },
                 Op::Look(at) => looks = Some(at),
                 Op::Leave(at) => if at < waiters.len() && oracle.waits(at) {
-                    queue.leave(&mut waiters[at]);
+                    waiters[at].leave(&queue);
                     oracle.leave(at);
                 },
             }
@@ -558,7 +558,7 @@ proptest! {
                         continue;
                     }
                     let mut bits = Vec::new();
-                    let polled = queue.poll_part(waiter, &cx, &mut bits);
+                    let polled = waiter.poll_part(&queue, &cx, &mut bits);
                     prop_assert_eq!(polled == Poll::Ready(Ok(())), !bits.is_empty());
                     prop_assert_eq!(bits.len(), oracle.fetch(at), "waiter {}", at);
                     found += bits.len();
@@ -570,7 +570,7 @@ proptest! {
             }
             prop_assert_eq!(queue.weight(), DEPTH - oracle.free);
         }
-        waiters.iter_mut().for_each(|waiter| queue.leave(waiter));
+        waiters.iter_mut().for_each(|waiter| waiter.leave(&queue));
         for bit in held {
             Shared(limits.clone()).gives(bit);
             queue.put(bit).unwrap();

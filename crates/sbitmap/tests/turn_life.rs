@@ -23,7 +23,7 @@ const GRANTS: usize = 11;
 fn held_up(depth: usize, engine: Engine) -> (Arc<SbitmapQueue>, Waiter) {
     let queue = Arc::new(in_turns(depth, engine));
     let mut never = queue.waiter(Request::one(1));
-    let asked = std::future::poll_fn(|cx| queue.poll_one(&mut never, cx));
+    let asked = std::future::poll_fn(|cx| never.poll_one(&queue, cx));
     assert!(poll(pin!(asked)).is_pending());
     assert_eq!(queue.try_get(), None, "somebody waits, and this is no turn");
     (queue, never)
@@ -49,7 +49,7 @@ fn a_turn_has_so_many_ids() {
         assert_eq!(queue.weight(), IDS);
         queue.put(first).unwrap();
         assert_eq!(queue.try_get(), None, "it is used up");
-        queue.leave(&mut never);
+        never.leave(&queue);
     }
 }
 
@@ -64,7 +64,7 @@ fn a_turn_is_over_after_so_many_grants() {
         assert!(passed.is_some(), "{engine:?}: the turn is not over yet");
         grant(&queue, 1);
         assert_eq!(queue.try_get(), None, "{engine:?}: it is");
-        queue.leave(&mut never);
+        never.leave(&queue);
     }
 }
 
@@ -91,7 +91,7 @@ fn a_turn_that_goes_on_from_the_front_has_no_more_ids() {
         }
         queue.put(bits.pop().unwrap()).unwrap();
         assert_eq!(queue.try_get(), None, "{engine:?}: it has had its ids");
-        queue.leave(&mut never);
+        never.leave(&queue);
     }
 }
 
@@ -119,7 +119,7 @@ fn a_thread_that_comes_late_has_no_turn() {
             stop.go_on();
             let passed = stopped.join().unwrap();
             assert_eq!(passed, late < GRANTS, "{engine:?}: {late} grants later");
-            queue.leave(&mut never);
+            never.leave(&queue);
         }
     }
 }
@@ -131,6 +131,6 @@ fn no_turn_outlives_a_close() {
         queue.get_blocking().unwrap();
         queue.close();
         assert_eq!(queue.try_get(), None, "{engine:?}");
-        queue.leave(&mut never);
+        never.leave(&queue);
     }
 }

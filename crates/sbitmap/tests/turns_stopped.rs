@@ -168,7 +168,7 @@ fn a_thread_that_panics_hands_the_token_on() {
                 let queue = queue.clone();
                 move || {
                     let mut waiter = queue.waiter(Request::one(tenant));
-                    queue.block_one(&mut waiter, None).unwrap()
+                    waiter.block_one(&queue, None).unwrap()
                 }
             });
             wait_for_waiters(&queue, tenant as usize + 1);
@@ -227,7 +227,7 @@ fn a_thread_that_slept_before_the_limit_began_looks_for_idle_tenants() {
                 let queue = queue.clone();
                 move || {
                     let mut waiter = queue.waiter(Request::one(0));
-                    queue.block_one(&mut waiter, None).unwrap()
+                    waiter.block_one(&queue, None).unwrap()
                 }
             });
             wait_for_waiters(&queue, 1);

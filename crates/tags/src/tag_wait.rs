@@ -59,7 +59,7 @@ impl TagWait {
         bitmaps: &'a TagMaps,
         cx: &Context<'_>,
     ) -> Poll<Result<PendingTag<'a>, GetError>> {
-        let bit = bitmaps.bitmap(self.tag_map).poll_one(&mut self.waiter, cx);
+        let bit = self.waiter.poll_one(bitmaps.bitmap(self.tag_map), cx);
         bit.map(|bit| bit.map(|bit| bitmaps.pending_tag(self.tag_map, bit)))
     }
 
@@ -67,7 +67,7 @@ impl TagWait {
     pub(crate) fn end(&mut self, bitmaps: &TagMaps) {
         let _freezers = bitmaps.gate.wake_at_end();
         self.uncount(bitmaps);
-        bitmaps.bitmap(self.tag_map).leave(&mut self.waiter);
+        self.waiter.leave(bitmaps.bitmap(self.tag_map));
     }
 
     /// Returns a wait that ends when it is dropped.
@@ -101,7 +101,7 @@ impl<'a> EndingWait<'a> {
     /// As a thread, for one bit.
     pub(crate) fn block_one(&mut self, until: Option<Instant>) -> Result<PendingTag<'a>, GetError> {
         let (bitmap, wait) = self.parts();
-        let (bit, tag_map) = (bitmap.block_one(&mut wait.waiter, until)?, wait.tag_map);
+        let (bit, tag_map) = (wait.waiter.block_one(bitmap, until)?, wait.tag_map);
         Ok(self.bitmaps.pending_tag(tag_map, bit))
     }
 
@@ -112,7 +112,7 @@ impl<'a> EndingWait<'a> {
         bits: &mut Vec<usize>,
     ) -> Poll<Result<(), GetError>> {
         let (bitmap, wait) = self.parts();
-        bitmap.poll_part(&mut wait.waiter, cx, bits)
+        wait.waiter.poll_part(bitmap, cx, bits)
     }
 
     /// As a thread, for the next part.
@@ -122,13 +122,13 @@ impl<'a> EndingWait<'a> {
         bits: &mut Vec<usize>,
     ) -> Result<(), GetError> {
         let (bitmap, wait) = self.parts();
-        bitmap.block_part(&mut wait.waiter, until, bits)
+        wait.waiter.block_part(bitmap, until, bits)
     }
 
     /// The bits of the next part that are there without waiting.
     pub(crate) fn fetch(&mut self, bits: &mut Vec<usize>) -> Result<(), GetError> {
         let (bitmap, wait) = self.parts();
-        bitmap.fetch_part(&mut wait.waiter, bits)
+        wait.waiter.fetch_part(bitmap, bits)
     }
 }
 

@@ -186,7 +186,7 @@ pub(crate) fn dropped_future_against_grant(new: New) {
 fn get_until(queue: &SbitmapQueue, deadline: Instant) -> Option<usize> {
     queue.try_get().or_else(|| {
         let mut waiter = queue.waiter(Request::one(0));
-        queue.block_one(&mut waiter, Some(deadline)).ok()
+        waiter.block_one(&queue, Some(deadline)).ok()
     })
 }
 
