@@ -108,10 +108,8 @@ pub trait Tenancy: sealed::Queue {
     ///
     /// Panics with the first panic of a waiter's waker, after all are woken.
     fn set_collecting(&self, begins: bool) {
-        match &self.queue().inner {
-            Inner::Batched(queue) if begins => queue.begin_collecting(),
-            Inner::Batched(queue) => queue.end_collecting(),
-            _ => {}
+        if let Inner::Batched(queue) = &self.queue().inner {
+            queue.set_collecting(begins);
         }
     }
 

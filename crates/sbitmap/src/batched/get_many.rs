@@ -3,6 +3,7 @@
 
 use super::Batched;
 use super::wait::BatchedWaiter;
+use super::wake_batch::Sizing;
 use crate::close;
 use crate::error::GetManyError;
 use crate::request::Request;
@@ -61,7 +62,7 @@ impl<'a> Collecting<'a> {
         };
         collector.left.listen_while(wait).await;
         let this = entered?.expect("the wait has ended, so it has entered");
-        this.queue.begin_collecting();
+        this.queue.set_collecting(true);
         Ok(this)
     }
 
@@ -93,7 +94,7 @@ impl Collecting<'_> {
     fn leave(&mut self) {
         if mem::take(&mut self.inside) {
             let mut panic = FirstPanic::default();
-            panic.run(|| self.queue.end_collecting());
+            panic.run(|| self.queue.set_collecting(false));
             panic.run(|| self.queue.collector.leave());
             panic.finish();
         }
@@ -115,18 +116,14 @@ impl Drop for Collecting<'_> {
 }
 
 impl Batched {
-    /// A waiter begins to keep bits while it waits for more. It puts none before it has all, so no
-    /// batch may wait for those bits.
-    pub(crate) fn begin_collecting(&self) {
-        self.set_collectors(|collectors| *collectors += 1);
-    }
-
-    pub(crate) fn end_collecting(&self) {
-        self.set_collectors(|collectors| *collectors -= 1);
-    }
-
-    fn set_collectors(&self, change: impl FnOnce(&mut usize)) {
-        if self.set_sizing(|sizing| change(&mut sizing.collectors)) {
+    /// A waiter begins to keep bits while it waits for more, or ends. It puts none before it has
+    /// all, so no batch may wait for those bits.
+    pub(crate) fn set_collecting(&self, begins: bool) {
+        let change = |sizing: &mut Sizing| match begins {
+            true => sizing.collectors += 1,
+            false => sizing.collectors -= 1,
+        };
+        if self.set_sizing(change) {
             self.waits.wake_all();
         }
     }
