@@ -1,9 +1,7 @@
 //! How many waiters a put wakes: a batch for each batch of freed bits.
 //!
-//! Two counters decide on a wake: `completions` counts the bits freed while waiters exist, and
-//! `wakeups` follows it in steps of a batch. The thread that advances `wakeups` owns one batch of
-//! wakes. It distributes it to the queues in turn, until the batch is used up. `PROTOCOL.md` has
-//! the proof.
+//! `completions` counts the bits freed while waiters exist, and `wakeups` follows it in steps of a
+//! batch. The thread that advances `wakeups` owns one batch of wakes. `PROTOCOL.md` has the proof.
 
 use super::queue_order::QueueOrder;
 use super::wait_queues::WaitQueues;

@@ -1,25 +1,13 @@
-//! The state word of a slot, which says who owns it.
-//!
-//! The word is `generation << 4 | phase`. The events, with the names the models use:
+//! The state word of a slot, which says who owns it. PROTOCOL.md, "Slot ownership", has the events
+//! S1 to S5. Besides:
 //!
 //! ```text
-//!            S1 issue            S2 redeem
-//!   Idle ----------------> InFlight --------------> Redeemed
-//!    ^                        | S3 time out            |
-//!    |                        v          S4 redeem     |
-//!    |                     Overdue --------------> Handled
-//!    |                                                 |
-//!    +--- S5 free: from every phase that has an owner, generation + 1
-//!
-//!   an owner's phase --S6 track--> Tracked --S7 report--> Reported --S1 or S5--> as above
+//!   an owner's phase --S6 track--> Tracked --S7 report--> Reported --S1 or S5--> as there
 //! ```
 //!
-//! Idle, Redeemed, Handled, Tracked and Reported belong to the one `Tag` (or have no owner, if the
-//! bit is free). So S1, S5 and S6 are plain stores of the owner. S2, S3, S4 and S7 are each one
-//! compare-exchange on an exact generation and phase: of any number of racing calls exactly one
-//! wins. If S7 races with the owner's next store, either S7 comes first and the owner overwrites
-//! it, or S7 fails. S1 from Redeemed or Handled advances the generation too, so that each token
-//! names one submission and a late completion of an earlier one finds nothing.
+//! S1, S5 and S6 are plain stores of the owner, S2, S3, S4 and S7 each one compare-exchange on an
+//! exact generation and phase. If S7 races with the owner's next store, either S7 comes first and
+//! the owner overwrites it, or S7 fails.
 //!
 //! S5 from Handled leaves IdleAfterTimeout: as Idle, but who comes with the token of the generation
 //! before is told that it is late, until the slot is used again.
