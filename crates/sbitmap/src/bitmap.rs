@@ -70,7 +70,7 @@ impl Sbitmap {
             in_turn,
             check,
             hints: Hints::new(layout, in_turn),
-            words: (0..full.words()).map(|_| Word::new()).collect(),
+            words: (0..full.words()).map(|_| Word::default()).collect(),
         }
     }
 

@@ -14,10 +14,11 @@ mod deferred_clear;
 use crate::double_free::Check;
 use crate::layout::low_mask;
 use deferred_clear::{ClearedBits, Refill};
+use inflight_sync::CachePadded;
 use inflight_sync::atomic::{AtomicU64, Ordering};
-use inflight_sync::{CachePadded, Mutex};
 
-#[derive(Debug)]
+/// All bits are free at first.
+#[derive(Debug, Default)]
 pub(crate) struct Word {
     /// 1 = in use or parked. Getters set bits; movers and batch puts clear them.
     word: CachePadded<AtomicU64>,
@@ -55,18 +56,6 @@ impl Search {
 }
 
 impl Word {
-    pub(crate) fn new() -> Self {
-        Self {
-            word: CachePadded::new(AtomicU64::new(0)),
-            freed: CachePadded::new(ClearedBits {
-                cleared: AtomicU64::new(0),
-                moves: AtomicU64::new(0),
-                swap_lock: Mutex::new(()),
-                granted: AtomicU64::new(0),
-            }),
-        }
-    }
-
     /// Takes one bit. `None` is exact for the bits searched, except for later puts.
     #[inline]
     pub(crate) fn try_get(&self, search: Search) -> Option<u32> {
@@ -276,7 +265,7 @@ mod tests {
     fn a_mask_that_is_held_in_part_goes_back_in_part() {
         for (taken, mask) in [(0b0111_u64, 0b1111_u64), (0b1110, 0b1111), (0b1001, 0b1011)] {
             for check in [Check::Sequential, Check::Racing] {
-                let word = Word::new();
+                let word = Word::default();
                 assert_eq!(word.take_range(4, 4), Some((0, 0b1111)));
                 let free = 0b1111 & !taken;
                 assert_eq!(word.put_mask(free, check), free);
@@ -290,7 +279,7 @@ mod tests {
     /// A4. Getters and putters of a word have separate cache lines, and words share none.
     #[test]
     fn a4_lines_are_not_shared() {
-        let words = [(); 2].map(|()| Word::new());
+        let words = [(); 2].map(|()| Word::default());
         let place = |word: &Word| std::ptr::from_ref(&*word.word) as usize / 64;
         let freed = |word: &Word| std::ptr::from_ref(&*word.freed) as usize / 64;
         let mut lines = [&words[0], &words[1]]
@@ -304,7 +293,7 @@ mod tests {
     /// A27, H19. Only searched bits count as "maybe free".
     #[test]
     fn a27_bits_outside_the_search_do_not_count() {
-        let word = Word::new();
+        let word = Word::default();
         let in_turn = |from| Search {
             depth: 4,
             from,

@@ -134,7 +134,7 @@ impl TagMaps {
             size: Size::new(hw_queues, depth),
             active_queues: ActiveQueues::new(layout.hw_queues),
             hw_queues: (0..layout.tables()).map(hw_queue).collect(),
-            gate: FreezeGate::new(),
+            gate: FreezeGate::default(),
             teardown: Teardown::new(),
             owner: AtomicPtr::new(std::ptr::null_mut()),
             free: setup.free,
@@ -145,7 +145,7 @@ impl TagMaps {
             admission: setup.admission,
             kinds: setup.kinds,
             policies: Policies::new(),
-            tenant_ids: TenantIds::new(),
+            tenant_ids: TenantIds::default(),
         }
     }
 

@@ -21,7 +21,7 @@ use inflight_sync::atomic::{AtomicU64, Ordering};
 /// common case, and a move for so few costs more than it saves. Models have few bits, and move two.
 const FEW: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 4 };
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct ClearedBits {
     /// 1 = freed and not yet moved back to `word`. Putters set bits; movers take them all.
     pub(super) cleared: AtomicU64,

@@ -53,10 +53,7 @@ impl Event {
     /// Makes an event without waiters.
     #[must_use]
     pub fn new() -> Self {
-        Self {
-            waiters: AtomicUsize::new(0),
-            list: Mutex::new(WaitList::new()),
-        }
+        Self::default()
     }
 
     /// Makes all waiters check their condition again. Without waiters it costs one fence and one

@@ -96,7 +96,7 @@ inflight_sync::debug_fields!(GateState: |this|
     many_tenants = this.has_several_tenants());
 
 /// The gate's word and the two events.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct FreezeGate {
     /// On its own cache line: every allocation and every put reads it.
     word: CachePadded<GateWord>,
@@ -106,7 +106,7 @@ pub(crate) struct FreezeGate {
     pub(crate) thawed: Event,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct GateWord {
     /// See `GateState`.
     state: AtomicU64,
@@ -114,17 +114,6 @@ struct GateWord {
 }
 
 impl FreezeGate {
-    pub(crate) fn new() -> Self {
-        Self {
-            word: CachePadded::new(GateWord {
-                state: AtomicU64::new(0),
-                fence: AsymFence::new(),
-            }),
-            drained: Event::new(),
-            thawed: Event::new(),
-        }
-    }
-
     /// A hint before A1, the condition in B2.
     #[inline]
     pub(crate) fn state(&self) -> GateState {

@@ -8,7 +8,7 @@ use inflight_sync::Mutex;
 /// How many numbers wait before a check whether they are free.
 const ENOUGH_TO_LOOK: usize = if cfg!(loom) { 1 } else { 16 };
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct TenantIds(Mutex<IdTable>);
 
 #[derive(Debug, Default)]
@@ -33,10 +33,6 @@ pub(crate) struct NewTenantId {
 }
 
 impl TenantIds {
-    pub(crate) fn new() -> Self {
-        Self(Mutex::default())
-    }
-
     /// A number for a new tenant. From time to time `clear` gets the numbers that were left, and
     /// returns those of which nothing is left, once everything kept for them is gone. `several` is
     /// called for any tenant but the first, before that tenant can do anything.
@@ -89,7 +85,7 @@ mod tests {
 
     #[test]
     fn ids_come_back_when_they_are_clear_and_there_are_never_many_more_than_tenants() {
-        let ids = TenantIds::new();
+        let ids = TenantIds::default();
         let kept = ids.take(
             |_| unreachable!("nothing is left"),
             || unreachable!("alone"),
