@@ -19,7 +19,8 @@ use std::ops::Deref;
 /// let mut buffers = vec![0u64; 4];
 /// let id: IdGuard<'_> = queue.id_blocking()?;
 /// buffers[id.id()] = 7; // nobody else has this index
-/// drop(id);
+/// let id = id.into_id(); // now the caller puts it back
+/// drop(IdGuard::adopt(&queue, id));
 /// assert_eq!(queue.weight(), 0);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -40,17 +41,6 @@ pub type IdGuard<'a> = Guard<&'a SbitmapQueue>;
 pub type OwnedIdGuard = Guard<Arc<SbitmapQueue>>;
 
 /// The type behind [`IdGuard`] and [`OwnedIdGuard`].
-///
-/// ```
-/// use inflight_sbitmap::{Guard, SbitmapQueue};
-/// fn id_of(guard: &Guard<&SbitmapQueue>) -> usize { guard.id() }
-/// let queue = SbitmapQueue::builder(4).build().unwrap();
-/// let guard = queue.try_id().unwrap();
-/// let id = id_of(&guard);
-/// assert_eq!(guard.into_id(), id, "now the caller puts it back");
-/// drop(Guard::adopt(&queue, id));
-/// assert_eq!(queue.weight(), 0);
-/// ```
 #[must_use = "the bit is put back when the guard is dropped"]
 pub struct Guard<Q: Deref<Target = SbitmapQueue>> {
     queue: Q,

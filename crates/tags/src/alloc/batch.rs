@@ -13,12 +13,14 @@ impl<T: Send + 'static> Tenant<T> {
     /// [`try_alloc_batch_with`](Tenant::try_alloc_batch_with) says why there is none.
     ///
     /// ```
-    /// # use inflight_tags::TagSet;
+    /// # use inflight_tags::{AllocError, AllocOptions, TagSet};
     /// let set = TagSet::builder().depth(6).build(|_, _| ())?;
     /// let dev = set.add_tenant("nvme0n1")?;
     /// let four = dev.try_alloc_batch(4);
-    /// assert_eq!(four.len(), 4);
-    /// assert_eq!(dev.try_alloc_batch(4).len(), 2, "as many as there are");
+    /// assert_eq!((four.len(), dev.try_alloc_batch(9).len()), (4, 2), "as many as there are");
+    /// let two = dev.try_alloc_batch(2);
+    /// let why = dev.try_alloc_batch_with(2, AllocOptions::new()).unwrap_err();
+    /// assert_eq!((two.len(), why), (2, AllocError::Exhausted));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use = "the tags are freed when they are dropped"]
@@ -30,18 +32,6 @@ impl<T: Send + 'static> Tenant<T> {
     /// Takes as many tags of the kind asked for as are free now, up to `n`, all from one hardware
     /// queue. At least one, unless `n` is 0. The errors are those of
     /// [`try_alloc_with`](Tenant::try_alloc_with).
-    ///
-    /// ```
-    /// # use inflight_tags::{AllocError, AllocOptions, TagSet};
-    /// let set = TagSet::builder().hw_queues(2).depth(6).build(|_, _| ())?;
-    /// let dev = set.add_tenant("nvme0n1")?;
-    /// let ring = AllocOptions::new().hw_queue(1);
-    /// let tags = dev.try_alloc_batch_with(8, ring)?;
-    /// assert_eq!(tags.len(), 6, "as many as there are");
-    /// assert!(tags.iter().all(|tag| tag.hw_queue() == 1));
-    /// assert_eq!(dev.try_alloc_batch_with(8, ring).unwrap_err(), AllocError::Exhausted);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn try_alloc_batch_with(
         &self,
         n: usize,
