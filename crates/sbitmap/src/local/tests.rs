@@ -1,7 +1,7 @@
 use super::stack_limits::LARGEST_CAP;
 use super::{PerCpuStore, StoreConfig};
 use crate::double_free::Check;
-use crate::error::{PutError, ResizeError};
+use crate::error::PutError;
 use crate::layout::Layout;
 use crate::mask::BitMask;
 use crate::rules::Users;
@@ -201,27 +201,6 @@ fn shallow_users_reach_their_share_only() {
         assert_eq!(low, [0, 1, 16, 17, 32, 33, 48, 49]);
         assert!(store.get().is_some());
     });
-}
-
-#[test]
-fn resize_moves_the_end_of_what_is_handed_out() {
-    let store = store_of(100, 200, Check::Sequential);
-    for depth in [0, 201] {
-        let error = ResizeError::Depth { depth, most: 200 };
-        assert_eq!(store.resize(depth), Err(error));
-    }
-    let all: Vec<usize> = std::iter::from_fn(|| store.get()).collect();
-    assert_eq!(all.len(), 100);
-    store.resize(10).unwrap();
-    assert_eq!(store.weight(), 100);
-    for id in all {
-        store.put_id(id).unwrap();
-    }
-    let few: BTreeSet<usize> = std::iter::from_fn(|| store.get()).collect();
-    assert_eq!(few, (0..10).collect());
-    store.resize(200).unwrap();
-    assert_eq!(std::iter::from_fn(|| store.get()).count(), 190);
-    assert_eq!(store.weight(), 200);
 }
 
 /// The limits of stacks follow the depth and the CPUs that use it; a store that begins without
