@@ -34,12 +34,6 @@ impl TenantId {
     pub const fn get(self) -> u32 {
         self.0
     }
-
-    /// Returns its number, for tables.
-    #[must_use]
-    pub const fn index(self) -> usize {
-        self.0 as usize
-    }
 }
 
 /// The link of a request in a done list to the next older one.

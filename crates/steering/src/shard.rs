@@ -124,7 +124,8 @@ impl<I: Item> Shard<I> {
     }
 
     pub(crate) fn counters(&self, tenant: TenantId) -> &Counters {
-        self.tenants.get_or_make(tenant.index(), Counters::default)
+        self.tenants
+            .get_or_make(tenant.get() as usize, Counters::default)
     }
 
     fn took(&self, batch: &Batch<I>) {
@@ -158,13 +159,13 @@ impl<I: Item> Shard<I> {
 
     /// What was counted for one tenant.
     pub(crate) fn stats_of(&self, tenant: TenantId) -> SteeringStats {
-        let counters = self.tenants.get(tenant.index());
+        let counters = self.tenants.get(tenant.get() as usize);
         counters.map_or_else(SteeringStats::default, Counters::read)
     }
 
     /// The tenant is gone, and so are its requests.
     pub(crate) fn forget(&self, tenant: TenantId) {
-        if let Some(counters) = self.tenants.get(tenant.index()) {
+        if let Some(counters) = self.tenants.get(tenant.get() as usize) {
             counters.move_to(&self.former);
         }
     }

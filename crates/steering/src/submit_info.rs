@@ -109,10 +109,12 @@ impl Policies {
     pub fn set_own(&self, tenant: TenantId, policy: Option<SteeringPolicy>) {
         let word = policy.map_or(0, |policy| pack(policy) | ON);
         if word != 0 {
-            let own = self.own.get_or_make(tenant.index(), || AtomicU32::new(0));
+            let own = self
+                .own
+                .get_or_make(tenant.get() as usize, || AtomicU32::new(0));
             own.store(word, Ordering::Relaxed);
             self.set.fetch_or(ON | SOME_OWN, Ordering::Relaxed);
-        } else if let Some(own) = self.own.get(tenant.index()) {
+        } else if let Some(own) = self.own.get(tenant.get() as usize) {
             own.store(0, Ordering::Relaxed);
         }
     }
@@ -124,7 +126,7 @@ impl Policies {
     }
 
     fn own_word(&self, tenant: TenantId) -> Option<u32> {
-        let word = self.own.get(tenant.index())?.load(Ordering::Relaxed);
+        let word = self.own.get(tenant.get() as usize)?.load(Ordering::Relaxed);
         (word != 0).then_some(word)
     }
 
