@@ -194,7 +194,6 @@ fn a_failed_growth_changes_nothing() {
     assert_eq!(dev.try_alloc_batch(9).len(), 4);
 }
 
-/// The tags beyond the depth of a hardware queue that comes later have data too.
 /// Without the check these calls wait for their own caller.
 #[test]
 fn a_build_closure_that_changes_its_own_set_panics_and_one_that_changes_another_does_not() {
@@ -246,6 +245,36 @@ fn a_build_closure_that_changes_its_own_set_panics_and_one_that_changes_another_
     }
 }
 
+/// The same through the build closure of another set.
+#[test]
+fn a_build_closure_that_changes_its_own_set_by_way_of_another_panics() {
+    let own = Arc::new(Mutex::new(None::<TagSet<()>>));
+    let growing = |build: Box<dyn Fn(usize) + Send + Sync>| {
+        let set = TagSet::builder().depth(1).max_depth(2);
+        set.build(move |_, tag| build(tag)).unwrap()
+    };
+    let other = growing({
+        let own = own.clone();
+        Box::new(move |tag| {
+            let own = own.lock().clone();
+            if let (1, Some(own)) = (tag, own) {
+                let _ = own.resize(2);
+            }
+        })
+    });
+    let set = growing(Box::new(move |tag| {
+        if tag == 1 {
+            let _ = other.resize(2);
+        }
+    }));
+    *own.lock() = Some(set.clone());
+    let message = catch_unwind(AssertUnwindSafe(|| set.resize(2))).unwrap_err();
+    let message = message.downcast_ref::<&str>().unwrap();
+    assert!(message.contains("its own set"), "{message}");
+    *own.lock() = None;
+}
+
+/// The tags beyond the depth of a hardware queue that comes later have data too.
 #[test]
 fn d9_a_new_hardware_queue_has_its_extra_tags() {
     for shared in [false, true] {
