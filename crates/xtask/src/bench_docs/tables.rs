@@ -115,7 +115,8 @@ impl Wanted<'_> {
     }
 }
 
-/// Some rows, each with a label. Of machines other than the first there is the ratio.
+/// Some rows, each with a label. Of machines other than the first, which have letters, there is the
+/// ratio.
 fn chosen(machines: &[Records], rows: &str) -> Result<String> {
     let mut wanted = Vec::new();
     for line in rows.lines().map(str::trim).filter(|line| !line.is_empty()) {
@@ -168,16 +169,17 @@ fn chosen(machines: &[Records], rows: &str) -> Result<String> {
         column("best rival", |p| rivals(&p.row)),
         column("ratio", any_ratio),
     ];
-    for other in machines {
+    let mut text = caption(&first.machine, &picked, &sections, hidden);
+    for (letter, other) in ('B'..='Z').zip(machines) {
         let cell = |(row, _): &(&Wanted<'_>, _)| match row.of(other) {
             Some((_, picked)) if loses(picked) => format!("{}: **loses**", any_ratio(picked)),
             Some((_, picked)) => any_ratio(picked),
             None => String::new(),
         };
-        let name = format!("ratio, {}", other.machine);
+        let name = format!("ratio {letter}");
+        text += &format!(" Ratio {letter}: {}.", other.machine);
         columns.push((name, shown.iter().map(cell).collect()));
     }
-    let text = caption(&first.machine, &picked, &sections, hidden);
     Ok(format!("{}\n{}", wrapped(&text), laid_out(columns)))
 }
 

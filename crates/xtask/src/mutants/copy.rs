@@ -12,7 +12,7 @@ use crate::scan::SiteKind;
 use crate::workspace::{Workspace, files};
 
 /// The crate that gets the switches, as other crates name it.
-const DOOR: &str = "inflight-sync";
+const SYNC: &str = "inflight-sync";
 /// The module with the switches.
 const MODULE: &str = include_str!("switches.rs");
 /// Added to it where `light` and `heavy` are used.
@@ -51,14 +51,14 @@ pub(crate) struct Copied {
 pub(crate) fn prepare(workspace: &Workspace, sites: &[Site]) -> Result<Copied> {
     let base = workspace.target.join("mutants");
     let root = base.join("ws");
-    let door = workspace.package_named(DOOR)?;
-    let library = door.folder.join("src/lib.rs");
+    let sync = workspace.package_named(SYNC)?;
+    let library = sync.folder.join("src/lib.rs");
     let mut kept = BTreeSet::new();
     for path in files(&workspace.root)? {
         let own: Vec<_> = sites.iter().filter(|s| s.id.path == path).collect();
         let mut bytes = fs::read(workspace.root.join(&path))?;
         if own.iter().any(|s| s.class == Class::Weakenable) {
-            let inside = path.starts_with(&door.folder);
+            let inside = path.starts_with(&sync.folder);
             let prefix = if inside {
                 "crate::mutant"
             } else {
@@ -75,7 +75,7 @@ pub(crate) fn prepare(workspace: &Workspace, sites: &[Site]) -> Result<Copied> {
     let asym = sites
         .iter()
         .any(|s| s.kind == SiteKind::Asym && s.class == Class::Weakenable);
-    let module = door.folder.join("src/mutant.rs");
+    let module = sync.folder.join("src/mutant.rs");
     write(
         &root.join(&module),
         format!("{MODULE}{}", if asym { ASYM } else { "" }).as_bytes(),

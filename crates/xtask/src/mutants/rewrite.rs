@@ -5,14 +5,14 @@ use std::ops::Range;
 use super::sites::{Class, Site};
 use crate::scan::SiteKind;
 
-/// `text` with each weakenable site of `sites` behind a call into the module at `door`.
-pub(crate) fn rewrite(text: &str, sites: &[&Site], door: &str) -> String {
+/// `text` with each weakenable site of `sites` behind a call into the module at `switches`.
+pub(crate) fn rewrite(text: &str, sites: &[&Site], switches: &str) -> String {
     let mut edits: Vec<(Range<usize>, String)> = Vec::new();
     for site in sites.iter().filter(|s| s.class == Class::Weakenable) {
         let number = site.number;
         match (site.kind, &site.callee) {
             (SiteKind::Fence, Some(callee)) => {
-                edits.push((callee.clone(), format!("{door}::fence")));
+                edits.push((callee.clone(), format!("{switches}::fence")));
                 edits.push((site.path.start..site.path.start, format!("{number}, ")));
             }
             (SiteKind::Asym, _) => {
@@ -21,7 +21,10 @@ pub(crate) fn rewrite(text: &str, sites: &[&Site], door: &str) -> String {
             }
             _ => {
                 let path = &text[site.path.clone()];
-                edits.push((site.path.clone(), format!("{door}::pick({number}, {path})")));
+                edits.push((
+                    site.path.clone(),
+                    format!("{switches}::pick({number}, {path})"),
+                ));
             }
         }
     }

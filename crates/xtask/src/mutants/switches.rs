@@ -1,7 +1,7 @@
 //! The switch behind every ordering of the copied workspace, set by the environment.
 //!
-//! This file is no module of xtask: `mutants` adds it to the copy of the crate that is the door to
-//! atomics. It uses std bare, because it must stay invisible to the model checker.
+//! This file is no module of xtask: `mutants` adds it to the copy of the crate that all
+//! atomics come from. It uses std bare, because it must stay invisible to the model checker.
 
 use std::collections::HashSet;
 use std::fs::File;

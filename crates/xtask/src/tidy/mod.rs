@@ -6,7 +6,6 @@
 mod banned;
 mod circles;
 mod crates;
-mod door;
 mod file;
 mod glossary;
 mod links;
@@ -15,6 +14,7 @@ mod orderings;
 mod own_words;
 mod safety;
 mod size;
+mod sync_only;
 mod words;
 
 use std::fmt;
@@ -53,7 +53,7 @@ impl fmt::Display for Finding {
 
 /// The rules that look at one file.
 const RULES: [fn(&File) -> Vec<Finding>; 8] = [
-    door::check,
+    sync_only::check,
     orderings::check,
     safety::check,
     size::check,

@@ -23,7 +23,7 @@ pub(crate) struct Psync {
     completions: Completions<Slot>,
     inboxes: Arc<[Inbox]>,
     job: usize,
-    bell: Arc<Bell>,
+    notifier: Arc<Notifier>,
     /// Requests that are not back.
     under_way: usize,
     polls: bool,
@@ -46,7 +46,7 @@ impl Psync {
             completions,
             inboxes,
             job,
-            bell: Arc::default(),
+            notifier: Arc::default(),
             under_way: 0,
             polls,
             reaping: Reaping::default(),
@@ -77,17 +77,20 @@ impl Engine for Psync {
     }
 
     fn heed(&mut self) {
-        self.bell.lock().rung = false;
+        self.notifier.lock().notified = false;
     }
 
     fn wait(&mut self, finished: &mut Vec<Tag<Slot>>) -> io::Result<()> {
         let before = finished.len();
-        while self.polls && self.under_way > 0 && self.inbox().is_empty() && !self.bell.lock().rung
+        while self.polls
+            && self.under_way > 0
+            && self.inbox().is_empty()
+            && !self.notifier.lock().notified
         {
             thread::yield_now();
         }
         if self.inbox().is_empty() {
-            self.reaping.sleeps += u64::from(self.bell.wait());
+            self.reaping.sleeps += u64::from(self.notifier.wait());
         }
         self.inbox().empty_into(finished);
         self.under_way -= finished.len() - before;
@@ -95,7 +98,7 @@ impl Engine for Psync {
     }
 
     fn waker(&self) -> Waker {
-        Arc::clone(&self.bell).into()
+        Arc::clone(&self.notifier).into()
     }
 
     fn reaping(&self) -> Reaping {
@@ -132,25 +135,25 @@ impl Drop for Request {
 
 /// Ends the wait of the job's thread.
 #[derive(Debug, Default)]
-struct Bell {
+struct Notifier {
     state: Mutex<State>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    rung: bool,
+    notified: bool,
     /// Whether the job's thread sleeps and nobody has woken it yet. Notifying a `Condvar` is a
     /// system call even if nobody waits, so it is done for a sleeper only.
     asleep: bool,
 }
 
-impl Bell {
-    /// Waits until it rings; tells whether it had to sleep.
+impl Notifier {
+    /// Waits until it is notified; tells whether it had to sleep.
     fn wait(&self) -> bool {
         let mut state = self.lock();
-        let slept = !state.rung;
-        while !state.rung {
+        let slept = !state.notified;
+        while !state.notified {
             state.asleep = true;
             let woken = self.changed.wait(state);
             state = woken.unwrap_or_else(PoisonError::into_inner);
@@ -165,14 +168,14 @@ impl Bell {
     }
 }
 
-impl Wake for Bell {
+impl Wake for Notifier {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
         let mut state = self.lock();
-        state.rung = true;
+        state.notified = true;
         let asleep = mem::take(&mut state.asleep);
         drop(state);
         if asleep {

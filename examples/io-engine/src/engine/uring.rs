@@ -19,8 +19,8 @@ use super::{Engine, Inbox};
 use crate::slot::{Op, Slot};
 use crate::stats::Reaping;
 
-/// The user data of the doorbell's poll. No token is 0.
-const DOORBELL: u64 = 0;
+/// The user data of the notifier's poll. No token is 0.
+const NOTIFIER: u64 = 0;
 
 /// The most entries the kernel grants a ring.
 const MAX_ENTRIES: usize = 32_768;
@@ -29,7 +29,7 @@ const MAX_ENTRIES: usize = 32_768;
 /// then given to the thread of its job.
 pub(crate) struct Ring {
     ring: IoUring,
-    doorbell: Doorbell,
+    notifier: Notifier,
     /// Made disabled, so that it can become the property of another thread than its maker.
     disabled: bool,
     /// Whether its job looks for completions and does not wait for them.
@@ -58,7 +58,7 @@ impl Ring {
         };
         Ok(Self {
             ring,
-            doorbell: Doorbell::new()?,
+            notifier: Notifier::new()?,
             disabled,
             polls,
         })
@@ -75,10 +75,10 @@ pub(crate) struct Uring {
     completions: Completions<Slot>,
     inboxes: Arc<[Inbox]>,
     job: usize,
-    doorbell: Arc<Doorbell>,
+    notifier: Arc<Notifier>,
     /// What the submission queue had no room for.
     backlog: VecDeque<squeue::Entry>,
-    /// Requests the kernel has or will get, the doorbell's poll not among them.
+    /// Requests the kernel has or will get, the notifier's poll not among them.
     under_way: usize,
     /// Requests whose completion was sent to another CPU and will come back through the inbox.
     sent: usize,
@@ -148,7 +148,7 @@ impl Uring {
             completions,
             inboxes,
             job,
-            doorbell: Arc::new(ring.doorbell),
+            notifier: Arc::new(ring.notifier),
             backlog: VecDeque::new(),
             under_way: 0,
             sent: 0,
@@ -157,7 +157,7 @@ impl Uring {
             reaping: Reaping::default(),
         };
         uring.inbox().attach(uring.waker());
-        uring.arm_doorbell();
+        uring.arm_notifier();
         Ok(uring)
     }
 
@@ -165,20 +165,20 @@ impl Uring {
         &self.inboxes[self.job]
     }
 
-    /// Has the ring tell us once when the doorbell rings. A poll, not a read: it has no buffer
+    /// Has the ring tell us of the next notification. A poll, not a read: it has no buffer
     /// that would have to outlive the ring.
-    fn arm_doorbell(&mut self) {
-        let fd = Fd(self.doorbell.event.as_fd().as_raw_fd());
+    fn arm_notifier(&mut self) {
+        let fd = Fd(self.notifier.event.as_fd().as_raw_fd());
         let poll = opcode::PollAdd::new(fd, libc::POLLIN as u32)
             .build()
-            .user_data(DOORBELL);
+            .user_data(NOTIFIER);
         self.push(poll);
     }
 
     fn push(&mut self, entry: squeue::Entry) {
         // SAFETY: an entry's buffer lies in the slot of a tag in flight, which only `redeem`
         // makes accessible again, after the kernel's completion; the slot lives as long as the
-        // set, and `drop` keeps the set until everything has come back. The doorbell's poll has
+        // set, and `drop` keeps the set until everything has come back. The notifier's poll has
         // no buffer.
         let pushed = unsafe { self.ring.submission().push(&entry) };
         if pushed.is_err() {
@@ -222,11 +222,11 @@ impl Uring {
         Ok(!self.ring.completion().is_empty())
     }
 
-    /// Looks until something is on the ring or the doorbell has rung. Gives way between the looks,
-    /// so that whoever is to make it happen gets this CPU if there is no other.
+    /// Looks until something is on the ring or another thread has notified this one. Gives way
+    /// between the looks, so that whoever is to make it happen gets this CPU if there is no other.
     fn poll(&mut self) -> io::Result<()> {
         self.enter(0)?;
-        while self.ring.completion().is_empty() && !self.doorbell.has_rung() {
+        while self.ring.completion().is_empty() && !self.notifier.is_notified() {
             thread::yield_now();
         }
         Ok(())
@@ -235,11 +235,11 @@ impl Uring {
     /// Takes what came back off the ring. Its completion belongs here, as a rule; if this thread
     /// has moved since it submitted, the policy may send it where the request is from.
     fn reap(&mut self, finished: &mut Vec<Tag<Slot>>) -> io::Result<()> {
-        let mut rung = false;
+        let mut notified = false;
         let before = self.under_way;
         for completion in self.ring.completion() {
-            if completion.user_data() == DOORBELL {
-                rung = true;
+            if completion.user_data() == NOTIFIER {
+                notified = true;
                 continue;
             }
             self.under_way -= 1;
@@ -257,9 +257,9 @@ impl Uring {
                 Steered::Sent { .. } => self.sent += 1,
             }
         }
-        if rung {
-            self.doorbell.silence();
-            self.arm_doorbell();
+        if notified {
+            self.notifier.drain();
+            self.arm_notifier();
         }
         self.reaping.reaped += (before - self.under_way) as u64;
         Ok(())
@@ -292,7 +292,7 @@ impl Engine for Uring {
     }
 
     fn heed(&mut self) {
-        self.doorbell.reset();
+        self.notifier.reset();
     }
 
     fn wait(&mut self, finished: &mut Vec<Tag<Slot>>) -> io::Result<()> {
@@ -302,11 +302,11 @@ impl Engine for Uring {
             self.poll()?;
         } else if !self.is_done_inside_enter()? {
             let arrived = self.sent > 0 && !self.inbox().is_empty();
-            let sleep = self.backlog.is_empty() && !arrived && self.doorbell.fall_asleep();
+            let sleep = self.backlog.is_empty() && !arrived && self.notifier.fall_asleep();
             self.reaping.sleeps += u64::from(sleep);
             slept = sleep;
             let entered = self.enter(usize::from(sleep));
-            self.doorbell.get_up();
+            self.notifier.get_up();
             entered?;
         }
         self.reap(finished)?;
@@ -322,7 +322,7 @@ impl Engine for Uring {
     }
 
     fn waker(&self) -> Waker {
-        Arc::clone(&self.doorbell).into()
+        Arc::clone(&self.notifier).into()
     }
 
     fn reaping(&self) -> Reaping {
@@ -361,17 +361,17 @@ impl std::fmt::Debug for Uring {
 
 const AWAKE: u8 = 0;
 const ASLEEP: u8 = 1;
-const RUNG: u8 = 2;
+const NOTIFIED: u8 = 2;
 
 /// Ends a ring's wait from another thread, with a system call only if the ring's thread sleeps.
 #[derive(Debug)]
-struct Doorbell {
-    /// AWAKE, ASLEEP or RUNG.
+struct Notifier {
+    /// AWAKE, ASLEEP or NOTIFIED.
     state: AtomicU8,
     event: EventFd,
 }
 
-impl Doorbell {
+impl Notifier {
     fn new() -> io::Result<Self> {
         let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
         Ok(Self {
@@ -380,7 +380,7 @@ impl Doorbell {
         })
     }
 
-    /// Whether the thread may sleep; it may not if the bell rang while it was awake.
+    /// Whether the thread may sleep; it may not if it was notified while awake.
     fn fall_asleep(&self) -> bool {
         // Ordering: Relaxed is enough, the state alone decides; `reset` orders the look at work.
         self.state
@@ -388,7 +388,7 @@ impl Doorbell {
             .is_ok()
     }
 
-    /// Spares whoever rings from now on the system call. Keeps RUNG.
+    /// Spares whoever notifies from now on the system call. Keeps NOTIFIED.
     fn get_up(&self) {
         // Ordering: Relaxed, the thread looks at nothing because of it.
         let _ = self
@@ -396,34 +396,34 @@ impl Doorbell {
             .compare_exchange(ASLEEP, AWAKE, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// Whether it rang since `reset`.
-    fn has_rung(&self) -> bool {
-        // Ordering: Relaxed, `reset` orders the look at what it rang for.
-        self.state.load(Ordering::Relaxed) == RUNG
+    /// Whether it was notified since `reset`.
+    fn is_notified(&self) -> bool {
+        // Ordering: Relaxed, `reset` orders the look at what it was notified of.
+        self.state.load(Ordering::Relaxed) == NOTIFIED
     }
 
-    /// Forgets that it rang.
+    /// Forgets that it was notified.
     fn reset(&self) {
         // Ordering: pairs with the swap in `wake_by_ref`: the look at the work comes after, and
-        // sees what was rung for.
+        // sees what it was notified of.
         self.state.swap(AWAKE, Ordering::AcqRel);
     }
 
     /// Takes back the event that ended the sleep.
-    fn silence(&self) {
-        // Why ignored: EAGAIN says that nobody rang, which is as well.
+    fn drain(&self) {
+        // Why ignored: EAGAIN says that there was no event, which is as well.
         let _ = self.event.read();
     }
 }
 
-impl Wake for Doorbell {
+impl Wake for Notifier {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        // Ordering: pairs with `reset`: the thread sees what we did before we rang.
-        if self.state.swap(RUNG, Ordering::AcqRel) == ASLEEP {
+        // Ordering: pairs with `reset`: the thread sees what we did before we notified it.
+        if self.state.swap(NOTIFIED, Ordering::AcqRel) == ASLEEP {
             // Why ignored: the counter can only be full if it already wakes the ring.
             let _ = self.event.write(1);
         }
@@ -446,7 +446,7 @@ mod tests {
         if ring.disabled {
             ring.ring.submitter().register_enable_rings().unwrap();
         }
-        let fd = Fd(ring.doorbell.event.as_fd().as_raw_fd());
+        let fd = Fd(ring.notifier.event.as_fd().as_raw_fd());
         let late = opcode::PollAdd::new(fd, libc::POLLIN as u32).build();
         let at_once = opcode::Nop::new().build();
         let mut submit = |entry: squeue::Entry, name| -> Vec<u64> {
@@ -458,7 +458,7 @@ mod tests {
         };
         assert!(submit(late, 1).is_empty());
         assert_eq!(submit(at_once.clone(), 2), [2]);
-        ring.doorbell.event.write(1).unwrap();
+        ring.notifier.event.write(1).unwrap();
         let mut done = submit(at_once, 3);
         done.sort_unstable();
         assert_eq!(done, [1, 3]);

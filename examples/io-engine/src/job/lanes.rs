@@ -30,14 +30,14 @@ struct Called {
     /// Whether there are any.
     some: AtomicBool,
     /// That of the engine, which ends the job's wait.
-    bell: Waker,
+    engine: Waker,
 }
 
 impl Called {
     /// Moves them behind those in `lanes`.
     fn empty_into(&self, lanes: &mut Vec<usize>) {
-        // Ordering: Relaxed, `lanes` is behind a lock; who comes too late for this look rings the
-        // bell, and there is another one.
+        // Ordering: Relaxed, `lanes` is behind a lock; who comes too late for this look wakes the
+        // engine, and there is another one.
         if self.some.load(Ordering::Relaxed) {
             // A push is complete or has not begun, so a panic elsewhere spoils nothing.
             let mut called = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
@@ -67,10 +67,10 @@ impl Wake for LaneWaker {
         }
         let mut lanes = (self.called.lanes.lock()).unwrap_or_else(PoisonError::into_inner);
         lanes.push(self.lane);
-        // Ordering: Relaxed, as in `empty_into`: the bell orders the next look after this.
+        // Ordering: Relaxed, as in `empty_into`: the wake orders the next look after this.
         self.called.some.store(true, Ordering::Relaxed);
         drop(lanes);
-        self.called.bell.wake_by_ref();
+        self.called.engine.wake_by_ref();
     }
 }
 
@@ -93,11 +93,11 @@ pub(super) struct Lanes<F> {
 
 impl<F: Future> Lanes<F> {
     /// Lanes that have not begun: each is polled by the first `poll_woken`.
-    pub(super) fn new(bell: Waker, futures: impl Iterator<Item = F>) -> Self {
+    pub(super) fn new(engine: Waker, futures: impl Iterator<Item = F>) -> Self {
         let called = Arc::new(Called {
             lanes: Mutex::default(),
             some: AtomicBool::new(false),
-            bell,
+            engine,
         });
         let lane = |(lane, future)| {
             let task = Arc::new(LaneWaker {
@@ -157,9 +157,9 @@ mod tests {
     use std::thread;
 
     #[derive(Default)]
-    struct Bell(AtomicUsize);
+    struct Wakes(AtomicUsize);
 
-    impl Wake for Bell {
+    impl Wake for Wakes {
         fn wake(self: Arc<Self>) {
             self.0.fetch_add(1, Ordering::SeqCst);
         }
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn who_is_woken_is_polled_once_and_nobody_else() {
-        let bell = Arc::new(Bell::default());
+        let wakes = Arc::new(Wakes::default());
         let (polls, wakers) = (RefCell::new(vec![0; 3]), RefCell::new(vec![None; 3]));
         let lane = |lane: usize| {
             let (polls, wakers) = (&polls, &wakers);
@@ -183,19 +183,19 @@ mod tests {
         };
         let woken = Woken::default();
         let mut ended = Vec::new();
-        let mut lanes = Lanes::new(Arc::clone(&bell).into(), (0..3).map(lane));
+        let mut lanes = Lanes::new(Arc::clone(&wakes).into(), (0..3).map(lane));
         lanes.poll_woken(&woken, |lane| ended.push(lane));
         assert_eq!(*polls.borrow(), [1, 1, 1]);
         lanes.poll_woken(&woken, |lane| ended.push(lane));
         assert_eq!(*polls.borrow(), [1, 1, 1], "nobody was woken");
-        // By its own thread, without the bell.
+        // By its own thread, without a wake of the engine.
         woken.push(1);
         lanes.poll_woken(&woken, |lane| ended.push(lane));
         assert_eq!(
-            (polls.borrow().clone(), bell.0.load(Ordering::SeqCst)),
+            (polls.borrow().clone(), wakes.0.load(Ordering::SeqCst)),
             (vec![1, 2, 1], 0)
         );
-        // By another thread, twice: the bell rings once, and it is polled once.
+        // By another thread, twice: the engine is woken once, and it is polled once.
         let waker = wakers.borrow()[1].clone().unwrap();
         thread::spawn(move || {
             waker.wake_by_ref();
@@ -203,7 +203,7 @@ mod tests {
         })
         .join()
         .unwrap();
-        assert_eq!(bell.0.load(Ordering::SeqCst), 1);
+        assert_eq!(wakes.0.load(Ordering::SeqCst), 1);
         lanes.poll_woken(&woken, |lane| ended.push(lane));
         assert_eq!(
             (polls.borrow().clone(), ended.clone()),

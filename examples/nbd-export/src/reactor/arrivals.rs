@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{Bell, Buffer};
+use super::{Buffer, Notifier};
 use crate::adapter::Held;
 
 /// An operation that has ended: its key, how the kernel answered, its buffer if that was elsewhere,
@@ -19,14 +19,14 @@ pub(crate) struct Arrival {
 #[derive(Debug)]
 pub(crate) struct Arrivals {
     all: Mutex<Vec<Arrival>>,
-    bell: Arc<Bell>,
+    notifier: Arc<Notifier>,
 }
 
 impl Arrivals {
-    pub(super) fn new(bell: &Arc<Bell>) -> Arc<Self> {
+    pub(super) fn new(notifier: &Arc<Notifier>) -> Arc<Self> {
         Arc::new(Self {
             all: Mutex::default(),
-            bell: bell.clone(),
+            notifier: notifier.clone(),
         })
     }
 
@@ -34,7 +34,7 @@ impl Arrivals {
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         all.push(arrival);
         drop(all);
-        self.bell.ring();
+        self.notifier.notify();
     }
 
     pub(super) fn take(&self) -> Vec<Arrival> {
@@ -65,7 +65,7 @@ pub(crate) struct Inbox(Arc<Arrivals>);
 #[cfg(test)]
 impl Inbox {
     pub(crate) fn new() -> std::io::Result<Self> {
-        Ok(Self(Arrivals::new(&Arc::new(Bell::new()?))))
+        Ok(Self(Arrivals::new(&Arc::new(Notifier::new()?))))
     }
 
     pub(crate) fn ended(&self, key: usize) -> Ended {

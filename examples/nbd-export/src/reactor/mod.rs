@@ -5,10 +5,10 @@
 //! waits for it any more; so dropping a task is safe at any moment.
 
 mod arrivals;
-mod bell;
 mod buffer;
 mod faults;
 mod file_op;
+mod notifier;
 mod pipe;
 mod psync;
 mod put_off;
@@ -34,13 +34,13 @@ pub(crate) use arrivals::Ended;
 #[cfg(test)]
 pub(crate) use arrivals::Inbox;
 use arrivals::{Arrival, Arrivals};
-pub(crate) use bell::Remote;
-use bell::{Bell, Spawn};
 use buffer::Fixed;
 pub(crate) use buffer::{Buffer, PAGE};
 pub(crate) use faults::Faults;
 use faults::{Fault, Injector};
 pub(crate) use file_op::FileOp;
+pub(crate) use notifier::Remote;
+use notifier::{Notifier, Spawn};
 use pipe::Pipes;
 use psync::{Psync, Report};
 use put_off::PutOff;
@@ -106,7 +106,7 @@ enum Backend {
 pub(crate) struct Reactor {
     ops: RefCell<Slab<Op>>,
     backend: RefCell<Backend>,
-    bell: Arc<Bell>,
+    notifier: Arc<Notifier>,
     inbox: Arc<Mutex<Vec<Spawn>>>,
     buffers: RefCell<Vec<Vec<u8>>>,
     fixed: Option<Fixed>,
@@ -163,9 +163,9 @@ const KEPT: usize = 8 << 20;
 impl Reactor {
     /// The calling thread's. `refused` is told why the kernel does not want to know the buffers.
     pub(crate) fn new(setup: &Setup, refused: impl FnOnce(&io::Error)) -> io::Result<Rc<Self>> {
-        let bell = Arc::new(Bell::new()?);
-        let raw = bell.fd.as_raw_fd();
-        let arrivals = Arrivals::new(&bell);
+        let notifier = Arc::new(Notifier::new()?);
+        let raw = notifier.fd.as_raw_fd();
+        let arrivals = Arrivals::new(&notifier);
         let mut fixed = None;
         let backend = match setup.kind {
             Kind::Uring => {
@@ -181,12 +181,12 @@ impl Reactor {
                 }
                 Backend::Uring(Box::new(uring))
             }
-            Kind::Psync => Backend::Psync(Psync::new(&bell)?),
+            Kind::Psync => Backend::Psync(Psync::new(&notifier)?),
         };
         Ok(Rc::new(Self {
             ops: RefCell::default(),
             backend: RefCell::new(backend),
-            bell,
+            notifier,
             inbox: Arc::default(),
             buffers: RefCell::default(),
             fixed,
@@ -214,7 +214,7 @@ impl Reactor {
 
     pub(crate) fn remote(&self) -> Remote {
         Remote {
-            bell: self.bell.clone(),
+            notifier: self.notifier.clone(),
             inbox: self.inbox.clone(),
         }
     }
@@ -448,7 +448,7 @@ impl Reactor {
 
     /// Runs tasks until `done` says so and none is left.
     pub(crate) fn run(self: &Rc<Self>, done: impl Fn() -> bool) -> io::Result<()> {
-        let waker = Waker::from(self.bell.clone());
+        let waker = Waker::from(self.notifier.clone());
         let mut cx = Context::from_waker(&waker);
         let mut tasks: FuturesUnordered<LocalBoxFuture<'static, ()>> = FuturesUnordered::new();
         let (mut last_tick, mut ending) = (Instant::now(), false);
@@ -457,7 +457,7 @@ impl Reactor {
             let begins_to_end = done() && !std::mem::replace(&mut ending, done());
             self.tick(&mut last_tick, begins_to_end);
             // Ordering: AcqRel, pairs with the swap in `ring`: what was done before is seen below.
-            self.bell.rung.swap(false, Ordering::AcqRel);
+            self.notifier.notified.swap(false, Ordering::AcqRel);
             let arrived = {
                 let mut inbox = self.inbox.lock().unwrap_or_else(PoisonError::into_inner);
                 std::mem::take(&mut *inbox)
@@ -477,7 +477,7 @@ impl Reactor {
                 return Ok(());
             }
             let at_once = std::mem::take(&mut *self.done_at_once.borrow_mut());
-            let wait = !self.bell.rung.load(Ordering::Acquire) && at_once.is_empty();
+            let wait = !self.notifier.notified.load(Ordering::Acquire) && at_once.is_empty();
             let limit = wait.then(|| self.put_off.left().unwrap_or(TICK).min(TICK));
             let mut seen = Vec::new();
             match &mut *self.backend.borrow_mut() {

@@ -14,16 +14,16 @@ use rustix::event::{Timespec, epoll};
 use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate};
 
 use super::arrivals::Ended;
-use super::{Bell, Buffer, FileOp, Finished, Ready, answer};
+use super::{Buffer, FileOp, Finished, Notifier, Ready, answer};
 use crate::adapter::{Completer, Held};
 use crate::export::Export;
 
-/// Event data of the bell.
-const BELL: u64 = u64::MAX;
+/// Event data of the notifier.
+const NOTIFIER: u64 = u64::MAX;
 
 pub(super) struct Psync {
     epoll: OwnedFd,
-    bell: Arc<Bell>,
+    notifier: Arc<Notifier>,
     /// Sockets that cannot be waited for: let their owners find out by asking.
     at_once: Vec<Finished>,
     /// Sockets that are waited for. One has one entry in the epoll set, for all that is waited for.
@@ -55,13 +55,13 @@ impl Interest {
 }
 
 impl Psync {
-    pub(super) fn new(bell: &Arc<Bell>) -> io::Result<Self> {
+    pub(super) fn new(notifier: &Arc<Notifier>) -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let data = epoll::EventData::new_u64(BELL);
-        epoll::add(&epoll, &bell.fd, data, epoll::EventFlags::IN)?;
+        let data = epoll::EventData::new_u64(NOTIFIER);
+        epoll::add(&epoll, &notifier.fd, data, epoll::EventFlags::IN)?;
         Ok(Self {
             epoll,
-            bell: bell.clone(),
+            notifier: notifier.clone(),
             at_once: Vec::new(),
             sockets: HashMap::new(),
         })
@@ -96,7 +96,7 @@ impl Psync {
         if self.arm(socket, interest).is_err() {
             self.forget(key);
             self.at_once.push((key, 0));
-            self.bell.ring();
+            self.notifier.notify();
         }
     }
 
@@ -138,9 +138,9 @@ impl Psync {
         }
         for event in events {
             let data = event.data.u64();
-            if data == BELL {
+            if data == NOTIFIER {
                 let mut count = [0; 8];
-                let _ = rustix::io::read(&self.bell.fd, &mut count);
+                let _ = rustix::io::read(&self.notifier.fd, &mut count);
                 continue;
             }
             let socket = data as RawFd;
@@ -231,8 +231,8 @@ mod tests {
     /// then, and its key may be another operation's.
     #[test]
     fn who_has_gone_gets_no_answer() {
-        let bell = Arc::new(Bell::new().unwrap());
-        let mut psync = Psync::new(&bell).unwrap();
+        let notifier = Arc::new(Notifier::new().unwrap());
+        let mut psync = Psync::new(&notifier).unwrap();
         let file = tempfile::tempfile().unwrap();
         psync.poll(file.as_raw_fd(), Ready::Read, 7);
         psync.forget(7);

@@ -15,8 +15,8 @@ use io_uring::{IoUring, Probe, opcode, squeue};
 use super::buffer::Fixed;
 use super::{FileOp, Finished, Ready};
 
-/// User data that is no operation's: the bell's poll, and answers nobody waits for.
-const BELL: u64 = u64::MAX;
+/// User data that is no operation's: the notifier's poll, and answers nobody waits for.
+const NOTIFIER: u64 = u64::MAX;
 const NOBODY: u64 = u64::MAX - 1;
 
 const ENTRIES: u32 = 256;
@@ -31,7 +31,7 @@ const ZERO_RANGE: i32 = 0x10;
 
 pub(super) struct Uring {
     ring: IoUring,
-    bell: RawFd,
+    notifier: RawFd,
     /// What the submission queue had no room for.
     backlog: VecDeque<squeue::Entry>,
     /// Files of operations under way stay open: by key. And whether it is a write.
@@ -66,7 +66,7 @@ impl Uring {
         }
     }
 
-    pub(super) fn new(bell: RawFd, with_registered: Arc<AtomicU64>) -> io::Result<Self> {
+    pub(super) fn new(notifier: RawFd, with_registered: Arc<AtomicU64>) -> io::Result<Self> {
         // Completions that run when we ask for them spare interrupts; old kernels know no such
         // ring.
         let mut modern = IoUring::builder();
@@ -74,14 +74,14 @@ impl Uring {
         let ring = modern.build(ENTRIES).or_else(|_| IoUring::new(ENTRIES))?;
         let mut uring = Self {
             ring,
-            bell,
+            notifier,
             backlog: VecDeque::new(),
             files: Vec::new(),
             writes: 0,
             registered: 0..0,
             with_registered,
         };
-        uring.arm_bell();
+        uring.arm_notifier();
         Ok(uring)
     }
 
@@ -111,9 +111,9 @@ impl Uring {
         Ok(fixed)
     }
 
-    fn arm_bell(&mut self) {
-        let poll = opcode::PollAdd::new(Fd(self.bell), libc_pollin());
-        self.push(poll.build().user_data(BELL));
+    fn arm_notifier(&mut self) {
+        let poll = opcode::PollAdd::new(Fd(self.notifier), libc_pollin());
+        self.push(poll.build().user_data(NOTIFIER));
     }
 
     fn push(&mut self, entry: squeue::Entry) {
@@ -228,10 +228,10 @@ impl Uring {
                 return Err(error);
             }
         }
-        let mut rung = false;
+        let mut notified = false;
         for entry in self.ring.completion() {
             match entry.user_data() {
-                BELL => rung = true,
+                NOTIFIER => notified = true,
                 NOBODY => {}
                 key => {
                     let key = key as usize;
@@ -241,12 +241,12 @@ impl Uring {
                 }
             }
         }
-        if rung {
+        if notified {
             let mut count = [0; 8];
-            // SAFETY: the bell's descriptor lives as long as the reactor that has this ring.
-            let bell = unsafe { std::os::fd::BorrowedFd::borrow_raw(self.bell) };
-            let _ = rustix::io::read(bell, &mut count);
-            self.arm_bell();
+            // SAFETY: the notifier's descriptor lives as long as the reactor that has this ring.
+            let notifier = unsafe { std::os::fd::BorrowedFd::borrow_raw(self.notifier) };
+            let _ = rustix::io::read(notifier, &mut count);
+            self.arm_notifier();
         }
         while !self.backlog.is_empty() && !self.ring.submission().is_full() {
             if let Some(entry) = self.backlog.pop_front() {
@@ -268,15 +268,15 @@ fn libc_pollout() -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reactor::Bell;
+    use crate::reactor::Notifier;
     use std::os::unix::net::UnixStream;
 
     /// More wait for a quiet client than the ring takes at once. A socket for which there was no
     /// room is waited for all the same. A sandbox may have no rings.
     #[test]
     fn what_had_no_room_does_not_wait_for_those_that_had() {
-        let bell = Arc::new(Bell::new().unwrap());
-        let Ok(mut uring) = Uring::new(bell.fd.as_raw_fd(), Arc::default()) else {
+        let notifier = Arc::new(Notifier::new().unwrap());
+        let Ok(mut uring) = Uring::new(notifier.fd.as_raw_fd(), Arc::default()) else {
             return;
         };
         let (quiet, _client) = UnixStream::pair().unwrap();

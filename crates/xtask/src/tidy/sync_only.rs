@@ -1,6 +1,6 @@
-//! Rule `sync-door`: `crates/sync` is the only door to atomics, locks and threads.
+//! Rule `sync-only`: atomics, locks and threads come from `crates/sync` only.
 //!
-//! Code that goes past it works on the std back end and is invisible to the model checkers.
+//! Code that takes others works on the std back end and is invisible to the model checkers.
 
 use super::Finding;
 use super::file::{Area, File};
@@ -10,7 +10,7 @@ const ROOTS: [&str; 3] = ["std", "core", "alloc"];
 const MODULES: [&str; 3] = ["sync", "thread", "thread_local"];
 const BACK_ENDS: [&str; 3] = ["parking_lot", "loom", "shuttle"];
 
-/// Names that go past `inflight_sync`, in the source and tests of the library crates.
+/// Names that are not from `inflight_sync`, in the source and tests of the library crates.
 pub(crate) fn check(file: &File) -> Vec<Finding> {
     let Some((source, _)) = &file.rust else {
         return Vec::new();
@@ -20,15 +20,15 @@ pub(crate) fn check(file: &File) -> Vec<Finding> {
         return Vec::new();
     }
     let count = source.tokens.len();
-    let past = (0..count).filter_map(|i| past(source, i).map(|name| (i, name)));
-    let findings = past.map(|(i, name)| {
-        let message = format!("{name} goes past the one door, inflight_sync");
-        file.finding(source.line(i), "sync-door", message)
+    let names = (0..count).filter_map(|i| foreign(source, i).map(|name| (i, name)));
+    let findings = names.map(|(i, name)| {
+        let message = format!("{name} is not from inflight_sync");
+        file.finding(source.line(i), "sync-only", message)
     });
     findings.collect()
 }
 
-fn past(source: &Source, i: usize) -> Option<String> {
+fn foreign(source: &Source, i: usize) -> Option<String> {
     let root = source.text(i);
     if source.tokens[i].kind != Kind::Ident || !starts_path(source, i) {
         return None;
@@ -94,7 +94,7 @@ mod tests {
     const LIB: &str = "crates/tags/src/lib.rs";
 
     #[test]
-    fn fires_on_every_way_past() {
+    fn fires_on_every_other_way() {
         for text in [
             "use std::sync::Arc;",
             "use ::std::sync::Arc;",
@@ -122,10 +122,7 @@ mod tests {
     #[test]
     fn says_what_it_saw() {
         let said = said(check, LIB, "\nuse std::{fmt, thread};");
-        assert_eq!(
-            said,
-            ["2: std::thread goes past the one door, inflight_sync"]
-        );
+        assert_eq!(said, ["2: std::thread is not from inflight_sync"]);
     }
 
     #[test]
@@ -151,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn leaves_the_door_itself_and_users_alone() {
+    fn leaves_sync_itself_and_users_alone() {
         for path in [
             "crates/sync/src/lib.rs",
             "crates/xtask/src/main.rs",

@@ -15,38 +15,38 @@ use super::Reactor;
 
 /// Wakes the thread.
 #[derive(Debug)]
-pub(crate) struct Bell {
+pub(crate) struct Notifier {
     pub(super) fd: OwnedFd,
-    pub(super) rung: AtomicBool,
+    pub(super) notified: AtomicBool,
     thread: ThreadId,
 }
 
-impl Bell {
+impl Notifier {
     /// The calling thread's.
     pub(super) fn new() -> io::Result<Self> {
         Ok(Self {
             fd: eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?,
-            rung: AtomicBool::new(false),
+            notified: AtomicBool::new(false),
             thread: std::thread::current().id(),
         })
     }
 
-    pub(super) fn ring(&self) {
+    pub(super) fn notify(&self) {
         // Ordering: AcqRel, pairs with itself and with the swap in `run`: who sets it first writes.
-        let was = self.rung.swap(true, Ordering::AcqRel);
+        let was = self.notified.swap(true, Ordering::AcqRel);
         if !was && std::thread::current().id() != self.thread {
             let _ = rustix::io::write(&self.fd, &1_u64.to_ne_bytes());
         }
     }
 }
 
-impl Wake for Bell {
+impl Wake for Notifier {
     fn wake(self: Arc<Self>) {
-        self.ring();
+        self.notify();
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        self.ring();
+        self.notify();
     }
 }
 
@@ -56,7 +56,7 @@ pub(super) type Spawn = Box<dyn FnOnce(&Rc<Reactor>) -> LocalBoxFuture<'static, 
 /// The way to a reactor from other threads.
 #[derive(Clone)]
 pub(crate) struct Remote {
-    pub(super) bell: Arc<Bell>,
+    pub(super) notifier: Arc<Notifier>,
     pub(super) inbox: Arc<Mutex<Vec<Spawn>>>,
 }
 
@@ -68,10 +68,10 @@ impl Remote {
         let mut inbox = self.inbox.lock().unwrap_or_else(PoisonError::into_inner);
         inbox.push(Box::new(task));
         drop(inbox);
-        self.bell.ring();
+        self.notifier.notify();
     }
 
     pub(crate) fn wake(&self) {
-        self.bell.ring();
+        self.notifier.notify();
     }
 }
