@@ -118,6 +118,11 @@ fn wake(tasks: BTreeMap<Key, Waker>) {
 }
 
 impl TimerShared {
+    /// How many tasks wait.
+    fn waiting(&self) -> usize {
+        self.state.lock().waiting.len()
+    }
+
     /// Makes the thread. If it is refused, the next poll tries again.
     fn start(self: Arc<Self>) {
         let builder = thread::Builder::new().name("inflight/sleep".to_owned());
@@ -226,7 +231,7 @@ impl Drop for Sleep {
 }
 
 crate::debug_fields!(Timer: |this|
-    clock = this.0.clock, waiting = this.0.state.lock().waiting.len());
+    clock = this.0.clock, waiting = this.0.waiting());
 
 crate::debug_fields!(Sleep: |this| until = this.until);
 
@@ -269,6 +274,19 @@ mod tests {
     /// How many threads the timer has: each keeps what it shares.
     fn threads(timer: &Timer, sleeps: usize) -> usize {
         Arc::strong_count(&timer.0) - 1 - sleeps
+    }
+
+    /// A writer that looks at the timer does not wait for its lock.
+    #[test]
+    fn it_is_printed_without_its_lock() {
+        struct Looks<'a>(&'a Timer);
+        impl std::fmt::Write for Looks<'_> {
+            fn write_str(&mut self, _: &str) -> std::fmt::Result {
+                self.0.0.state.try_lock().map(drop).ok_or(std::fmt::Error)
+            }
+        }
+        let timer = Timer::new(Clock::manual());
+        std::fmt::write(&mut Looks(&timer), format_args!("{timer:?}")).expect("it is not locked");
     }
 
     #[test]
