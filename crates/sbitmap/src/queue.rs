@@ -111,7 +111,7 @@ macro_rules! on_bits {
     };
 }
 
-pub(crate) use on_bits;
+pub(crate) use {on, on_bits};
 
 impl SbitmapQueue {
     /// Returns what keeps the bits: chosen once, when the queue is built.
@@ -178,7 +178,9 @@ impl SbitmapQueue {
     /// assert_eq!(queue.try_get(), Some(1));
     /// ```
     pub fn resize(&self, depth: usize) -> Result<(), ResizeError> {
-        on!(self, queue => queue.resize(depth))
+        on!(self, queue => queue.set_depth(depth))?;
+        on!(self, queue => queue.depth_changed());
+        Ok(())
     }
 
     /// Takes a bit without waiting.

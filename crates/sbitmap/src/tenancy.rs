@@ -10,7 +10,8 @@ pub use crate::rules::{Rules, Users};
 pub use crate::share_limiter::{ShareLimiter, TenantIndex};
 pub use crate::waiter::Waiter;
 
-use crate::queue::{Inner, SbitmapQueue, on_bits};
+use crate::error::ResizeError;
+use crate::queue::{Inner, SbitmapQueue, on, on_bits};
 
 mod sealed {
     pub trait Queue {
@@ -40,6 +41,17 @@ pub trait Tenancy: sealed::Queue {
     #[must_use]
     fn waiter(&self, request: Request) -> Waiter {
         Waiter::new(self.queue(), request)
+    }
+
+    /// Sets the depth, as [`SbitmapQueue::resize`] does, and tells no waiter:
+    /// [`depth_changed`](Tenancy::depth_changed) has to follow, after all locks of the caller.
+    fn set_depth(&self, depth: usize) -> Result<(), ResizeError> {
+        on!(self.queue(), queue => queue.set_depth(depth))
+    }
+
+    /// Tells the waiters that the depth has changed.
+    fn depth_changed(&self) {
+        on!(self.queue(), queue => queue.depth_changed());
     }
 
     /// Serves the waiters that may be served now, after the [`ShareLimiter`] has changed.

@@ -68,7 +68,7 @@ impl<T: Send + 'static> TagSet<T> {
                     .map(|now| now.saturating_duration_since(age(now))),
                 tenant: slot.info.tenant(),
                 hw_queue: slot.hw_queue(),
-                index: slot.tag,
+                index: slot.tag(),
                 what,
                 token: in_flight.then(|| slot.id.token(state.generation)),
             });

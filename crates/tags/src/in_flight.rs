@@ -105,7 +105,7 @@ impl<T> Shared<T> {
                 timed_out: state.phase == Phase::Overdue,
                 token: slot.id.token(state.generation),
                 hw_queue: slot.hw_queue(),
-                index: slot.tag,
+                index: slot.tag(),
                 now,
             });
         }

@@ -1,17 +1,19 @@
 //! Changing the depth while the set is in use.
 //!
 //! ```text
-//! growth: R1 make the slots    R2 heavy fence    R3 the bitmaps' depth
+//! R1 make the slots    R2 heavy fence    R3 the bitmaps' depth    R4 their waiters
 //! ```
 //!
-//! Tags above a lower depth stay valid until they are freed. R3 gives new tags to waiters, in their
-//! order, and to tenants whose share the new tags enlarge. PROTOCOL-freeze.md has the proof.
+//! Tags above a lower depth stay valid until they are freed. R4 gives new tags to waiters, in their
+//! order, and to tenants whose share the new tags enlarge. It runs wakers, so it comes after the
+//! lock. PROTOCOL-freeze.md has the proof.
 
 use crate::error::ResizeError;
 use crate::set::TagSet;
 use crate::shared::Shared;
 use crate::tag_layout::TagMapId;
 use crate::tag_maps::TagMaps;
+use inflight_sbitmap::tenancy::Tenancy as _;
 use inflight_sync::atomic::Ordering;
 use inflight_sync::panics::call_for_each;
 
@@ -40,19 +42,24 @@ impl<T> Shared<T> {
         if !(least..=most).contains(&depth) {
             return Err(ResizeError::Depth { depth, least, most });
         }
-        let _change = size.change();
+        let change = size.change();
         // R1.
         self.make_slots(0..layout.tables_of(size.hw_queues()), depth);
         // R2.
         bitmaps.gate.publish();
-        // Relaxed: a statistic. Before R3, whose wakers may panic.
+        // Relaxed: a statistic.
         size.depth.store(depth, Ordering::Relaxed);
         // R3.
-        call_for_each(0..layout.tables(), |hw_queue| {
-            let normal = depth - layout.reserved;
+        let normal = depth - layout.reserved;
+        for hw_queue in 0..layout.tables() {
             bitmaps.accounts(hw_queue).set_depth(normal);
-            let resized = bitmaps.bitmap(TagMapId::normal(hw_queue)).resize(normal);
-            debug_assert!(resized.is_ok(), "the limits are the bitmap's own");
+            let set = bitmaps.bitmap(TagMapId::normal(hw_queue)).set_depth(normal);
+            debug_assert!(set.is_ok(), "the limits are the bitmap's own");
+        }
+        drop(change);
+        // R4.
+        call_for_each(0..layout.tables(), |hw_queue| {
+            bitmaps.bitmap(TagMapId::normal(hw_queue)).depth_changed();
             bitmaps.shares_changed(hw_queue);
         });
         Ok(())

@@ -177,7 +177,7 @@ impl<T> Tag<T> {
     /// ```
     #[must_use]
     pub fn index(&self) -> usize {
-        self.slot().tag
+        self.slot().tag()
     }
 
     /// Returns hardware queue and index as one number: `hw_queue << 16 | index`, as blk-mq's unique
@@ -186,7 +186,7 @@ impl<T> Tag<T> {
     #[must_use]
     pub fn unique(&self) -> u32 {
         // The builder allows at most 2^16 hardware queues and 10,240 tags each.
-        ((self.slot().hw_queue() as u32) << 16) | self.slot().tag as u32
+        ((self.slot().hw_queue() as u32) << 16) | self.slot().tag() as u32
     }
 
     /// Sets the time after which the request [expires](crate::TagSet::expire), counted from

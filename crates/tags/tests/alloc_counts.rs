@@ -77,3 +77,37 @@ fn the_numbers_of_one_answer_agree() {
     run.store(false, Ordering::Relaxed);
     user.join().unwrap();
 }
+
+/// Also while others allocate: no count ever goes back, and none counts what others got.
+#[test]
+fn the_first_tenant_counts_its_own_only() {
+    let set = TagSet::builder().depth(64).build(|_, _| ()).unwrap();
+    let (first, second) = (
+        set.add_tenant("first").unwrap(),
+        set.add_tenant("second").unwrap(),
+    );
+    alloc(&first, 1);
+    drop(first.try_alloc_batch(2));
+    let stop = Arc::new(AtomicBool::new(false));
+    let others: Vec<_> = (0..2)
+        .map(|_| {
+            let (second, stop) = (second.clone(), stop.clone());
+            thread::spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    drop(second.try_alloc_batch(8));
+                }
+            })
+        })
+        .collect();
+    while second.stats().allocs < 1_000 {
+        thread::yield_now();
+    }
+    let counts: Vec<u64> = (0..1_000).map(|_| first.stats().allocs).collect();
+    stop.store(true, Ordering::Relaxed);
+    others.into_iter().for_each(|other| other.join().unwrap());
+    assert!(
+        counts.iter().all(|&count| count == 3),
+        "{:?}",
+        counts.iter().max()
+    );
+}

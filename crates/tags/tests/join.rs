@@ -258,3 +258,46 @@ fn a_join_is_woken_for_the_last_tag() {
         }
     }
 }
+
+/// Two joins above their share do not have a half each, however they are polled, and none of a
+/// tenant's share waits for one of more.
+#[test]
+fn joins_above_their_share_do_not_wait_for_each_other() {
+    for (depth, one, other) in [(8, 6, 6), (16, 8, 9), (16, 16, 16), (16, 9, 2)] {
+        let (set, a) = set(depth, Admission::WholeIo);
+        let b = set.add_tenant("sdb").unwrap();
+        drop((a.try_alloc().unwrap(), b.try_alloc().unwrap()));
+        let (mut of_a, mut of_b) = (a.split(one), b.split(other));
+        let (mut of_a, mut of_b) = (pin!(of_a.join()), pin!(of_b.join()));
+        let mut cx = Context::from_waker(Waker::noop());
+        // Nothing else is in use, so the first one has all its tags at once.
+        let Poll::Ready(Ok(first)) = of_a.as_mut().poll(&mut cx) else {
+            panic!("{one} of {depth} tags are free");
+        };
+        let second = of_b.as_mut().poll(&mut cx);
+        assert_eq!(second.is_ready(), usize::from(one + other) <= depth);
+        drop(first);
+        if second.is_pending() {
+            let Poll::Ready(Ok(second)) = of_b.poll(&mut cx) else {
+                panic!("{other} of {depth} tags are free");
+            };
+            assert_eq!(second.len(), other);
+        }
+    }
+}
+
+/// A tenant that has its share begins no join, and the others are served.
+#[test]
+fn a_join_begins_below_the_share() {
+    let (set, a) = set(8, Admission::WholeIo);
+    let b = set.add_tenant("sdb").unwrap();
+    drop(b.try_alloc().unwrap());
+    let share: Vec<_> = (0..4).map(|_| a.try_alloc().unwrap()).collect();
+    let mut split = a.split(2);
+    let mut join = pin!(split.join());
+    let mut cx = Context::from_waker(Waker::noop());
+    assert!(join.as_mut().poll(&mut cx).is_pending());
+    assert_eq!((a.in_use(), b.try_alloc_batch(8).len()), (4, 4));
+    drop(share);
+    assert!(matches!(join.poll(&mut cx), Poll::Ready(Ok(tags)) if tags.len() == 2));
+}

@@ -622,3 +622,36 @@ fn a_queue_that_vanishes_under_its_drain_is_drained_or_gone() {
         );
     }
 }
+
+/// A waker that runs its task at once, which changes the set, does not wait for the change that
+/// woke it.
+#[test]
+fn a_waker_may_change_the_set_while_it_is_resized() {
+    struct Change(TagSet<()>, fn(&TagSet<()>), AtomicUsize);
+    impl std::task::Wake for Change {
+        fn wake(self: Arc<Self>) {
+            (self.1)(&self.0);
+            self.2.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    let changes: [fn(&TagSet<()>); 3] = [
+        |set| set.resize(3).unwrap(),
+        |set| drop(set.cpus().offline(0)),
+        |set| assert_eq!(set.try_set_hw_queues(2), Err(ResizeError::InUse)),
+    ];
+    for (admission, change) in POLICIES.iter().flat_map(|&a| changes.map(|c| (a, c))) {
+        let rings = HwQueueOptions::new(1).max(2);
+        let set = TagSet::builder().depth(1).max_depth(4).hw_queues(rings);
+        let set = set.admission(admission).build(|_, _| ()).unwrap();
+        let dev = set.add_tenant("a").unwrap();
+        let _held = dev.try_alloc().unwrap();
+        let waker = Arc::new(Change(set.clone(), change, AtomicUsize::new(0)));
+        let mut waiter = pin!(dev.alloc());
+        let told = waker.clone().into();
+        let mut cx = Context::from_waker(&told);
+        assert!(waiter.as_mut().poll(&mut cx).is_pending());
+        set.resize(4).unwrap();
+        assert_eq!(waker.2.load(Ordering::Relaxed), 1, "{admission:?}");
+        assert!(waiter.poll(&mut cx).is_ready());
+    }
+}

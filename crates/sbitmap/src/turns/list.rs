@@ -102,6 +102,11 @@ impl Node {
         self.ids.as_slice().len() >= self.part.min(self.want)
     }
 
+    /// Whether some of its ids are of no use to it without the others.
+    pub(super) const fn comes_together(&self) -> bool {
+        self.least_depth > 1
+    }
+
     pub(super) fn has_some(&self) -> bool {
         !self.ids.as_slice().is_empty()
     }

@@ -8,8 +8,14 @@ use crate::store::Store;
 use inflight_sync::wait::{Notify, Wakers};
 
 impl<S: Store> Turns<S> {
-    pub(crate) fn resize(&self, depth: usize) -> Result<(), ResizeError> {
-        self.store.resize(depth)?;
+    /// Sets the depth. [`depth_changed`](Self::depth_changed) has to follow, after all locks of the
+    /// caller.
+    pub(crate) fn set_depth(&self, depth: usize) -> Result<(), ResizeError> {
+        self.store.resize(depth)
+    }
+
+    /// Tells the waiters.
+    pub(crate) fn depth_changed(&self) {
         let mut queue = self.wait_queue.lock();
         // A waiter that joins after this sees the depth; one that joined before is in the list.
         let refused = queue.refuse_above(self.store.depth());
@@ -20,7 +26,6 @@ impl<S: Store> Turns<S> {
             queue = self.wait_queue.lock();
         }
         self.serve_and_wake(queue, wakers);
-        Ok(())
     }
 }
 

@@ -79,13 +79,16 @@ impl<S: Store> Turns<S> {
             }
             let node = queue.list.node(key).expect("the waiter is in the list");
             let tenant = node.tenant;
-            if !node.has_part() && self.shares.may_take(tenant) {
+            // What comes together comes whole: with some of them it would hold up others for ever.
+            let goes_on = node.comes_together() && node.has_some();
+            if !node.has_part() && (goes_on || self.shares.may_take(tenant)) {
                 let Some(id) = self.store.take() else { break };
                 self.shares.took(tenant, id);
                 node.push_id(id);
             }
-            // It gets what it has, if its tenant is at its limit.
-            if node.has_part() || (node.has_some() && !self.shares.may_take(tenant)) {
+            // Others get what they have, if their tenant is at its limit.
+            let ends = !node.comes_together() && !self.shares.may_take(tenant);
+            if node.has_part() || (node.has_some() && ends) {
                 self.grant(queue, key, me, chosen);
                 self.end_turns_for_collector(queue);
             } else if node.has_some() {

@@ -60,8 +60,10 @@ impl<T> Tenant<T> {
             bitmaps.put_refused(tag_map, bit);
             return None;
         }
-        if !ALONE {
-            self.count_allocs(1);
+        if ALONE || self.tenant.first {
+            slot.record.count_first();
+        } else {
+            self.tenant.counters.add_allocs(1);
         }
         // SAFETY: the bit was taken for the caller alone, and it was admitted.
         Some(unsafe { self.own(slot, bitmap) })
@@ -83,10 +85,16 @@ impl<T> Tenant<T> {
         if !bitmaps.admits(tag_map.hw_queue) {
             return None;
         }
-        self.count_allocs(bits.len() as u64);
+        if !self.tenant.first {
+            self.tenant.counters.add_allocs(bits.len() as u64);
+        }
         let bitmap = bitmaps.bitmap(tag_map);
         let slots = bits.into_bits().into_iter();
-        let slots = slots.map(|bit| self.slot_of(tag_map, bit));
+        let slots = slots.map(|bit| self.slot_of(tag_map, bit)).inspect(|slot| {
+            if self.tenant.first {
+                slot.record.count_first();
+            }
+        });
         // SAFETY: the bits were taken for this call alone, and they were admitted.
         Some(
             slots

@@ -137,7 +137,7 @@ impl<T> Shared<T> {
             token: slot.id.token(generation),
             held,
             hw_queue: slot.hw_queue(),
-            index: slot.tag,
+            index: slot.tag(),
         }))
     }
 

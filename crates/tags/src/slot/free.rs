@@ -56,7 +56,7 @@ impl<T> Slot<T> {
         };
         // SAFETY: as above.
         let bitmap = unsafe { bitmap.as_ref() };
-        let tag_number = (slot.hw_queue(), slot.tag);
+        let tag_number = (slot.hw_queue(), slot.tag());
         slot.bitmaps().put(bitmap, slot.bit, tag_number);
     }
 
@@ -109,7 +109,7 @@ impl<T> Slot<T> {
         }
         // P2 and P3 for all, after the last of them.
         if left > 0 {
-            let tag_number = (first.hw_queue(), first.tag);
+            let tag_number = (first.hw_queue(), first.tag());
             first.bitmaps().put_all(bitmap, &bits[..left], tag_number);
         } else if gate.is_watched_after_put() {
             gate.wake_freezers();

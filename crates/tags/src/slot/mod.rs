@@ -32,7 +32,7 @@ pub(crate) struct Slot<T> {
     pub(crate) id: SlotId,
     /// Written by the owner, if hardware queues share tags.
     hw_queue: AtomicU32,
-    pub(crate) tag: usize,
+    tag: u32,
     /// Its submission, and the policy of its completion.
     pub(crate) info: SubmitInfo,
     /// Its link in a done list.
@@ -59,7 +59,7 @@ impl<T> Slot<T> {
             bit,
             id: SlotId::new(bitmaps.set_id.number(), bitmaps.layout.flat(hw_queue, tag)),
             hw_queue: AtomicU32::new(hw_queue as u32),
-            tag,
+            tag: tag as u32,
             info: SubmitInfo::new(),
             link: Link::new(),
             payload: UnsafeCell::new(MaybeUninit::uninit()),
@@ -88,6 +88,11 @@ impl<T> Slot<T> {
     pub(crate) fn hw_queue(&self) -> usize {
         // Relaxed: as the record.
         self.hw_queue.load(Ordering::Relaxed) as usize
+    }
+
+    #[inline]
+    pub(crate) const fn tag(&self) -> usize {
+        self.tag as usize
     }
 
     /// Records that the request is submitted here and now. Not inlined: it would be most of
@@ -137,4 +142,4 @@ impl<T> Slot<T> {
 }
 
 inflight_sync::debug_fields!([T] Slot<T>: |this|
-    record = this.record, hw_queue = this.hw_queue(), tag = this.tag);
+    record = this.record, hw_queue = this.hw_queue(), tag = this.tag());

@@ -51,9 +51,9 @@ impl<T: Send + 'static> Split<T> {
     /// tags idle, which [`next`](Split::next) does not. Under the other policies they come one by
     /// one, and two joins may each hold tags that the other needs.
     ///
-    /// A join of more tags than the tenant's [share](crate::SharePolicy) ends when the other
-    /// tenants are idle. It does not delay a freeze: the tags that it has go back, and come again
-    /// after the thaw.
+    /// Under `WholeIo` a join begins when its tenant is below its [share](crate::SharePolicy), and
+    /// then gets all its tags, also those above the share. It does not delay a freeze: the tags
+    /// that it has go back, and come again after the thaw.
     ///
     /// # Errors
     ///
@@ -82,8 +82,8 @@ impl<T: Send + 'static> Split<T> {
         Join(self)
     }
 
-    /// Takes the tags of [`join`](Split::join), if all can be had without waiting. Errors are those
-    /// of `join` and of [`Tenant::try_alloc`](crate::Tenant::try_alloc).
+    /// Takes the tags of [`join`](Split::join), if all are free and within the tenant's share. The
+    /// errors are those of `join` and of [`Tenant::try_alloc`](crate::Tenant::try_alloc).
     pub fn try_join(&mut self) -> Result<Vec<Tag<T>>, AllocError> {
         self.join_by(Self::try_next)
     }
