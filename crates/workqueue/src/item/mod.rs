@@ -371,21 +371,6 @@ mod tests {
         }
     }
 
-    #[test]
-    fn what_runs_may_be_unknown() {
-        let item = ReusableRef::new(Nothing);
-        // SAFETY: the handle keeps it alive.
-        let function = unsafe { item.ptr().function() };
-        let cell = FunctionCell::new();
-        assert!(cell.get().is_none() && !cell.is_some());
-        cell.set_unknown();
-        assert!(cell.get().is_none() && cell.is_some());
-        cell.set(function);
-        assert_eq!(cell.get().map(Function::key), Some(function.key()));
-        cell.clear();
-        assert!(cell.get().is_none() && !cell.is_some());
-    }
-
     /// A refused handle is not counted: however many are refused, the item lives.
     #[test]
     fn handles_beyond_the_limit_are_refused_and_not_counted() {

@@ -309,25 +309,3 @@ impl Drop for ReusableRef {
         unsafe { self.0.drop_ref() };
     }
 }
-
-#[cfg(all(test, not(any(loom, shuttle))))]
-mod tests {
-    use super::super::tests::Nothing;
-    use super::*;
-
-    /// A row of runs continues while only handles exist and no thread wants anything of the item.
-    #[test]
-    fn whoever_wants_something_ends_a_row() {
-        let with = |bits: u64| {
-            let header = Header::new(&Reusable::<Nothing>::VTABLE, RUNNING | bits);
-            let running = AtomicU32::new(0);
-            Head { header, running }.is_left_alone()
-        };
-        assert!(with(0));
-        assert!(with(HANDLES), "a handle alone wants nothing");
-        for wants in [PENDING, AWAITED, DISABLED, CANCELLING] {
-            assert!(!with(wants), "{wants:#b}");
-            assert!(!with(HANDLES | wants), "{wants:#b}");
-        }
-    }
-}
