@@ -137,9 +137,8 @@ impl SystemShared {
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
-    use crate::test_support::{Rigged, Signal, until};
-    use crate::{Attrs, Share};
-    use inflight_sync::thread;
+    use crate::Attrs;
+    use crate::test_support::Rigged;
     use inflight_topology::Scope;
 
     /// A CPU comes online while a thread pins itself, perhaps without that CPU: the thread pins
@@ -179,44 +178,5 @@ mod tests {
                 sys.0.refresh(&machine(away)).unwrap();
             }
         }
-    }
-
-    /// Two workers have two items each, and two more wait, when a CPU comes online and the part of
-    /// their node shrinks by one. The items that have not begun wait for that.
-    #[test]
-    fn a_part_that_becomes_smaller_takes_back_what_has_not_begun() {
-        let sys = Rigged::new("numa:2 core:2 offline:1", |builder| builder);
-        let attrs = Attrs::new().scope(Scope::Numa).strict(true);
-        let wq = sys.0.workqueue("parts").unbound(attrs).freezable();
-        let wq = wq.share(Share::PerNode).max_active(2).min_active(1);
-        let wq = wq.build().unwrap();
-        let frozen = sys.0.freeze();
-        {
-            let mut state = wq.inner().pwq_of(2).unwrap().lock();
-            state.watched = true;
-            state.core.set_batching(true);
-            // 8 us an item: batches of two, and the other four are worth a second worker.
-            state.core.note_service(15_000);
-        }
-        let [begun, first, second] = [(); 3].map(|()| Signal::default());
-        let items = [&first, &second, &first, &second, &second, &second];
-        let items = items.map(|open| wq.spawn_on(2, until(&begun, open, 1)));
-        drop(frozen);
-        begun.wait(2);
-        let now = Topology::synthetic("numa:2 core:2").unwrap();
-        sys.0.refresh(&now).unwrap();
-        first.raise();
-        begun.wait(3);
-        let idle = || {
-            let pwq = wq.inner().pwq_of(2).unwrap();
-            pwq.lock().core.workers.nr_idle()
-        };
-        while idle() == 0 && begun.get() == 3 {
-            thread::yield_now();
-        }
-        let begun = begun.get();
-        second.raise();
-        items.into_iter().for_each(|item| item.wait().unwrap());
-        assert_eq!(begun, 3);
     }
 }
