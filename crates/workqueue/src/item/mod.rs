@@ -253,8 +253,8 @@ impl Header {
 }
 
 impl ItemPtr {
-    /// For models and tests that do not use the item.
-    #[cfg(any(loom, test))]
+    /// For models that do not use the item.
+    #[cfg(loom)]
     pub(crate) const fn dangling() -> Self {
         Self(NonNull::dangling())
     }

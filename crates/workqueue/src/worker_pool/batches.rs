@@ -417,6 +417,3 @@ impl WorkerPool {
         }
     }
 }
-
-#[cfg(all(test, not(any(loom, shuttle))))]
-mod tests;
