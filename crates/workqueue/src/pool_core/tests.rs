@@ -84,19 +84,6 @@ fn service_time_rises_by_halves_and_falls_by_eighths() {
     assert_eq!(after(&mut core, u64::MAX / 2), u64::MAX / 4 + 4);
 }
 
-/// A batch that was slow alone makes no difference, however quick the one before it was.
-#[test]
-fn a_slow_batch_alone_makes_no_difference() {
-    let (mut core, ..) = pool(1, Limit::None);
-    core.note_service(200);
-    let known = core.service_ns();
-    assert_eq!(known, 900);
-    core.note_service(50_000);
-    assert_eq!(core.service_ns(), known);
-    core.note_service(1_100);
-    assert_eq!(core.service_ns(), 1_000, "it is the second in a row");
-}
-
 /// A batch takes 20 us by the known service time, and has 1 to 48 entries. If others could help,
 /// and the listed entries are worth a wakeup, it is half of them; not for an ordered queue, whose
 /// other half no one else could run.
