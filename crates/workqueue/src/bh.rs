@@ -308,12 +308,10 @@ impl WorkerPool {
     /// The poller has been called, or knows that it has to poll. A relieved one polls no more, and
     /// must not count as being woken.
     fn poller_is_called(&self, state: &mut PoolState) {
-        state.calls += 1;
-        let call = state.calls;
         let Some(poller) = state.poller.as_mut().filter(|p| !p.relieved) else {
             return;
         };
-        poller.called = Some(call);
+        poller.called = Some(self.shared.clock.now() + BH_PATIENCE);
         let me = poller.me;
         let _ = state.core.workers.wake_this(me);
     }
@@ -336,40 +334,31 @@ impl WorkerPool {
 
     /// If the poller has been called, plans the check whether it has polled.
     fn expect_poller(&self) {
-        let call = {
-            let mut state = self.lock();
-            let called = state.poller.as_ref().and_then(|poller| poller.called);
-            let call = called.filter(|_| !state.expected);
-            state.expected |= call.is_some();
-            call
-        };
-        if let Some(call) = call {
-            self.expect(call);
-        }
-    }
-
-    fn expect(&self, call: u64) {
-        let at = self.shared.clock.now() + BH_PATIENCE;
-        let pool = self.arc();
-        self.shared.set_duty(at, move || pool.call_is_over(call));
-    }
-
-    /// *late*: the time limit of that call has passed.
-    fn call_is_over(&self, call: u64) {
         let mut state = self.lock();
         let called = state.poller.as_ref().and_then(|poller| poller.called);
-        if let Some(last) = called.filter(|last| *last != call) {
-            drop(state);
-            return self.expect(last);
+        let called = called.filter(|_| !state.expected);
+        state.expected |= called.is_some();
+        drop(state);
+        if let Some(until) = called {
+            self.do_at(until, Self::check_poller);
         }
+    }
+
+    /// *late*: the time limit of a call has passed, perhaps of an earlier one.
+    fn check_poller(&self) {
+        let now = self.shared.clock.now();
+        let mut state = self.lock();
         state.expected = false;
-        let Some(poller) = state.poller.as_mut().filter(|_| called.is_some()) else {
-            return;
-        };
-        poller.late = true;
-        let me = poller.me;
-        self.give_up_call(&mut state, me);
-        self.unlock(state, true);
+        let late = |poller: &&mut PollerState| poller.called.is_some_and(|until| until <= now);
+        if let Some(poller) = state.poller.as_mut().filter(late) {
+            poller.late = true;
+            let me = poller.me;
+            self.give_up_call(&mut state, me);
+            self.unlock(state, true);
+        } else {
+            drop(state);
+            self.expect_poller();
+        }
     }
 
     /// The poller polls. `false` if the thread runs an item or is being woken; when that has ended,
@@ -404,7 +393,6 @@ impl WorkerPool {
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use crate::test_support::Rigged;
-    use inflight_sync::time::Clock;
 
     /// A thread that has queued an item is about to call the poller. Before it does, the poller has
     /// run the item, and the system's end has relieved the poller.
@@ -420,20 +408,16 @@ mod tests {
         wq.spawn_on(0, || ()).wait().unwrap();
     }
 
-    /// The time of the first poller's call has passed, and the second one has just been called.
+    /// The time of the first poller's call comes when the second one has just been called.
     #[test]
     fn a_new_poller_is_not_late_for_the_call_of_the_one_before() {
-        let clock = Clock::manual();
-        let sys = Rigged::new("core:1", |builder| builder.clock(clock.clone()));
+        let sys = Rigged::new("core:1", |builder| builder);
         let wq = sys.0.workqueue("done").bh().build().unwrap();
-        let pool = &wq.inner().pwq_of(0).unwrap().pool;
-        let mut first = sys.0.bh_poller(0, || ()).unwrap();
-        wq.spawn_on(0, || ()).detach();
-        assert_eq!(first.poll(10).ran, 1);
-        drop(first);
-        let mut second = sys.0.bh_poller(0, || ()).unwrap();
-        wq.spawn_on(0, || ()).detach();
-        pool.call_is_over(1);
-        assert_eq!(second.poll(10).ran, 1);
+        for _ in 0..2 {
+            let mut poller = sys.0.bh_poller(0, || ()).unwrap();
+            wq.spawn_on(0, || ()).detach();
+            wq.inner().pwq_of(0).unwrap().pool.check_poller();
+            assert_eq!(poller.poll(10).ran, 1);
+        }
     }
 }

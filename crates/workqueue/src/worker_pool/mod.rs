@@ -105,8 +105,6 @@ pub(crate) struct PoolState {
     pub(crate) stale: Vec<ItemPtr>,
     /// For a pool of BH items.
     pub(crate) poller: Option<PollerState>,
-    /// Calls of all its pollers: the check of a call is not of the next poller's.
-    pub(crate) calls: u64,
     /// Whether a check is planned that the poller has polled.
     pub(crate) expected: bool,
     /// Threads asked for, to number them.
@@ -171,8 +169,8 @@ pub(crate) type BhNotify = Arc<dyn Fn() + Send + Sync>;
 pub(crate) struct PollerState {
     pub(crate) me: WorkerId,
     pub(crate) notify: BhNotify,
-    /// The number of the last call, if the poller has not polled since.
-    pub(crate) called: Option<u64>,
+    /// Until when it has to poll, if it has been called and has not polled since.
+    pub(crate) called: Option<Instant>,
     /// It was called and has not polled in time.
     pub(crate) late: bool,
     /// The system ends: it is not called any more.
@@ -280,7 +278,7 @@ impl WorkerPool {
     }
 
     /// Lets the timer call `duty` at that time, if the system has not ended.
-    fn do_at(&self, at: Instant, duty: fn(&Self)) {
+    pub(crate) fn do_at(&self, at: Instant, duty: fn(&Self)) {
         let pool = self.arc();
         self.shared.set_duty(at, move || duty(&pool));
     }
