@@ -14,6 +14,7 @@ use inflight_sync::time::Instant;
 use inflight_sync::{Arc, cpu};
 use inflight_topology::CpuSet;
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::io;
 
 impl SystemShared {
@@ -90,10 +91,7 @@ impl SystemShared {
             self.settle_thread(&cpus, nice);
         });
     }
-}
 
-/// The timer.
-impl SystemShared {
     /// Starts the timer's thread, unless it exists. Models have none: their timers expire on
     /// request.
     pub(crate) fn start_timer(self: &Arc<Self>) -> io::Result<()> {
@@ -105,15 +103,16 @@ impl SystemShared {
         self.start_thread("inflight/timer".to_owned(), move || run_timer(&me))
     }
 
-    /// Sets a delayed item. Starts the thread if necessary. For `make` see
-    /// [`TimerQueue::set_delayed`](crate::timer_queue::TimerQueue::set_delayed).
+    /// Sets a delayed item. For `make` see
+    /// [`TimerQueue::set`](crate::timer_queue::TimerQueue::set).
     pub(crate) fn set_delayed<E>(
         self: &Arc<Self>,
         at: Instant,
         make: impl FnOnce() -> Result<Box<dyn Delayed>, E>,
     ) -> Result<Result<TimerKey, E>, NotSet> {
+        let make = || make().map(Job::Delayed);
         let start = || self.start_timer_thread();
-        self.timers.set_delayed(at, start, make)
+        self.timers.set(at, true, start, make)
     }
 
     /// Sets a duty. `false` if it will not be done. The timer's thread starts before any worker and
@@ -123,32 +122,11 @@ impl SystemShared {
         at: Instant,
         duty: impl FnOnce() + Send + 'static,
     ) -> bool {
-        let set = self.timers.set(at, duty, || self.start_timer_thread());
-        set.is_ok()
+        let make = || Ok::<_, Infallible>(Job::Duty(Box::new(duty)));
+        let start = || self.start_timer_thread();
+        self.timers.set(at, false, start, make).is_ok()
     }
-}
 
-fn run_timer(shared: &Arc<SystemShared>) -> End {
-    let parker = shared.timers.arrive();
-    let mut settled = None;
-    while let Some(due) = shared.timers.due(shared.clock.now()) {
-        shared.settle_housekeeper(0, &mut settled);
-        match due {
-            // Dropping the last reference to an item runs the user's code.
-            Due::Now(key, job) => drop(contained(|| match job {
-                Job::Delayed(delayed) => delayed.expire(key),
-                Job::Duty(duty) => duty(),
-            })),
-            // Looks again, whether it was woken or the time has passed.
-            Due::At(at) => drop(parker.park_until(&shared.clock, at)),
-            Due::Nothing => parker.park(),
-        }
-    }
-    End::WithSystem
-}
-
-/// The report thread.
-impl SystemShared {
     /// Runs the report soon, after those before it.
     pub(crate) fn report(self: &Arc<Self>, report: impl FnOnce() + Send + 'static) {
         if self.push_report(Box::new(report), WAITING_MAX).is_err() {
@@ -215,6 +193,25 @@ impl SystemShared {
             tracer(&event);
         });
     }
+}
+
+fn run_timer(shared: &Arc<SystemShared>) -> End {
+    let parker = shared.timers.arrive();
+    let mut settled = None;
+    while let Some(due) = shared.timers.due(shared.clock.now()) {
+        shared.settle_housekeeper(0, &mut settled);
+        match due {
+            // Dropping the last reference to an item runs the user's code.
+            Due::Now(key, job) => drop(contained(|| match job {
+                Job::Delayed(delayed) => delayed.expire(key),
+                Job::Duty(duty) => duty(),
+            })),
+            // Looks again, whether it was woken or the time has passed.
+            Due::At(at) => drop(parker.park_until(&shared.clock, at)),
+            Due::Nothing => parker.park(),
+        }
+    }
+    End::WithSystem
 }
 
 fn run_reporter(shared: &Arc<SystemShared>) -> End {

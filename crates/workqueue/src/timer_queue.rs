@@ -11,7 +11,6 @@ use inflight_sync::time::Instant;
 use inflight_sync::{Mutex, Parker};
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::convert::Infallible;
 use std::io;
 
 inflight_sync::thread_local! {
@@ -69,31 +68,9 @@ pub(crate) enum NotSet {
 }
 
 impl TimerQueue {
-    /// Sets a duty. Starts the thread with `start` if necessary.
-    pub(crate) fn set(
-        &self,
-        at: Instant,
-        duty: impl FnOnce() + Send + 'static,
-        start: impl FnOnce() -> io::Result<()>,
-    ) -> Result<TimerKey, NotSet> {
-        let duty = Job::Duty(Box::new(duty));
-        let set = self.set_if(at, false, start, || Ok::<_, Infallible>(duty))?;
-        let Ok(key) = set;
-        Ok(key)
-    }
-
-    /// Sets a delayed item that `make` gives, unless `make` fails. `make` is called, under the
-    /// lock, only once it is certain that the item is accepted.
-    pub(crate) fn set_delayed<E>(
-        &self,
-        at: Instant,
-        start: impl FnOnce() -> io::Result<()>,
-        make: impl FnOnce() -> Result<Box<dyn Delayed>, E>,
-    ) -> Result<Result<TimerKey, E>, NotSet> {
-        self.set_if(at, true, start, || make().map(Job::Delayed))
-    }
-
-    fn set_if<E>(
+    /// Sets the job that `make` gives, unless `make` fails. `make` is called, under the lock, only
+    /// once it is certain that the job is accepted. Starts the thread with `start` if necessary.
+    pub(crate) fn set<E>(
         &self,
         at: Instant,
         delayed: bool,

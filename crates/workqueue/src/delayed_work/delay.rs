@@ -204,77 +204,30 @@ impl TimedQueue for Handle {
 mod tests {
     use super::*;
     use crate::timer_queue::Due;
-    use crate::{DelayedWork, FlushError, WorkqueueSystem};
-    use inflight_sync::atomic::{AtomicBool, Ordering};
+    use crate::{DelayedWork, WorkqueueSystem};
+    use inflight_sync::block_on;
     use inflight_sync::time::Clock;
-    use inflight_sync::{Arc, block_on};
     use std::pin::pin;
-    use std::task::{Context, Poll, Wake, Waker};
-
-    #[derive(Default)]
-    struct Told(AtomicBool);
-
-    impl Wake for Told {
-        fn wake(self: Arc<Self>) {
-            self.0.store(true, Ordering::Relaxed);
-        }
-    }
-
-    const TICK: Duration = Duration::from_millis(1);
-
-    /// Takes the only delayed work whose time comes within a tick, as the timer's thread does.
-    fn take_due(wq: &Workqueue) -> (TimerKey, Box<dyn Delayed>) {
-        let shared = &wq.inner().shared;
-        loop {
-            match shared.timers.due(shared.clock.now() + TICK) {
-                Some(Due::Now(key, Job::Delayed(due))) => return (key, due),
-                Some(Due::Now(_, Job::Duty(_))) => {}
-                _ => panic!("a work waits for its time"),
-            }
-        }
-    }
-
-    /// An item flushes a work that the timer is about to queue behind it: the flush is woken when
-    /// that is done, and finds that it waits for its own slot.
-    #[test]
-    fn a_flush_looks_again_when_the_timer_has_queued_the_work() {
-        let sys = WorkqueueSystem::builder().clock(Clock::manual());
-        let sys = sys.build().unwrap();
-        let wq = sys.workqueue("line").ordered().build().unwrap();
-        let work = DelayedWork::new(|| {});
-        assert!(wq.queue_delayed(&work, TICK).unwrap().is_queued());
-        let inside = wq.spawn({
-            let (wq, work) = (wq.clone(), work.clone());
-            move || {
-                let (key, due) = take_due(&wq);
-                let told = Arc::new(Told::default());
-                let waker = Waker::from(told.clone());
-                let mut cx = Context::from_waker(&waker);
-                let mut flush = pin!(work.flush());
-                assert!(
-                    flush.as_mut().poll(&mut cx).is_pending(),
-                    "not behind it yet"
-                );
-                due.expire(key);
-                assert!(told.0.load(Ordering::Relaxed));
-                let refused = Poll::Ready(Err(FlushError::WouldDeadlock));
-                assert_eq!(flush.as_mut().poll(&mut cx), refused);
-            }
-        });
-        inside.wait().unwrap();
-        work.flush_blocking().unwrap();
-    }
+    use std::task::{Context, Waker};
 
     /// *postpone*: the timer has taken a due job, a thread flushes the work, and a drain begins.
     /// The drain may wait for the flush, so the work does not wait for the drain.
     #[test]
     fn what_is_flushed_waits_for_no_drain() {
+        const TICK: Duration = Duration::from_millis(1);
         let sys = WorkqueueSystem::builder().clock(Clock::manual());
         let sys = sys.build().unwrap();
         let wq = sys.workqueue("flushed").bound().build().unwrap();
         let work = DelayedWork::new(|| {});
         assert!(wq.queue_delayed(&work, TICK).unwrap().is_queued());
-        let (key, due) = take_due(&wq);
+        let shared = &wq.inner().shared;
+        let (key, due) = loop {
+            match shared.timers.due(shared.clock.now() + TICK) {
+                Some(Due::Now(key, Job::Delayed(due))) => break (key, due),
+                Some(Due::Now(..)) => {}
+                _ => panic!("a work waits for its time"),
+            }
+        };
         let mut flush = pin!(work.flush());
         let polled = flush.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         assert!(polled.is_pending());

@@ -116,10 +116,8 @@ mod tests {
         }
 
         fn check(&self, _: usize) -> Result<(), QueueError> {
-            if self.refuses {
-                return Err(QueueError::Draining);
-            }
-            Ok(())
+            let refusal = self.refuses.then_some(QueueError::Draining);
+            refusal.map_or(Ok(()), Err)
         }
 
         fn queue_now(&self, _: &ReusableRef, _: Seq, _: usize) -> Result<(), QueueError> {
@@ -128,64 +126,16 @@ mod tests {
         }
     }
 
-    /// A work that is queued with a delay after a flush has begun may wait for days. The flush
-    /// waits only for what was queued for it.
-    #[test]
-    fn a_flush_waits_for_no_time_that_was_set_later() {
-        let item = ReusableRef::new(Nothing);
-        let seq = item.header().set_pending(None).unwrap();
-        assert_eq!(item.unended(None), None);
-        assert_eq!(item.unended(Some(seq.wrapping_sub(1))), None);
-        assert_eq!(item.unended(Some(seq)), Some(seq));
-        assert!(
-            item.header()
-                .take_pending(item.header().load(), 0)
-                .is_some()
-        );
-    }
-
-    /// A drain begins when the timer has queued the work and has not forgotten its time yet: a
-    /// flush waits for the work, and is refused only while the work waits for its time.
-    #[test]
-    fn a_flush_is_not_refused_what_is_queued() {
-        let timers = TimerQueue::default();
-        let key = timers.set(Clock::manual().now(), || (), || Ok(())).unwrap();
-        for (pwq, told) in [(Some(1), Ok(None)), (None, Err(QueueError::Draining))] {
-            let item = ReusableRef::new(Nothing);
-            let seq = item.header().set_pending(pwq).unwrap();
-            item.extra().state.lock().timer = Some(Armed {
-                key,
-                seq,
-                cpu: 0,
-                flushed: false,
-                queue: Arc::new(Postpones {
-                    refuses: true,
-                    ..Postpones::default()
-                }),
-            });
-            assert_eq!(expedite(&item), told);
-            let seen = item.header().load();
-            assert!(item.header().take_pending(seen, 0).is_some());
+    /// An item that is queued on that pwq or waits for its delay, and whose timer is the queue's.
+    fn armed(pwq: Option<u32>, queue: &Arc<Postpones>) -> (ReusableRef, Seq) {
+        let (timers, now) = (TimerQueue::default(), Clock::manual().now());
+        let duty = || Ok::<_, ()>(Job::Duty(Box::new(|| ())));
+        let key = timers.set(now, false, || Ok(()), duty).unwrap().unwrap();
+        if let Some(Due::Now(_, job)) = timers.due(now) {
+            *queue.job.lock() = Some(job);
         }
-    }
-
-    /// *postpone*, case 2: a job that was postponed before the mark was set is found by the
-    /// `remove` after the mark.
-    #[test]
-    fn a_flush_finds_what_was_postponed_meanwhile() {
-        let timers = TimerQueue::default();
-        let now = Clock::manual().now();
-        let set = timers.set(now, || (), || Ok(()));
-        let key = set.unwrap();
-        let Some(Due::Now(_, job)) = timers.due(now) else {
-            panic!("it is due");
-        };
-        let queue = Arc::new(Postpones {
-            job: Mutex::new(Some(job)),
-            ..Postpones::default()
-        });
         let item = ReusableRef::new(Nothing);
-        let seq = item.header().set_pending(None).unwrap();
+        let seq = item.header().set_pending(pwq).unwrap();
         item.extra().state.lock().timer = Some(Armed {
             key,
             seq,
@@ -193,16 +143,50 @@ mod tests {
             flushed: false,
             queue: queue.clone(),
         });
+        (item, seq)
+    }
+
+    fn take_back(item: &ReusableRef) {
+        let header = item.header();
+        assert!(header.take_pending(header.load(), 0).is_some());
+    }
+
+    /// A work that is queued with a delay after a flush has begun may wait for days. The flush
+    /// waits only for what was queued for it.
+    #[test]
+    fn a_flush_waits_for_no_time_that_was_set_later() {
+        let (item, seq) = armed(None, &Arc::default());
+        assert_eq!(item.unended(None), None);
+        assert_eq!(item.unended(Some(seq.wrapping_sub(1))), None);
+        assert_eq!(item.unended(Some(seq)), Some(seq));
+        take_back(&item);
+    }
+
+    /// A drain begins when the timer has queued the work and has not forgotten its time yet: a
+    /// flush waits for the work, and is refused only while the work waits for its time.
+    #[test]
+    fn a_flush_is_not_refused_what_is_queued() {
+        for (pwq, told) in [(Some(1), Ok(None)), (None, Err(QueueError::Draining))] {
+            let refuses = true;
+            let queue = Postpones {
+                refuses,
+                ..Postpones::default()
+            };
+            let (item, _) = armed(pwq, &Arc::new(queue));
+            assert_eq!(expedite(&item), told);
+            take_back(&item);
+        }
+    }
+
+    /// *postpone*, case 2: a job that was postponed before the mark was set is found by the
+    /// `remove` after the mark.
+    #[test]
+    fn a_flush_finds_what_was_postponed_meanwhile() {
+        let queue = Arc::default();
+        let (item, seq) = armed(None, &queue);
         assert_eq!(expedite(&item), Ok(Some(seq)));
         assert_eq!(queue.queued.load(Ordering::Relaxed), 1);
-        assert!(
-            forget(&item, seq).is_none(),
-            "it waits for no time any more"
-        );
-        assert!(
-            item.header()
-                .take_pending(item.header().load(), 0)
-                .is_some()
-        );
+        assert!(forget(&item, seq).is_none(), "it waits for no time");
+        take_back(&item);
     }
 }
