@@ -54,7 +54,9 @@ impl<P> Clone for Taken<P> {
 
 impl<P> Copy for Taken<P> {}
 
-pub(crate) struct Batch<P> {
+/// The entries that a worker has taken.
+#[allow(missing_debug_implementations, reason = "no one prints it")]
+pub struct Batch<P> {
     next: AtomicU32,
     end: AtomicU32,
     recalled: AtomicBool,
@@ -92,15 +94,17 @@ impl<P> Batch<P> {
         taken.expect("an entry below the end")
     }
 
+    /// The entry that the owner starts next.
     #[inline]
-    pub(crate) fn next(&self) -> u32 {
+    pub fn next(&self) -> u32 {
         // Ordering: Acquire, pairs with `start`: entries below `next - 1` have ended, and the
         // effects of their runs are seen.
         self.next.load(Ordering::Acquire)
     }
 
+    /// The index behind the last entry.
     #[inline]
-    pub(crate) fn end(&self) -> u32 {
+    pub fn end(&self) -> u32 {
         // Ordering: Acquire, pairs with `append`: the entries below are written.
         self.end.load(Ordering::Acquire)
     }
@@ -114,7 +118,7 @@ impl<P> Batch<P> {
 
     /// The same after an append: the recaller sees the entry, or the owner sees the recall.
     #[inline]
-    pub(crate) fn is_recalled_now(&self) -> bool {
+    pub fn is_recalled_now(&self) -> bool {
         // Ordering: pairs with the heavy fence in `recall`.
         self.fence.light();
         self.recalled.load(Ordering::Relaxed)
@@ -122,19 +126,19 @@ impl<P> Batch<P> {
 
     /// *recall*, under the lock, X1. After [`fence`](Batch::fence) the owner must take the lock
     /// before it starts anything at or beyond [`next`](Batch::next).
-    pub(crate) fn recall(&self) {
+    pub fn recall(&self) {
         self.recalled.store(true, Ordering::Relaxed);
     }
 
     /// *recall*, X2; serves all batches that were recalled before it.
-    pub(crate) fn fence(&self) {
+    pub fn fence(&self) {
         // Ordering: pairs with the light fences in `start` and `is_recalled_now`.
         self.fence.heavy();
     }
 
     /// For the owner, under the lock: continue at `next`, with nothing beyond.
     #[inline]
-    pub(crate) fn resume(&self, next: u32) {
+    pub fn resume(&self, next: u32) {
         // Relaxed: the lock orders this.
         self.next.store(next, Ordering::Relaxed);
         self.end.store(next, Ordering::Relaxed);
@@ -183,7 +187,7 @@ impl<P> Batch<P> {
     /// *start*, for the owner: starts entry `i`. `false` if the batch may have been recalled; the
     /// owner then checks under the lock.
     #[inline]
-    pub(crate) fn start(&self, i: u32) -> bool {
+    pub fn start(&self, i: u32) -> bool {
         // Ordering: Release, pairs with the Acquire in `next`.
         self.next.store(i.wrapping_add(1), Ordering::Release);
         // Ordering: pairs with the heavy fence in `recall`: the recaller sees this entry started,
@@ -193,7 +197,7 @@ impl<P> Batch<P> {
     }
 
     /// For the owner: the entry that it started did not run.
-    pub(crate) fn mark_skipped(&self, i: u32) {
+    pub fn mark_skipped(&self, i: u32) {
         // Relaxed: only the owner writes it; `start` of the next entry, or the lock, publishes it.
         let skipped = self.skipped.load(Ordering::Relaxed);
         self.skipped.store(skipped | bit(i), Ordering::Relaxed);
@@ -207,7 +211,7 @@ impl<P> Batch<P> {
     }
 
     /// Whether an entry that has ended did not run. Under the lock.
-    pub(crate) fn is_skipped(&self, i: u32) -> bool {
+    pub fn is_skipped(&self, i: u32) -> bool {
         // Relaxed: as above.
         self.skipped.load(Ordering::Relaxed) & bit(i) != 0
     }

@@ -184,6 +184,7 @@ pub use wq_builder::{WorkqueueBuilder, WorkqueueDraft};
 #[cfg(any(loom, feature = "unstable-sim"))]
 #[doc(hidden)]
 pub mod unstable {
+    pub use crate::batch::Batch;
     pub use crate::load_hint::LoadHint;
     #[cfg(loom)]
     pub use crate::model_support::{ManualPool, NumberBatch};

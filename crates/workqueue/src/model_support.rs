@@ -1,16 +1,14 @@
 //! Parts that models drive themselves. A *manual* pool has no worker: each thread of the model is
 //! one while it calls [`draw`](ManualPool::draw), on the code paths of a rescuer and of a thief.
 
-use crate::batch::Entry;
+use crate::batch::{Batch, Entry, Taken};
 use crate::current::Context;
 use crate::item::ItemPtr;
-use crate::pwq::{Batch, Taken};
 use crate::worker;
 use crate::worker_pool::{WorkerPool, WorkerShared};
 use crate::workqueue::Workqueue;
 use inflight_sync::Arc;
 use inflight_sync::asym::AsymFence;
-use std::fmt;
 use std::ptr::NonNull;
 
 /// A pool for which no worker is created.
@@ -82,24 +80,18 @@ impl ManualPool {
     }
 }
 
-/// A [`Batch`] of numbers.
-pub struct NumberBatch(Batch);
-
-impl fmt::Debug for NumberBatch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NumberBatch").finish_non_exhaustive()
-    }
-}
+/// A batch of numbers.
+pub type NumberBatch = Batch<()>;
 
 impl NumberBatch {
     /// Empty.
     #[must_use]
-    pub fn new() -> Self {
-        Self(Batch::new(AsymFence::new()))
+    pub fn of_numbers() -> Self {
+        Self::new(AsymFence::new())
     }
 
     /// *append*; `false` if there is no room.
-    pub fn append(&self, settled: u32, number: u32) -> bool {
+    pub fn append_number(&self, settled: u32, number: u32) -> bool {
         let entry = Entry {
             item: ItemPtr::dangling(),
             seq: number,
@@ -107,58 +99,15 @@ impl NumberBatch {
             counted: true,
         };
         let pwq = NonNull::dangling();
-        let room = self.0.has_room(settled);
+        let room = self.has_room(settled);
         if room {
-            self.0.append(settled, Taken { entry, pwq });
+            self.append(settled, Taken { entry, pwq });
         }
         room
     }
 
     /// The number of entry `i`.
-    pub fn get(&self, i: u32) -> u32 {
-        self.0.get(i).entry.seq
-    }
-
-    /// *start*.
-    pub fn start(&self, i: u32) -> bool {
-        self.0.start(i)
-    }
-
-    /// Whether the owner sees a recall after an append.
-    pub fn is_recalled_now(&self) -> bool {
-        self.0.is_recalled_now()
-    }
-
-    /// *recall*. Returns the range that is the caller's: from, to.
-    pub fn recall(&self) -> (u32, u32) {
-        self.0.recall();
-        self.0.fence();
-        (self.0.next(), self.0.end())
-    }
-
-    /// The owner continues there.
-    pub fn resume(&self, next: u32) {
-        self.0.resume(next);
-    }
-
-    /// The index behind the last entry.
-    pub fn end(&self) -> u32 {
-        self.0.end()
-    }
-
-    /// The entry that the owner has started did not run.
-    pub fn mark_skipped(&self, i: u32) {
-        self.0.mark_skipped(i);
-    }
-
-    /// Whether an entry that has ended did not run.
-    pub fn is_skipped(&self, i: u32) -> bool {
-        self.0.is_skipped(i)
-    }
-}
-
-impl Default for NumberBatch {
-    fn default() -> Self {
-        Self::new()
+    pub fn number(&self, i: u32) -> u32 {
+        self.get(i).entry.seq
     }
 }

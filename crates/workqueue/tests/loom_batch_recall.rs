@@ -19,9 +19,9 @@ struct Numbers {
 
 impl Numbers {
     fn new() -> Arc<Self> {
-        let batch = NumberBatch::new();
+        let batch = NumberBatch::of_numbers();
         for number in 0..2 {
-            assert!(batch.append(0, number));
+            assert!(batch.append_number(0, number));
         }
         Arc::new(Self {
             batch,
@@ -38,10 +38,10 @@ impl Numbers {
             if !batch.start(i) && !self.answer(i) {
                 break;
             }
-            let number = batch.get(i);
+            let number = batch.number(i);
             self.runs[number as usize].touch();
             if number == 0 {
-                assert!(batch.append(0, 2));
+                assert!(batch.append_number(0, 2));
                 if batch.is_recalled_now() {
                     self.answer_in(i);
                 }
@@ -52,7 +52,7 @@ impl Numbers {
         let recalled = self.recalled.lock().take();
         if let Some((_, to)) = recalled {
             for i in to..batch.end() {
-                self.runs[batch.get(i) as usize].touch();
+                self.runs[batch.number(i) as usize].touch();
             }
         }
     }
@@ -71,17 +71,24 @@ impl Numbers {
         let mut recalled = self.recalled.lock();
         let from = recalled.take().map_or(i + 1, |(_, to)| to);
         for i in from..self.batch.end() {
-            self.runs[self.batch.get(i) as usize].touch();
+            self.runs[self.batch.number(i) as usize].touch();
         }
         self.batch.resume(i + 1);
     }
 
+    /// X1 to X3.
+    fn range(&self) -> (u32, u32) {
+        self.batch.recall();
+        self.batch.fence();
+        (self.batch.next(), self.batch.end())
+    }
+
     fn recall(&self) {
         let mut recalled = self.recalled.lock();
-        let (from, to) = self.batch.recall();
+        let (from, to) = self.range();
         *recalled = Some((from, to));
         for i in from..to {
-            self.runs[self.batch.get(i) as usize].touch();
+            self.runs[self.batch.number(i) as usize].touch();
         }
     }
 }
@@ -114,11 +121,11 @@ fn an_append_or_the_recall_is_seen() {
         let owner = thread::spawn({
             let numbers = numbers.clone();
             move || {
-                assert!(numbers.batch.append(0, 2));
+                assert!(numbers.batch.append_number(0, 2));
                 numbers.batch.is_recalled_now()
             }
         });
-        let (_, to) = numbers.batch.recall();
+        let (_, to) = numbers.range();
         assert!(owner.join().unwrap() || to == 3);
     });
 }
@@ -137,7 +144,7 @@ fn a_skipped_entry_is_known() {
                 }
             }
         });
-        let (from, _) = numbers.batch.recall();
+        let (from, _) = numbers.range();
         if from == 2 {
             assert!(
                 numbers.batch.is_skipped(0),
