@@ -58,7 +58,8 @@ fn pods(settings: &Settings, attrs: &Attrs, mode: Mode, nice: i32) -> impl Fn(us
     let (scope, strict) = (settings.scope(attrs), attrs.is_strict());
     let topology = settings.topology.clone();
     move |cpu| {
-        let pod = topology.pod_of(scope, cpu).filter(|_| !mode.has_one_pool());
+        let pod = topology.pod_of(scope, cpu);
+        let pod = pod.filter(|_| mode != Mode::Ordered);
         let cpus = pod.and_then(|pod| non_empty(pod.cpus().intersection(&effective)));
         let cpus = cpus.unwrap_or_else(|| effective.clone());
         PoolAttrs {

@@ -11,7 +11,6 @@ use crate::item::word::Seq;
 use crate::item::{Function, ItemPtr, OwnHandle};
 use crate::pool_core::WorkerId;
 use crate::pwq::{Pwq, Taken};
-use crate::system_shared::SystemShared;
 use crate::worker_pool::{WorkerPool, WorkerShared};
 use crate::workqueue_inner::{Count, WorkqueueInner};
 use inflight_sync::Arc;
@@ -327,11 +326,6 @@ pub(crate) fn runs_item(item: ItemPtr) -> bool {
     runs(|running| running.item == Some(item))
 }
 
-/// Whether the calling thread runs an item of a queue of that system.
-pub(crate) fn runs_item_in(system: &Arc<SystemShared>) -> bool {
-    runs(|running| Arc::ptr_eq(&running.pwq().wq.shared, system))
-}
-
 /// Whether the calling thread runs an item of this queue.
 pub(crate) fn runs_item_of(wq: &WorkqueueInner) -> bool {
     runs(|running| std::ptr::eq(&*running.pwq().wq, wq))
@@ -344,11 +338,6 @@ pub(crate) fn runs_any() -> bool {
 /// Whether the caller is a BH item, which may not sleep.
 pub(crate) fn may_not_sleep() -> bool {
     runs(|running| running.bh)
-}
-
-/// Whether an item that waits in `pwq` waits for the caller's own return.
-pub(crate) fn is_behind_caller(pwq: &Pwq) -> bool {
-    runs(|running| running.holds_slot_for(pwq))
 }
 
 /// Refuses a wait that would be for the caller's own return (`own`), and any wait of a BH item.

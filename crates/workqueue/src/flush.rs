@@ -75,7 +75,7 @@ impl ReusableRef {
 
 /// Whether an item is queued and waits for the caller's own slot.
 pub(crate) fn is_behind_caller(header: &Header) -> bool {
-    pwq_of(header).is_some_and(|pwq| current::is_behind_caller(&pwq))
+    pwq_of(header).is_some_and(|pwq| current::runs(|running| running.holds_slot_for(&pwq)))
 }
 
 /// Where an item is queued; `None` from when it runs.

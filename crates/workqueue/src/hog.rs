@@ -1,8 +1,7 @@
-//! CPU hogs: which CPU-intensive items are hogs, which of their functions are reported, and when.
+//! CPU hogs: which functions of CPU-intensive items are reported, and when.
 //! The [`sampler`](crate::sampler) detects which items are CPU-intensive.
 
 use crate::busy_worker::BusyWorker;
-use crate::pool_attrs::PoolAttrs;
 use inflight_sync::{Arc, Mutex};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,12 +9,6 @@ use std::time::Duration;
 
 /// How many functions are remembered; further ones are only counted together.
 const FUNCTIONS: usize = 128;
-
-/// Whether a CPU-intensive item of such a pool is a hog. It is one if it holds the only CPU of its
-/// pool; unbound pools are meant for such items.
-pub(crate) fn is_hog(pool: &PoolAttrs) -> bool {
-    pool.cpu.is_some()
-}
 
 /// A function that was found to compute for longer than the
 /// [threshold](crate::SystemBuilder::intensive_threshold) while other items of its CPU waited. It

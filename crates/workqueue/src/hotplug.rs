@@ -69,7 +69,9 @@ impl SystemInner {
         let machine_changed = new.topology.version() != settings.topology.version()
             || new.topology != settings.topology;
         if machine_changed {
-            self.shared.set_machine(&new.topology);
+            let machine = &new.topology;
+            let same = |other: &Topology| other.version() == machine.version() && other == machine;
+            self.shared.now.replace(same, || machine.clone());
         }
         let unbound_cpus = new.unbound_cpus();
         let cpus_changed = *self.shared.unbound_cpus.lock() != unbound_cpus;
@@ -126,11 +128,6 @@ impl SystemShared {
     /// The present machine.
     pub(crate) fn machine(&self) -> &Topology {
         self.now.current()
-    }
-
-    fn set_machine(&self, machine: &Topology) {
-        let same = |other: &Topology| other.version() == machine.version() && other == machine;
-        self.now.replace(same, || machine.clone());
     }
 }
 

@@ -4,7 +4,6 @@
 //! the old pwq is idle.
 
 use crate::attrs::Mode;
-use crate::pool_core::PwqState;
 use crate::pwq::{Pwq, RETIRED};
 use crate::worker_pool::PoolState;
 use crate::workqueue_inner::WorkqueueInner;
@@ -13,13 +12,6 @@ use std::ptr;
 
 /// How many items of an ordered queue run at a time.
 pub(crate) const ORDERED_LIMIT: usize = 1;
-
-impl Mode {
-    /// Whether one pool serves the queue, whatever CPU its items are queued on.
-    pub(crate) fn has_one_pool(self) -> bool {
-        self == Self::Ordered
-    }
-}
 
 impl WorkqueueInner {
     /// Whether the limit of that pwq lets one item run at a time.
@@ -33,11 +25,6 @@ impl WorkqueueInner {
     /// Whether an item that wants to run again may do so at once: the queue has no order to keep.
     pub(crate) fn may_rerun(&self) -> bool {
         !matches!(self.mode, Mode::Ordered | Mode::Bh)
-    }
-
-    /// Whether a new pwq is plugged until the `old` ones are idle.
-    pub(crate) fn must_plug(&self, old: &[Arc<Pwq>]) -> bool {
-        self.mode == Mode::Ordered && !old.is_empty()
     }
 
     /// Whether an existing pwq can serve a new map. In an ordered queue only the present one, or
@@ -55,21 +42,10 @@ impl Pwq {
         ptr::eq(self, other) || moved()
     }
 
-    /// Holds its items until the pwq that has it as its successor is idle.
-    pub(crate) fn plug(&self, state: &mut PoolState) {
-        let plugged = |pwq: &mut PwqState<_>| pwq.plugged = true;
-        state.core.set_stopped(self.index, plugged);
-    }
-
     /// It was retired, and accepts items again.
     pub(crate) fn open_again(&self, state: &mut PoolState) {
         self.set_flag(RETIRED, false);
         state.core.pwq_mut(self.index).retired = false;
-    }
-
-    /// It is retired, and idle or about to be: `successor` waits for that.
-    pub(crate) fn set_successor(&self, successor: &Arc<Self>) {
-        *self.successor.lock() = Some(successor.clone());
     }
 
     /// If it is retired and idle, unplugs its successor.

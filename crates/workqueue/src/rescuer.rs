@@ -14,7 +14,7 @@ use crate::threads::{self, End};
 use crate::worker;
 use crate::worker_pool::{Settlement, WorkerPool, WorkerShared};
 use crate::workqueue_inner::Count;
-use inflight_sync::Arc;
+use inflight_sync::{Arc, cpu};
 use std::io;
 
 /// How many items it runs for one pool before it turns to the next.
@@ -44,13 +44,17 @@ impl Rescuer {
         let shared = WorkerShared::new(&pool.shared, threads::name());
         let me = pool.lock().attach(shared.clone(), None);
         let context = Context::new(pool.clone(), me, shared.clone(), None);
-        let pinned = pool.attach_rescuer();
+        // Until it leaves, it runs on the CPUs of the pool's workers, and queues as one of them.
+        cpu::set_current_for_thread(pool.attrs.cpu);
+        let machine = pool.shared.machine();
+        let pinned = machine.pin_current_thread(&pool.attrs.allowed);
         let mut rescued = 0;
         while rescued < BATCH && self.take(pool, me, &shared) {
             worker::run_as_guest(&context);
             rescued += 1;
         }
-        pool.detach_rescuer(pinned);
+        drop(pinned);
+        cpu::set_current_for_thread(None);
         pool.detach(me, &shared);
         if rescued == BATCH {
             self.call(pool);

@@ -2,7 +2,7 @@
 
 use crate::attrs::Attrs;
 use crate::completion::Completion;
-use crate::current;
+use crate::current::{self, Running};
 use crate::error::{AttrsError, BuildError, QueueError};
 use crate::leftover::Leftover;
 use crate::panics::dispose;
@@ -182,7 +182,8 @@ impl SystemInner {
     /// Whether the caller is one of the system's threads, or its call is one of the system's items:
     /// the shutdown would wait for the caller.
     pub(crate) fn is_inside(&self) -> bool {
-        self.shared.is_own_thread() || current::runs_item_in(&self.shared)
+        let of_this = |running: &Running| Arc::ptr_eq(&running.pwq().wq.shared, &self.shared);
+        self.shared.is_own_thread() || current::runs(of_this)
     }
 
     pub(crate) fn is_stopped(&self) -> bool {

@@ -16,12 +16,13 @@ pub(crate) struct Parked {
 }
 
 impl Parked {
-    const fn of(word: u64) -> Self {
-        Self {
+    /// What the end of a run has found in the word.
+    pub(super) fn of(word: u64) -> Option<Self> {
+        (word & PARKED != 0).then_some(Self {
             pwq: word::pwq(word),
             seq: word::seq(word),
             colour: word::colour(word),
-        }
+        })
     }
 }
 
@@ -86,11 +87,6 @@ impl Header {
                 Err(now) => seen = now,
             }
         }
-    }
-
-    /// The entry that the end of a run has left for its runner.
-    pub(super) fn parked_in(old: u64) -> Option<Parked> {
-        (old & PARKED != 0).then(|| Parked::of(old))
     }
 }
 

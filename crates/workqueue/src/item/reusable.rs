@@ -2,7 +2,7 @@
 
 use super::extra::{Extra, State};
 use super::word::*;
-use super::{Header, ItemPtr, NotRun, OwnHandle, RunScope, VTable};
+use super::{Header, ItemPtr, NotRun, OwnHandle, Parked, RunScope, VTable};
 use crate::error::{DisableError, NotDisabled};
 use crate::panics::{caught, dispose, message, notify_all};
 use crate::trace::TraceStep;
@@ -116,7 +116,7 @@ impl<R: Run> Reusable<R> {
         }
         scope.tell(item, step);
         let (old, tells) = header.end();
-        let parked = Header::parked_in(old);
+        let parked = Parked::of(old);
         if tells {
             notify_all(&header.extra().ended);
             // SAFETY: `end` has taken a reference for this.

@@ -4,7 +4,7 @@
 
 use super::{PoolState, WorkerPool};
 use crate::current::{FOUND_AND_COUNTED, FOUND_ASLEEP, FOUND_INTENSIVE};
-use crate::hog::{self, Hog};
+use crate::hog::Hog;
 use crate::pool_core::{ASLEEP, INTENSIVE, WorkerId};
 use crate::pwq::Pwq;
 use crate::sampler::{self, Candidate, Sampler, Verdict};
@@ -149,7 +149,7 @@ impl WorkerPool {
                 self.shared.known_blockers.found_asleep(function.key());
                 None
             }
-            Verdict::Intensive(_) if !hog::is_hog(&self.attrs) => None,
+            Verdict::Intensive(_) if !self.has_hogs() => None,
             Verdict::Intensive(used) => {
                 let worker = state.busy_worker(worker, self.shared.clock.now());
                 worker.map(|worker| Hog {
@@ -174,11 +174,17 @@ impl WorkerPool {
         true
     }
 
+    /// An item that computes for long is a hog if it holds the only CPU of its pool. Unbound pools
+    /// are meant for such items.
+    fn has_hogs(&self) -> bool {
+        self.attrs.cpu.is_some()
+    }
+
     /// Counts what was found of an item of that pwq, unless that has been done.
     pub(crate) fn count_finding(&self, pwq: &Pwq, found: u8) {
         if found == FOUND_ASLEEP {
             pwq.wq.counted(Count::FoundAsleep);
-        } else if found == FOUND_INTENSIVE && hog::is_hog(&self.attrs) {
+        } else if found == FOUND_INTENSIVE && self.has_hogs() {
             pwq.wq.counted(Count::Intensive);
         }
     }

@@ -3,7 +3,6 @@
 use super::WorkerPool;
 use crate::current::Context;
 use inflight_sync::cpu;
-use inflight_topology::PinGuard;
 
 impl WorkerPool {
     /// Sets the CPUs and the priority of the calling worker. Does nothing if nothing has changed
@@ -16,22 +15,6 @@ impl WorkerPool {
                 cpu::set_current_for_thread(Some(cpu));
             }
         });
-    }
-
-    /// Pins the calling thread, a rescuer's, to the CPUs of the pool's workers; it queues as if it
-    /// were one of them, until [`detach_rescuer`](WorkerPool::detach_rescuer).
-    pub(crate) fn attach_rescuer(&self) -> Option<PinGuard> {
-        if let Some(cpu) = self.attrs.cpu {
-            cpu::set_current_for_thread(Some(cpu));
-        }
-        let topology = self.shared.machine();
-        topology.pin_current_thread(&self.attrs.allowed).ok()
-    }
-
-    /// Ends [`attach_rescuer`](WorkerPool::attach_rescuer).
-    pub(crate) fn detach_rescuer(&self, pinned: Option<PinGuard>) {
-        drop(pinned);
-        cpu::set_current_for_thread(None);
     }
 
     /// The calling worker begins to work and moves back to its CPUs, if it was woken on others.

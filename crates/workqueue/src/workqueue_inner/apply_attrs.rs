@@ -98,6 +98,7 @@ impl AttrsChange<'_> {
     /// From now on every item uses the new attributes.
     pub(crate) fn commit(mut self, deferred: &mut QueueDeferred) {
         let wq = self.wq;
+        let is_ordered = wq.mode == Mode::Ordered;
         let old: Vec<_> = self
             .control
             .pwqs
@@ -112,19 +113,19 @@ impl AttrsChange<'_> {
             state.core.pwq_mut(pwq.index).unmanaged = wq.is_unmanaged(&self.attrs);
             let returns = pwq.flags() & RETIRED != 0;
             state.users += usize::from(returns);
-            if wq.must_plug(&old) {
-                pwq.plug(&mut state);
+            if is_ordered && !old.is_empty() {
+                // Until the old one, which has it as its successor, is idle.
+                state.core.set_stopped(pwq.index, |pwq| pwq.plugged = true);
             } else if returns {
                 pwq.open_again(&mut state);
             }
         }
-        let is_ordered = wq.mode == Mode::Ordered;
         if !is_ordered || old.is_empty() {
             self.publish();
         }
         for pwq in &old {
             if is_ordered {
-                pwq.set_successor(&self.pwqs[0]);
+                *pwq.successor.lock() = Some(self.pwqs[0].clone());
             }
             pwq.change(true, deferred, |state| {
                 pwq.set_flag(RETIRED, true);
@@ -150,7 +151,10 @@ impl AttrsChange<'_> {
         std::mem::swap(&mut self.control.attrs, &mut self.attrs);
         std::mem::swap(&mut self.control.pods, &mut self.pods);
         self.before = self.control.pwqs.len();
-        wq.split_anew(&mut self.control, &self.settings, deferred);
+        if wq.mode == Mode::Unbound {
+            self.control.count_cpus(&self.settings);
+            wq.apply(&self.control, deferred);
+        }
         deferred.retired.extend(old);
     }
 

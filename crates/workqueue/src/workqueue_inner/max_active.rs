@@ -50,7 +50,7 @@ impl WorkqueueInner {
 
     /// Applies the limits in `control`. Waiting items may become active. Items that workers have
     /// not begun are returned: the limit may be lower, and limits change rarely.
-    fn apply(&self, control: &Control, deferred: &mut QueueDeferred) {
+    pub(super) fn apply(&self, control: &Control, deferred: &mut QueueDeferred) {
         control.apply_limit();
         for pwq in &control.pwqs {
             let max = control.limit.max_active;
@@ -61,19 +61,6 @@ impl WorkqueueInner {
             while let Some(id) = nr_active.next() {
                 deferred.slots.push((nr_active.clone(), id));
             }
-        }
-    }
-
-    /// The machine or the CPUs of the queue have changed, and so have the parts of the nodes.
-    pub(super) fn split_anew(
-        &self,
-        control: &mut Control,
-        settings: &Settings,
-        deferred: &mut QueueDeferred,
-    ) {
-        if self.mode == Mode::Unbound {
-            control.count_cpus(settings);
-            self.apply(control, deferred);
         }
     }
 
