@@ -163,23 +163,6 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn two_pods() -> (Submitters, [Arc<LoadHint>; 2]) {
-        let submitters = Submitters::new(4);
-        let hints = [Arc::<LoadHint>::default(), Arc::default()];
-        for (pod, hint) in hints.iter().enumerate() {
-            submitters.tell([2 * pod, 2 * pod + 1].into(), hint);
-        }
-        (submitters, hints)
-    }
-
-    fn at(ms: u64) -> Instant {
-        Instant::from_nanos(ms * SILENCE)
-    }
-
-    fn seen(hints: &[Arc<LoadHint>; 2]) -> [usize; 2] {
-        [hints[0].submitters(), hints[1].submitters()]
-    }
-
     proptest! {
         /// Against a simple model: for each pod, the last writers on its CPUs since the last tick.
         /// CPU 4 is one too many, and nobody's. A pod that has gone is forgotten.
@@ -187,7 +170,10 @@ mod tests {
         fn looks_count_who_wrote_last(
             steps in proptest::collection::vec((0..6usize, 0..6usize), 0..60)
         ) {
-            let (submitters, hints) = two_pods();
+            let submitters = Submitters::new(4);
+            let hints = [Arc::<LoadHint>::default(), Arc::default()];
+            submitters.tell([0, 1].into(), &hints[0]);
+            submitters.tell([2, 3].into(), &hints[1]);
             let (mut last, mut now) = ([None; 4], 0);
             for (who, cpu) in steps {
                 if cpu < 5 {
@@ -200,22 +186,23 @@ mod tests {
                     }
                     continue;
                 }
-                now += 1;
-                submitters.tick(at(now));
+                now += SILENCE;
+                submitters.tick(Instant::from_nanos(now));
                 // A second tick too soon changes nothing.
-                submitters.tick(Instant::from_nanos((now + 1) * SILENCE - 1));
+                submitters.tick(Instant::from_nanos(now + SILENCE - 1));
                 let count = |pod: &[Option<usize>]| {
                     let mut who: Vec<_> = pod.iter().flatten().collect();
                     who.sort_unstable();
                     who.dedup();
                     who.len()
                 };
-                prop_assert_eq!(seen(&hints), [count(&last[..2]), count(&last[2..])]);
+                let seen = [hints[0].submitters(), hints[1].submitters()];
+                prop_assert_eq!(seen, [count(&last[..2]), count(&last[2..])]);
                 last = [None; 4];
             }
             let [_first, second] = hints;
             drop(second);
-            submitters.tick(at(now + 1));
+            submitters.tick(Instant::from_nanos(now + SILENCE));
             prop_assert_eq!(submitters.pods.lock().told.len(), 1);
         }
     }

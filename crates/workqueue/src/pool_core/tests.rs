@@ -209,26 +209,6 @@ fn a_parked_entry_does_not_begin_beyond_a_lowered_limit() {
     }
 }
 
-/// Entries of several pwqs go into one batch, in turn, with a slot of each.
-#[test]
-fn a_batch_has_entries_of_several_pwqs() {
-    let (mut core, first, worker) = pool(1, Limit::Own { max: 1, used: 0 });
-    let second = core.add_pwq(1, Limit::Own { max: 2, used: 0 }, false);
-    core.set_batching(true);
-    push(&mut core, first, 3);
-    push(&mut core, second, 3);
-    let mut taken = Vec::new();
-    core.take(worker, |pwq, places| {
-        taken.extend(places.iter().flatten().map(|_| pwq))
-    });
-    assert_eq!(taken, [first, first, first, second, second, second]);
-    let used = |pwq| match core.pwq(pwq).limit {
-        Limit::Own { used, .. } => used,
-        _ => unreachable!(),
-    };
-    assert_eq!((used(first), used(second)), (1, 1));
-}
-
 /// The worker that became idle last is woken first; the one that has been idle longest exits first.
 #[test]
 fn the_last_idle_is_woken_first_and_the_first_idle_leaves_first() {
@@ -308,33 +288,6 @@ fn the_idle_rule() {
         let rule = if busy == 0 { 2 } else { 2 + (busy - 1) / 4 };
         assert_eq!(stay, rule.max(2), "{busy} busy");
     }
-}
-
-/// Guests and workers without threads are not counted as the pool's.
-#[test]
-fn guests_do_not_count() {
-    let (mut core, pwq, worker) = pool(1, Limit::Own { max: 3, used: 0 });
-    let guest = core.workers.attach();
-    let aside = core.workers.add_aside();
-    let counts = |core: &PoolCore<Entry<'static>>| {
-        let w = &core.workers;
-        (w.nr_running(), w.nr_workers(), w.nr_idle())
-    };
-    assert_eq!(counts(&core), (1, 1, 0));
-    push(&mut core, pwq, 2);
-    assert_eq!(takes(&mut core, guest), 1);
-    core.workers.set_flag(guest, ASLEEP, true);
-    core.workers.clear_flags(guest);
-    assert_eq!(counts(&core), (1, 1, 0), "it is a guest all the time");
-    assert_eq!(core.workers.wake_this(aside), WakeAction::Wake(aside));
-    core.workers.arrive(aside);
-    assert_eq!(counts(&core), (2, 1, 0), "it runs");
-    core.workers.set_aside(aside);
-    core.release_held(guest, None);
-    core.workers.remove(guest);
-    core.workers.remove(aside);
-    assert_eq!(counts(&core), (1, 1, 0));
-    let _ = worker;
 }
 
 proptest! {

@@ -127,42 +127,27 @@ mod tests {
     use crate::test_support::Rigged;
     use inflight_topology::Scope;
 
-    /// Only on the yielded CPU, and only if no other CPU could run the worker.
+    /// A worker yields to a caller on the yielded CPU, if no other CPU could run the worker.
     #[test]
     fn a_worker_yields_to_who_keeps_it_from_running() {
-        let sys = Rigged::new("core:2", |builder| builder);
-        let bound = sys.0.workqueue("bound").bound().build().unwrap();
-        let unbound = sys.0.workqueue("unbound").unbound(Attrs::new());
-        let unbound = unbound.build().unwrap();
-        let yields = |wq: &crate::Workqueue, yielded| {
-            let pool = &wq.inner().pwq_of(1).unwrap().pool;
-            pool.set_yielded_cpu(yielded);
-            let yields = pool.yields_to_caller();
-            pool.set_yielded_cpu(usize::MAX);
-            yields
-        };
-        cpu::set_current_for_thread(Some(1));
-        let answers = [1, 0, usize::MAX].map(|yielded| yields(&bound, yielded));
-        let wide = yields(&unbound, 1);
-        cpu::set_current_for_thread(None);
-        assert_eq!((answers, wide), ([true, false, false], false));
-    }
-
-    #[test]
-    fn workers_that_may_run_elsewhere_do_not_need_the_callers_cpu() {
         let sys = Rigged::new("core:2", |builder| builder);
         let of_cpu = |strict| Attrs::new().scope(Scope::Cpu).strict(strict);
         let unbound = |attrs| sys.0.workqueue("unbound").unbound(attrs).build().unwrap();
         let bound = sys.0.workqueue("bound").bound().build().unwrap();
         let queues = [bound, unbound(of_cpu(true)), unbound(of_cpu(false))];
-        cpu::set_current_for_thread(Some(1));
-        let of = |wq: &crate::Workqueue, cpu| {
-            let pwq = wq.inner().pwq_of(cpu).unwrap();
-            pwq.pool.needs_callers_cpu()
+        let answers = |cpu, yielded| {
+            queues.each_ref().map(|wq| {
+                let pool = &wq.inner().pwq_of(cpu).unwrap().pool;
+                pool.set_yielded_cpu(yielded);
+                (pool.needs_callers_cpu(), pool.yields_to_caller())
+            })
         };
-        let here = queues.each_ref().map(|wq| of(wq, 1));
-        let elsewhere = queues.each_ref().map(|wq| of(wq, 0));
+        cpu::set_current_for_thread(Some(1));
+        let answers = [(1, 1), (1, 0), (1, usize::MAX), (0, 1)].map(|(cpu, y)| answers(cpu, y));
         cpu::set_current_for_thread(None);
-        assert_eq!((here, elsewhere), ([true, true, false], [false; 3]));
+        let [never, needs, yields] = [(false, false), (true, false), (true, true)];
+        assert_eq!(answers[0], [yields, yields, never]);
+        assert_eq!(answers[1..3], [[needs, needs, never]; 2]);
+        assert_eq!(answers[3], [never; 3]);
     }
 }

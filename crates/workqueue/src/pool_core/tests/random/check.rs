@@ -18,6 +18,8 @@ impl Driver<'_> {
             self.core.workers.nr_idle(),
             count(&|t| t.phase == Phase::Idle)
         );
+        let own = |t: &Thread<'_>| t.phase != Phase::Free && !t.guest;
+        assert_eq!(self.core.workers.nr_workers(), count(&own));
         // Entries.
         let (mut listed, mut shared_used) = (0, 0);
         for (at, queue) in self.queues.iter_mut().enumerate() {
