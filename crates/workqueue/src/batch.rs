@@ -220,7 +220,6 @@ impl<P> Batch<P> {
 /// The pwq and the flush colour that entries share.
 pub(crate) type PwqColour<P> = (NonNull<P>, u8);
 
-/// Entries that are being added to a batch.
 pub(crate) struct Fill<'a, P> {
     batch: &'a Batch<P>,
     end: u32,
@@ -230,7 +229,6 @@ pub(crate) struct Fill<'a, P> {
     alike: bool,
 }
 
-/// The result of a take.
 pub(crate) struct BatchTaken<P> {
     pub(crate) entries: usize,
     /// The pwq and colour of all entries, if they are the same.
@@ -274,7 +272,6 @@ impl<P> Fill<'_, P> {
     }
 }
 
-/// The bits of these entries.
 pub(crate) fn bits(from: u32, upto: u32) -> u64 {
     let entries = 0..upto.wrapping_sub(from);
     entries.fold(0, |bits, i| bits | bit(from.wrapping_add(i)))

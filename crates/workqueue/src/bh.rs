@@ -273,7 +273,6 @@ impl WorkerPool {
         Some(me)
     }
 
-    /// Removes the poller for good.
     fn unseat_poller(&self) {
         let mut state = self.lock();
         let poller = state.poller.take();
@@ -383,7 +382,6 @@ impl WorkerPool {
         true
     }
 
-    /// Whether the poller has been called and has not polled.
     fn waits_for_poller(&self) -> bool {
         let state = self.lock();
         state.poller.as_ref().is_some_and(|p| p.called.is_some())

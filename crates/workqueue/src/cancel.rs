@@ -105,7 +105,6 @@ impl Taken {
     }
 }
 
-/// Takes a pending queueing of a reusable item back. Returns whether there was one.
 pub(crate) fn cancel(item: &ReusableRef) -> bool {
     cancel_last(item).0
 }

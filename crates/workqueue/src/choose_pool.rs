@@ -45,7 +45,6 @@ impl PodMap {
         }
     }
 
-    /// The number of CPU numbers in the table.
     pub(crate) fn cpus(&self) -> usize {
         self.by_cpu.len()
     }

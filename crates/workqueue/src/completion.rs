@@ -35,7 +35,6 @@ impl Completion {
         self.left.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// One event has happened.
     pub(crate) fn done(&self) {
         // Ordering: Release, pairs with the Acquire in `is_done`: a waiter sees what came before
         // each event.

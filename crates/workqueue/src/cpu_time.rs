@@ -43,7 +43,6 @@ impl Metering {
         self.next.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Registers the counter of a queue.
     pub(crate) fn register(&self, number: u64, used_ns: &Arc<AtomicU64>) {
         let mut queues = self.queues.lock();
         queues.retain(|_, queue| queue.strong_count() > 0);
@@ -76,7 +75,6 @@ impl Charged {
         }
     }
 
-    /// The worker runs an item of that queue.
     pub(crate) fn set(&self, queue: u64) {
         if cfg!(any(loom, shuttle)) {
             return; // Models do not read it, and each step is expensive in a model.
@@ -89,7 +87,6 @@ impl Charged {
     }
 }
 
-/// The state of a worker at one moment.
 pub(crate) struct Metered {
     pub(crate) worker: usize,
     pub(crate) idle: bool,

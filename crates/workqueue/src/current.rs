@@ -87,7 +87,6 @@ const INLINE_DEPTH: usize = 4;
 /// While it exists, an item runs on its caller's thread.
 pub(crate) struct Inline(());
 
-/// Whether the calling thread may run one more item inline.
 pub(crate) fn may_begin_inline() -> bool {
     // A thread whose locals are being destroyed runs nothing.
     let depth = INLINE.try_with(|inline| inline.borrow().len());
@@ -181,7 +180,6 @@ impl Context {
         })
     }
 
-    /// Accesses the name and the description of the running item.
     pub(crate) fn tell<R>(&self, tell: impl FnOnce(&mut WorkerDesc, u32) -> R) -> Option<R> {
         let entry = self.started.get()?;
         Some(tell(&mut self.shared.told.lock(), entry))
@@ -196,7 +194,6 @@ impl Context {
         self.shared.function.get().map_or("", |f| f.name())
     }
 
-    /// Which handle the running function may have on its item.
     pub(crate) fn own_handle(&self) -> OwnHandle {
         let function = self.shared.function.get();
         function.map_or(OwnHandle::None, Function::own_handle)
@@ -326,7 +323,6 @@ pub(crate) fn runs_item(item: ItemPtr) -> bool {
     runs(|running| running.item == Some(item))
 }
 
-/// Whether the calling thread runs an item of this queue.
 pub(crate) fn runs_item_of(wq: &WorkqueueInner) -> bool {
     runs(|running| std::ptr::eq(&*running.pwq().wq, wq))
 }

@@ -76,7 +76,6 @@ impl DelayedWork {
         within(&Clock::system(), limit, self.flush_now())
     }
 
-    /// Queues the work now if it waits for its delay, then flushes it.
     async fn flush_now(&self) -> Result<bool, FlushError> {
         self.item.refuse_own()?;
         let expedited = timer::expedite(&self.item).map_err(FlushError::Rejected)?;

@@ -23,7 +23,6 @@ struct Dump<'a> {
 }
 
 impl SystemInner {
-    /// The system as text.
     pub(crate) fn dump(&self) -> String {
         let (pools, queues) = (self.pools().into_iter(), self.queues().into_iter());
         let dump = Dump {
@@ -58,7 +57,6 @@ fn title(out: &mut String, title: &str) -> fmt::Result {
     writeln!(out, "{between}{title}\n{line}")
 }
 
-/// The width of the longest text.
 fn width(texts: impl Iterator<Item = String>) -> usize {
     texts.map(|text| text.len()).max().unwrap_or(1)
 }

@@ -114,7 +114,6 @@ impl<T: Copy> Fifo<T> {
         position
     }
 
-    /// Gives the tail room.
     #[cold]
     fn next_tail(&mut self, spares: &mut SpareChunks<T>) {
         let full = std::mem::replace(&mut self.tail, spares.get());
@@ -183,7 +182,6 @@ impl<T: Copy> Fifo<T> {
         shrink_ring(&mut self.full, SPARES);
     }
 
-    /// Pops places of the head.
     #[inline]
     fn pop_places(&mut self, places: usize) {
         self.gone += places as u32;
@@ -194,7 +192,6 @@ impl<T: Copy> Fifo<T> {
         self.iter().next()
     }
 
-    /// The entries in their order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         let head = self.head[self.gone as usize..].iter();
         let full = self.full.iter().flatten();
@@ -215,12 +212,10 @@ impl<T: Copy> Fifo<T> {
         self.tail.get_mut(behind - in_full)
     }
 
-    /// The entry at a position, if there is one.
     pub(crate) fn at(&mut self, position: u32) -> Option<&T> {
         self.place(position)?.as_ref()
     }
 
-    /// Removes and returns the entry at a position.
     pub(crate) fn remove(&mut self, position: u32, spares: &mut SpareChunks<T>) -> Option<T> {
         let entry = self.place(position)?.take()?;
         self.holes += 1;

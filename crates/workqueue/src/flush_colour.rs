@@ -30,12 +30,10 @@ const fn colour_of(flush: FlushNumber) -> u8 {
 }
 
 impl FlushColours {
-    /// Entries that have not ended.
     pub(crate) fn in_flight(&self) -> usize {
         self.total
     }
 
-    /// The colour of entries that are queued now.
     pub(crate) fn current(&self) -> u8 {
         colour_of(self.next)
     }
@@ -92,13 +90,11 @@ impl FlushColours {
         Some(self.next)
     }
 
-    /// Whether a flush waits for entries of that colour.
     pub(crate) fn waits_for(&self, flush: FlushNumber, colour: u8) -> bool {
         let after_over = u64::from(colour).wrapping_sub(self.over) % COLOURS as u64;
         flush >= self.over && after_over <= flush - self.over
     }
 
-    /// Every flush below this is over.
     pub(crate) fn over(&self) -> FlushNumber {
         self.over
     }

@@ -54,7 +54,6 @@ impl fmt::Display for Hog {
 
 pub(crate) type OnHog = Arc<dyn Fn(&Hog) + Send + Sync>;
 
-/// The functions that have been found.
 #[derive(Default)]
 struct HogTable {
     by_function: BTreeMap<usize, Hog>,
@@ -110,7 +109,6 @@ impl Hogs {
         all
     }
 
-    /// How often functions were found for which there was no room.
     pub(crate) fn others(&self) -> u64 {
         self.table.lock().others
     }

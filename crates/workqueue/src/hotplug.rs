@@ -125,7 +125,6 @@ impl SystemShared {
         has(&self.topology) || has(self.machine())
     }
 
-    /// The present machine.
     pub(crate) fn machine(&self) -> &Topology {
         self.now.current()
     }

@@ -18,7 +18,6 @@ struct State {
 }
 
 impl Sleeper {
-    /// Starts the thread with `start`, unless it has been started.
     pub(crate) fn start(&self, start: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         let mut state = self.0.lock();
         if !state.started {
@@ -35,7 +34,6 @@ impl Sleeper {
         parker
     }
 
-    /// Wakes the thread to look again.
     pub(crate) fn wake(&self) {
         if let Some((thread, _)) = &self.0.lock().arrived {
             thread.unpark();

@@ -48,7 +48,6 @@ enum Joined<T> {
     Future(Box<FutureHandle<T>>),
 }
 
-/// The handle on a spawned future.
 pub(crate) struct FutureHandle<T> {
     pub(crate) result: TaskHandle<T>,
     /// The item that polls it.

@@ -9,7 +9,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 pub(crate) type Payload = Box<dyn Any + Send>;
 
-/// Calls `f` and catches its panic.
 pub(crate) fn caught<R>(f: impl FnOnce() -> R) -> Result<R, Payload> {
     catch_unwind(AssertUnwindSafe(f))
 }

@@ -28,7 +28,6 @@ impl Settings {
         }
     }
 
-    /// Whether freezable queues are frozen.
     pub(crate) fn is_frozen(&self) -> bool {
         self.freezes > 0 && !self.ended
     }
@@ -41,7 +40,6 @@ impl Settings {
         asked.and_then(non_empty).unwrap_or_else(|| usable.clone())
     }
 
-    /// The CPUs that a queue with these attributes uses.
     pub(crate) fn effective(&self, attrs: &Attrs) -> CpuSet {
         let unbound = self.unbound_cpus();
         non_empty(unbound.intersection(attrs.get_cpumask())).unwrap_or(unbound)
@@ -111,7 +109,6 @@ impl PoolAttrs {
         both && same && self.cpus.is_disjoint(&other.cpus)
     }
 
-    /// The name of the pool with that number.
     pub(crate) fn name(&self, id: usize) -> String {
         let high = if self.is_high() { " highpri" } else { "" };
         let bh = if self.bh { " bh" } else { "" };
@@ -121,7 +118,6 @@ impl PoolAttrs {
         }
     }
 
-    /// Whether its workers have the highpri nice value.
     pub(crate) fn is_high(&self) -> bool {
         self.nice == HIGHPRI
     }

@@ -16,7 +16,6 @@ use inflight_sync::{Arc, Mutex, MutexGuard, Weak};
 
 /// Entries wait in its FIFO.
 const QUEUED: u8 = 1;
-/// It is frozen.
 pub(crate) const FROZEN: u8 = 1 << 1;
 /// Another pwq has replaced it.
 pub(crate) const RETIRED: u8 = 1 << 2;
@@ -61,7 +60,6 @@ pub(crate) struct Pwq {
     pub(crate) successor: Mutex<Option<Arc<Pwq>>>,
 }
 
-/// The pwq of that number, if it still exists.
 pub(crate) fn by_id(id: PwqId) -> Option<Arc<Pwq>> {
     PWQS.get(id)
 }
@@ -173,7 +171,6 @@ impl Pwq {
         self.pool.unlock_deferred(state, true, deferred);
     }
 
-    /// Nothing is in flight any more.
     pub(crate) fn became_idle(self: &Arc<Self>, counted: bool) {
         self.unplug_successor();
         self.pool.dismiss_if_unused();

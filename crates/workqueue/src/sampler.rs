@@ -23,7 +23,6 @@ const QUIET_TICKS: u32 = 20;
 /// reads.
 const MAX_OPEN: usize = 32;
 
-/// The sampling settings of a system.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sampling {
     pub(crate) on: bool,
@@ -31,7 +30,6 @@ pub(crate) struct Sampling {
     pub(crate) intensive: Duration,
 }
 
-/// The state of a pool's sampling between ticks.
 #[derive(Default)]
 pub(crate) struct Sampler {
     watched: BTreeMap<usize, Watched>,
@@ -43,7 +41,6 @@ struct Watched {
     turn: u32,
     thread: u32,
     files: proc::Files,
-    /// How often the turn has been looked at.
     looks: u32,
     /// The CPU time when the turn was seen for the second time. Most turns are not.
     used: Option<Duration>,

@@ -111,7 +111,6 @@ impl StealPolicy {
         )
     }
 
-    /// These pods.
     pub(crate) fn of(pods: Vec<Pod>, costs: Costs) -> Self {
         Self { pods, costs }
     }

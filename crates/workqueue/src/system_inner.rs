@@ -124,7 +124,6 @@ impl SystemInner {
             .collect()
     }
 
-    /// The present settings of all unbound queues.
     pub(crate) fn settings(&self) -> Settings {
         self.settings.lock().clone()
     }
@@ -174,7 +173,6 @@ impl SystemInner {
         self.queue_is_idle();
     }
 
-    /// Whether the shutdown has begun.
     pub(crate) fn is_shut(&self) -> bool {
         self.registry.lock().shut
     }

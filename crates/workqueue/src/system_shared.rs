@@ -20,9 +20,7 @@ use inflight_topology::{CpuSet, Topology};
 use std::io;
 use std::time::Duration;
 
-/// The state that every pool of a system shares.
 pub(crate) struct SystemShared {
-    /// The system.
     pub(crate) system: Weak<dyn Watch>,
     /// The machine when the system was made.
     pub(crate) topology: Topology,
@@ -45,7 +43,6 @@ pub(crate) struct SystemShared {
     pub(crate) tracing: Tracing,
     pub(crate) watchdog: Watchdog,
     pub(crate) reporter: Reporter,
-    /// The nice value of the process.
     pub(crate) base_nice: i32,
     /// Why a thread did not get its priority.
     pub(crate) nice_refused: Mutex<Option<io::ErrorKind>>,

@@ -64,7 +64,6 @@ impl SystemShared {
         }
     }
 
-    /// Whether the calling thread is one of the system's own.
     pub(crate) fn is_own_thread(&self) -> bool {
         threads::is_of(self.address())
     }

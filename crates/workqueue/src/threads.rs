@@ -16,7 +16,6 @@ inflight_sync::thread_local! {
     static NAME: RefCell<Option<Arc<str>>> = RefCell::new(None);
 }
 
-/// The name of the calling thread, if it is a system's.
 pub(crate) fn name() -> Option<Arc<str>> {
     // A thread whose locals are being destroyed has no name.
     NAME.try_with(|name| name.borrow().clone()).ok().flatten()
@@ -35,7 +34,6 @@ pub(crate) struct Threads {
     pub(crate) stopped: bool,
     /// A thread has taken the handles to join them.
     joining: bool,
-    /// All threads have ended.
     pub(crate) joined: bool,
 }
 
@@ -49,7 +47,6 @@ pub(crate) enum End {
 }
 
 impl Threads {
-    /// Whether all threads have finished.
     pub(crate) fn are_over(&self) -> bool {
         self.stopped && self.over == self.started
     }
@@ -78,7 +75,6 @@ pub(crate) fn begin(system: usize) {
     NAME.with(|n| n.replace(thread::current_name().map(Into::into)));
 }
 
-/// Whether the calling thread is that system's.
 pub(crate) fn is_of(system: usize) -> bool {
     SYSTEM.try_with(|s| s.get() == system).unwrap_or(false)
 }

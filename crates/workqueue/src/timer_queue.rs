@@ -29,7 +29,6 @@ pub(crate) enum Job {
 
 /// An item that waits for its time.
 pub(crate) trait Delayed: Send {
-    /// Its time has come.
     fn expire(self: Box<Self>, key: TimerKey);
     /// Whether it may wait longer: it is not cancelled, and no flush waits for it.
     fn may_wait(&self) -> bool;
@@ -60,7 +59,6 @@ struct State {
     stopped: bool,
 }
 
-/// Why a job was not set.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum NotSet {
     Closed,
@@ -104,7 +102,6 @@ impl TimerQueue {
         self.state.lock().jobs.remove(&key)
     }
 
-    /// How many jobs were ever set.
     #[cfg(all(test, not(any(loom, shuttle))))]
     pub(crate) fn jobs_set(&self) -> u64 {
         self.state.lock().next_id
@@ -116,7 +113,6 @@ impl TimerQueue {
         self.thread.arrive()
     }
 
-    /// Whether the calling thread is that of the timer queue.
     pub(crate) fn is_own_thread(&self) -> bool {
         IS_TIMER.with(Cell::get)
     }
@@ -141,7 +137,6 @@ impl TimerQueue {
         }
     }
 
-    /// Stops the thread.
     pub(crate) fn stop(&self) {
         let jobs = {
             let mut state = self.state.lock();

@@ -146,7 +146,6 @@ impl Tracing {
         self.tracer.is_some() || self.recording.load(Ordering::Relaxed)
     }
 
-    /// Begins or ends a recording. A new one is empty.
     pub(crate) fn record(&self, on: bool) {
         if on && !self.recording.load(Ordering::Relaxed) {
             *self.recorded.lock() = RecordedTrace::default();
@@ -158,7 +157,6 @@ impl Tracing {
         self.recording.load(Ordering::Relaxed)
     }
 
-    /// What has been recorded since the last call.
     pub(crate) fn take_recorded(&self) -> RecordedTrace {
         std::mem::take(&mut *self.recorded.lock())
     }

@@ -13,7 +13,6 @@ pub(crate) trait Ends: Send + Sync {
     fn forget_wake(&self);
 }
 
-/// The futures of a queue that have not ended.
 #[derive(Default)]
 pub(crate) struct Unfinished(Mutex<Register>);
 

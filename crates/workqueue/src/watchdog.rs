@@ -96,7 +96,6 @@ struct Seen {
     at: Instant,
     /// For each place where items wait: its progress, and when this progress was first seen.
     places: BTreeMap<StallSite, (u64, Instant)>,
-    /// The places that have not moved.
     stalls: Vec<Stall>,
 }
 

@@ -45,7 +45,6 @@ impl Delayed for Expiry {
 }
 
 impl Workqueue {
-    /// Whether a delay may begin.
     fn check_open(&self, cpu: usize) -> Result<(), QueueError> {
         let inner = self.inner();
         inner.may_queue(inner.flags_of(cpu)?, Origin::Timer)?;

@@ -52,7 +52,6 @@ impl Header {
         unsafe { &*extra }
     }
 
-    /// The item's `Extra`, if it has been made.
     pub(super) fn known_extra(&self) -> Option<&Extra> {
         // Ordering: Acquire, pairs with the Release above.
         let extra = self.extra.load(Ordering::Acquire).cast::<Extra>();
@@ -60,7 +59,6 @@ impl Header {
         unsafe { extra.as_ref() }
     }
 
-    /// Frees the `Extra`, with the item.
     pub(super) fn drop_extra(&mut self) {
         let extra = self.extra.load(Ordering::Relaxed).cast::<Extra>();
         if !extra.is_null() {

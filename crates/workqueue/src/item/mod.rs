@@ -44,7 +44,6 @@ pub(crate) struct Header {
     extra: AtomicPtr<()>,
 }
 
-/// The functions of a type of items.
 pub(crate) struct VTable {
     /// Claims the item for the queueing with that number, runs it and ends the run.
     ///
@@ -176,10 +175,8 @@ pub(crate) trait Runner {
     /// Whether an item that wants to run again may do so at once, after `runs` runs.
     fn may_rerun(&self, runs: u32) -> bool;
 
-    /// The item has run again `times` times.
     fn has_rerun(&self, times: u32);
 
-    /// The item has its own name.
     fn tell_name(&self, name: &str);
 
     /// Queues an item that wants to run again, and still runs.

@@ -11,7 +11,6 @@ use inflight_sync::{MutexGuard, thread};
 use std::ops::ControlFlow;
 use std::ptr::NonNull;
 
-/// What a reusable item runs.
 pub(crate) trait Run: Send + Sync {
     /// Whether it may want to run again.
     const REPEATS: bool = false;
@@ -47,7 +46,6 @@ struct Head {
     running: AtomicU32,
 }
 
-/// A handle on a reusable item.
 pub(crate) struct ReusableRef(ItemPtr);
 
 // SAFETY: what it runs is `Send` and `Sync`; the head is made of atomics.
@@ -242,7 +240,6 @@ impl ReusableRef {
         Cancelling(self)
     }
 
-    /// Adds one level.
     pub(crate) fn disable(&self) -> Result<(), DisableError> {
         let mut state = self.extra().state.lock();
         let depth = state.depth.checked_add(1);
@@ -267,7 +264,6 @@ impl ReusableRef {
     }
 }
 
-/// A cancel in progress.
 pub(crate) struct Cancelling<'a>(&'a ReusableRef);
 
 impl Drop for Cancelling<'_> {

@@ -61,7 +61,6 @@ impl<T: Send + 'static, F: FnOnce() -> T + Send + 'static> Job for F {
     }
 }
 
-/// A function with its own name.
 pub(crate) struct Named<F> {
     pub(crate) name: Name,
     pub(crate) f: F,
@@ -441,7 +440,6 @@ pub(crate) struct Promise<T> {
 // SAFETY: the result is `Send`; the header is made of atomics.
 unsafe impl<T: Send> Send for Promise<T> {}
 
-/// The function of such a task.
 fn promised<T>() -> T {
     unreachable!("a promise is never queued")
 }
@@ -488,7 +486,6 @@ impl<T> TaskHandle<T> {
         self.header().load() & (PENDING | RUNNING) == 0
     }
 
-    /// The result if it is there.
     pub(crate) fn try_take(&mut self) -> Option<Result<T, JoinError>> {
         // Ordering: Acquire, pairs with `complete`.
         let seen = self.header().load();

@@ -12,7 +12,6 @@ pub(crate) trait TimedQueue: Send + Sync {
     /// has removed it.
     fn remove(&self, key: TimerKey) -> Option<Job>;
 
-    /// Whether the queue accepts an item now.
     fn check(&self, cpu: usize) -> Result<(), QueueError>;
 
     /// Queues the item, which is pending with that number and which `check` has accepted.

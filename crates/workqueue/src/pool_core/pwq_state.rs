@@ -34,7 +34,6 @@ impl Default for Links {
     }
 }
 
-/// Counters of a pwq.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PwqCounters {
     pub(crate) queued: u64,
@@ -53,7 +52,6 @@ pub(crate) struct PwqState<T> {
     pub(super) listed: bool,
     /// Whether its queue counts it as busy while something is in flight in it.
     pub(crate) counted: bool,
-    /// The colour of new entries.
     colour: u8,
     /// Frozen: nothing is taken from it.
     pub(crate) frozen: bool,
@@ -132,7 +130,6 @@ impl<T: PoolItem> PwqState<T> {
         self.newcomers == 0 && self.colours.in_flight() == 0
     }
 
-    /// Entries that have not ended.
     #[inline]
     pub(crate) fn in_flight(&self) -> usize {
         self.colours.in_flight() + self.newcomers as usize
@@ -190,12 +187,10 @@ impl<T: PoolItem> PwqState<T> {
         flush
     }
 
-    /// Whether a flush waits for entries of that colour.
     pub(crate) fn waits_for(&self, flush: FlushNumber, colour: u8) -> bool {
         self.colours.waits_for(flush, colour)
     }
 
-    /// Flushes below this are over.
     #[cfg(test)]
     pub(super) fn over(&self) -> FlushNumber {
         self.colours.over()

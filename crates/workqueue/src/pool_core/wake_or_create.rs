@@ -33,7 +33,6 @@ impl<T: PoolItem> PoolCore<T> {
         }
     }
 
-    /// Whether a worker is needed.
     #[inline]
     pub(crate) fn needs_worker(&self, now: bool) -> bool {
         let takers = self.workers.nr_takers();
@@ -82,7 +81,6 @@ impl Workers {
         WakeAction::Create(self.add(WorkerPhase::Creating, 0))
     }
 
-    /// Wakes this worker if it is idle.
     pub(crate) fn wake_this(&mut self, worker: WorkerId) -> WakeAction {
         if self.get(worker).phase != WorkerPhase::Idle {
             return WakeAction::None;

@@ -206,7 +206,6 @@ impl Workers {
         worker
     }
 
-    /// Makes it idle again.
     pub(crate) fn set_aside(&mut self, worker: WorkerId) {
         self.change(worker, |w| {
             w.phase = WorkerPhase::Idle;
@@ -238,7 +237,6 @@ impl Workers {
         self.idle.push(worker);
     }
 
-    /// It became idle on that CPU.
     pub(crate) fn set_idle_on(&mut self, worker: WorkerId, cpu: usize) {
         self.all[worker].idle_on = Some(cpu);
     }

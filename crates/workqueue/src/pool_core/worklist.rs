@@ -6,7 +6,6 @@ use super::PoolCore;
 use super::pwq_state::{Links, NONE, PwqIndex};
 
 impl<T> PoolCore<T> {
-    /// The first pwq.
     #[inline]
     pub(super) fn first_listed(&self) -> Option<PwqIndex> {
         let first = self.worklist.after;
@@ -23,27 +22,23 @@ impl<T> PoolCore<T> {
         })
     }
 
-    /// Adds a pwq at the end.
     #[inline]
     pub(super) fn list_last(&mut self, index: PwqIndex) {
         self.join(self.worklist.before, index);
         self.join(index, NONE);
     }
 
-    /// Adds a pwq at the front.
     pub(super) fn list_first(&mut self, index: PwqIndex) {
         self.join(index, self.worklist.after);
         self.join(NONE, index);
     }
 
-    /// Removes a pwq.
     #[inline]
     pub(super) fn unlink(&mut self, index: PwqIndex) {
         let Links { before, after } = *self.links(index);
         self.join(before, after);
     }
 
-    /// Makes these two neighbours.
     #[inline]
     fn join(&mut self, before: PwqIndex, after: PwqIndex) {
         self.links(before).after = after;

@@ -5,7 +5,6 @@ use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
-/// The calling thread's number.
 pub(crate) fn this_thread() -> Option<u32> {
     u32::try_from(rustix::thread::gettid().as_raw_nonzero().get()).ok()
 }
@@ -43,7 +42,6 @@ impl CpuClock {
         file.ok().map(Self)
     }
 
-    /// What the thread has used since it began.
     pub(crate) fn read(&self) -> Option<Duration> {
         let mut text = [0; 64];
         let read = self.0.read_at(&mut text, 0).ok()?;
@@ -78,7 +76,6 @@ impl Files {
         matches!(state(&text[..read]), Some(b'S' | b'D'))
     }
 
-    /// The CPU time that the thread has used since it began.
     pub(crate) fn cpu_time(&mut self) -> Option<Duration> {
         if self.cpu.is_none() {
             self.cpu = CpuClock::open(self.thread);

@@ -3,7 +3,6 @@
 use std::io::ErrorKind;
 use std::time::Duration;
 
-/// The calling thread's number: threads have none here.
 pub(crate) fn this_thread() -> Option<u32> {
     None
 }

@@ -21,7 +21,6 @@ const LONG_YIELD: Duration = Duration::from_micros(200);
 const LEFT_OUT: Duration = Duration::from_micros(2);
 const MAX_LEFT_OUT: u128 = 16_384;
 
-/// How one worker lingers.
 pub(super) struct Linger {
     /// How long it spins.
     spin: Duration,
@@ -29,7 +28,6 @@ pub(super) struct Linger {
     left_out: u32,
 }
 
-/// What it does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LingerMode {
     Spin,

@@ -17,11 +17,9 @@ const MOST_NS: u64 = 4_000;
 /// The longest pause divided by this is the shortest.
 const PARTS: u32 = 16;
 
-/// The pauses of one worker.
 pub(super) struct Pace {
     /// The length of the next pause, in turns of a spin loop.
     turns: u32,
-    /// The longest pause.
     most: u32,
     /// Whether the last change made it longer.
     grew: bool,
@@ -73,7 +71,6 @@ impl Pace {
         self.before = (taken == 0).then_some(0);
     }
 
-    /// Pauses after a short batch of `taken` entries.
     pub(super) fn pause(&mut self, taken: usize) {
         self.before = Some(taken);
         for _ in 0..self.turns {

@@ -110,7 +110,6 @@ impl PoolState {
         index
     }
 
-    /// Whether the worker has taken entries that are not settled.
     pub(crate) fn has_batch(&self, worker: WorkerId) -> bool {
         let settled = self.core.workers.get(worker).settled;
         let thread = self.known_thread(worker);
@@ -253,7 +252,6 @@ impl PoolState {
     }
 }
 
-/// Entries of a batch that are settled together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct SettledTogether {
     /// Alive until they are settled.

@@ -26,7 +26,6 @@ impl WorkerPool {
         self.create_first(rescued)
     }
 
-    /// For models: no worker is created.
     #[cfg(loom)]
     pub(crate) fn set_manual(&self) {
         self.lock().core.workers.creates = false;

@@ -97,7 +97,6 @@ impl WorkerPool {
 }
 
 impl PoolState {
-    /// Whether nothing has to be done.
     #[inline]
     fn is_quiet(&self, now: bool) -> bool {
         self.siblings.is_none() && self.needs_nothing(now)

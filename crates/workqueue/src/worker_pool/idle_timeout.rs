@@ -37,7 +37,6 @@ impl WorkerPool {
         self.needs_callers_cpu() && self.yielded_cpu.load(Ordering::Relaxed) == cpu::current()
     }
 
-    /// The worker is about to sleep until it is woken.
     pub(crate) fn enter_idle(&self, mut state: MutexGuard<'_, PoolState>, worker: WorkerId) {
         let now = self.shared.clock.now();
         state.core.workers.enter_idle(worker, now.as_nanos());
@@ -99,7 +98,6 @@ impl WorkerPool {
         }
     }
 
-    /// *cull*: the timer expired.
     pub(super) fn cull(&self) {
         let mut state = self.lock();
         state.culling = false;

@@ -7,7 +7,6 @@ use inflight_sync::MutexGuard;
 use inflight_sync::atomic::Ordering;
 
 impl WorkerPool {
-    /// A guest leaves.
     pub(crate) fn detach(&self, me: WorkerId, shared: &WorkerShared) {
         let mut state = self.lock();
         state.end_batch(me, &shared.batch, &Settlement::default());

@@ -26,7 +26,6 @@ impl PoolState {
             && self.core.workers.nr_idle() == 0
     }
 
-    /// Whether threads are refused at the moment.
     pub(super) fn is_refused(&self) -> bool {
         self.mayday.is_some() || !self.core.workers.creates
     }
@@ -39,7 +38,6 @@ impl WorkerPool {
             .is_none_or(|mayday| self.shared.clock.now() >= mayday.cooldown)
     }
 
-    /// The thread of that worker was refused.
     pub(super) fn creation_failed(&self, worker: WorkerId) {
         let now = self.shared.clock.now();
         let mut state = self.lock();

@@ -151,7 +151,6 @@ struct Sibling {
     hint: Arc<LoadHint>,
 }
 
-/// A thread was refused.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mayday {
     /// No thread is asked for before this.
@@ -162,10 +161,8 @@ pub(crate) struct Mayday {
     called: bool,
 }
 
-/// Notifies a poller.
 pub(crate) type BhNotify = Arc<dyn Fn() + Send + Sync>;
 
-/// The state of a pool's poller.
 pub(crate) struct PollerState {
     pub(crate) me: WorkerId,
     pub(crate) notify: BhNotify,
@@ -189,15 +186,12 @@ pub(crate) struct WorkerShared {
     pub(crate) found: AtomicU8,
     /// The function that it runs, if any.
     pub(crate) function: FunctionCell,
-    /// The name and the description of the item that it runs.
     pub(crate) told: Mutex<WorkerDesc>,
-    /// The queue that its CPU time is charged to.
     pub(crate) charged: Charged,
     /// The name of its thread; `None` for a poller.
     pub(crate) thread_name: Option<Arc<str>>,
 }
 
-/// What to do after a pool's lock has been released.
 #[must_use]
 #[derive(Default)]
 pub(crate) struct PoolDeferred {
@@ -301,7 +295,6 @@ impl WorkerPool {
         looks && !self.attrs.bh
     }
 
-    /// Adds a pwq.
     pub(crate) fn add_pwq(
         &self,
         make: impl FnOnce(&mut PoolCore<Entry>) -> (PwqIndex, Arc<Pwq>),
@@ -333,13 +326,11 @@ impl PoolState {
         self.pwqs().all(|pwq| self.core.pwq(pwq).is_idle())
     }
 
-    /// Whether something remains to be done after the lock has been released.
     #[inline]
     pub(crate) fn has_deferred(&self) -> bool {
         self.core.has_deferred() || !self.stale.is_empty()
     }
 
-    /// Removes an idle pwq for good.
     pub(crate) fn remove_pwq(&mut self, index: PwqIndex) -> Option<Arc<Pwq>> {
         self.core.remove_pwq(index);
         let pwq = self.pwqs[index as usize].take();

@@ -13,16 +13,13 @@ use inflight_sync::atomic::Ordering;
 use inflight_sync::time::Instant;
 use std::time::Duration;
 
-/// The state of a pwq at one moment.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PwqLevel {
     pub(crate) queued: u64,
     pub(crate) started: u64,
     pub(crate) completed: u64,
     pub(crate) cancelled: u64,
-    /// Items that run.
     pub(crate) executing: usize,
-    /// Items that have not begun.
     pub(crate) waiting: usize,
 }
 
@@ -32,7 +29,6 @@ impl PwqLevel {
     }
 }
 
-/// The state of a pool at one moment.
 #[derive(Debug)]
 pub(crate) struct PoolReport {
     pub(crate) workers: usize,
@@ -66,7 +62,6 @@ impl PoolState {
         (begun && thread.shared.function.is_some()).then(|| next.wrapping_sub(1))
     }
 
-    /// The pwq of the item that a worker runs.
     pub(super) fn running(&self, worker: WorkerId) -> Option<Arc<Pwq>> {
         let i = self.running_entry(worker)?;
         let taken = self.thread(worker).shared.batch.get(i);
@@ -74,7 +69,6 @@ impl PoolState {
         Some(self.pwq(unsafe { taken.pwq.as_ref() }.index).clone())
     }
 
-    /// The present state and the counters of a pwq.
     pub(crate) fn level(&self, index: PwqIndex) -> PwqLevel {
         let pwq = self.core.pwq(index);
         let (mut executing, mut ended, mut ran, mut uncounted) = (pwq.inline, 0, 0, 0);

@@ -6,7 +6,6 @@ use inflight_sync::Arc;
 use inflight_sync::atomic::Ordering;
 
 impl Siblings {
-    /// For `pool` among `others`.
     pub(crate) fn new(
         pool: &Arc<WorkerPool>,
         others: &[Arc<WorkerPool>],
@@ -74,7 +73,6 @@ impl PoolState {
 }
 
 impl WorkerPool {
-    /// Sets the siblings of the pool, if there are any.
     pub(crate) fn meet(&self, siblings: Siblings, deferred: &mut QueueDeferred) {
         let mut state = self.lock();
         if state.overloaded {

@@ -10,7 +10,6 @@ use crate::workqueue_inner::Count;
 use inflight_sync::Arc;
 use inflight_sync::atomic::Ordering;
 
-/// The data that a worker without work needs to look at the siblings.
 pub(crate) struct Theft {
     siblings: Arc<Siblings>,
     mine: Load,

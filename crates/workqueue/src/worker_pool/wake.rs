@@ -15,7 +15,6 @@ use inflight_sync::atomic::Ordering;
 const LOOK_LATER: u32 = 8;
 
 impl WorkerPool {
-    /// Which worker to wake or create for listed entries.
     #[inline]
     pub(super) fn decide(&self, state: &mut PoolState, now: bool) -> WakeAction {
         if state.siblings.is_some() && !state.is_refused() && self.seeks_place(state) {
@@ -37,7 +36,6 @@ impl WorkerPool {
         waits && !state.watched && !state.core.workers.is_lingering() && self.is_looked_after()
     }
 
-    /// Prepares the action, which is done without the lock.
     pub(super) fn plan(&self, state: &mut PoolState, after: &mut PoolDeferred, action: WakeAction) {
         match action {
             WakeAction::None => {}

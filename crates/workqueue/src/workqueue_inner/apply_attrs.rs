@@ -95,7 +95,6 @@ impl WorkqueueInner {
 }
 
 impl AttrsChange<'_> {
-    /// From now on every item uses the new attributes.
     pub(crate) fn commit(mut self, deferred: &mut QueueDeferred) {
         let wq = self.wq;
         let is_ordered = wq.mode == Mode::Ordered;

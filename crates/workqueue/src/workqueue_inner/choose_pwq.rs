@@ -35,7 +35,6 @@ impl WorkqueueInner {
         }
     }
 
-    /// The same, if it has been made.
     #[inline]
     pub(crate) fn known_pwq(&self, cpu: usize) -> Option<&Pwq> {
         // Ordering: Acquire, pairs with the Release in `set_pwq`.
@@ -75,7 +74,6 @@ impl WorkqueueInner {
         Ok(unsafe { &*pwq })
     }
 
-    /// Adds a pwq for a pool.
     pub(super) fn add_pwq(
         self: &Arc<Self>,
         control: &mut Control,

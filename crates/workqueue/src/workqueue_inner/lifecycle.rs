@@ -85,7 +85,6 @@ impl WorkqueueInner {
         self.busy.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A counted pwq has become idle.
     pub(crate) fn pwq_is_idle(self: &Arc<Self>) {
         // Ordering: Release, pairs with the Acquire in `is_idle`: a waiter sees what all pwqs did.
         if self.busy.fetch_sub(1, Ordering::Release) == 1 {
@@ -188,7 +187,6 @@ impl WorkqueueInner {
         Ok(())
     }
 
-    /// Takes back an item that waits for the end of a drain.
     pub(crate) fn take_postponed(&self, key: TimerKey) -> Option<Box<dyn Delayed>> {
         self.control.lock().postponed.remove(&key)
     }
@@ -199,12 +197,10 @@ impl WorkqueueInner {
         self.dismiss_rescuer();
     }
 
-    /// The system accepts nothing more.
     pub(crate) fn shut_down(self: &Arc<Self>) {
         self.change(|control| control.shut_down = true);
     }
 
-    /// The last handle has been dropped.
     pub(crate) fn abandon(self: &Arc<Self>) {
         self.change(|control| control.abandoned = true);
         // If the pwqs were counted already, the last one did not see `abandoned`.
@@ -278,7 +274,6 @@ impl Drop for Destroy {
 }
 
 impl Control {
-    /// Whether items that come due are postponed.
     fn postpones(&self) -> bool {
         self.draining > 0 && !self.destroyed && !self.shut_down
     }

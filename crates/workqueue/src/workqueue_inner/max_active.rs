@@ -10,7 +10,6 @@ use crate::workqueue::checked_min_active;
 use inflight_sync::Arc;
 
 impl WorkqueueInner {
-    /// The shared limit for the pwq of a pool.
     pub(super) fn nr_active_of(control: &Control, pool: &WorkerPool) -> Arc<NrActive> {
         let nodeless = control.nr_active.len() - 1;
         let node = match control.limit.share {

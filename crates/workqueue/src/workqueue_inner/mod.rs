@@ -134,7 +134,6 @@ pub(crate) struct WorkqueueInner {
     pub(crate) flags: Flags,
     pub(crate) shared: Arc<SystemShared>,
     pub(crate) host: Arc<dyn QueueHost>,
-    /// Identifies the queue for charging CPU time.
     pub(crate) number: u64,
     /// For each CPU, the pwq of items that are queued there; null if it has not been made. The pwqs
     /// live in `control` until the queue is detached.
@@ -142,14 +141,12 @@ pub(crate) struct WorkqueueInner {
     pub(crate) control: Mutex<Control>,
     /// While pwqs are counted: the number of pwqs with items in flight, and of threads that count.
     busy: AtomicUsize,
-    /// Notified when `busy` becomes 0.
     idle: Event,
     /// Relaxed: statistics.
     counts: [AtomicU64; COUNTS],
     pub(crate) cpu_time_ns: Arc<AtomicU64>,
     last_panic: Mutex<Option<(String, Option<String>)>>,
     pub(crate) rescuer: Option<Arc<MaydayList<WorkerPool>>>,
-    /// Futures that have not ended.
     pub(crate) unfinished: Unfinished,
 }
 
@@ -207,7 +204,6 @@ impl WorkqueueInner {
         self.counts[count as usize].load(Ordering::Relaxed)
     }
 
-    /// An item's run has ended by panic.
     pub(crate) fn panicked(&self, item: &str, message: Option<&str>) {
         #[cfg(loom)]
         inflight_sync::model::contained(item, message);

@@ -103,7 +103,6 @@ impl WorkqueueInner {
         in_flight >= max_active
     }
 
-    /// Items that have not ended.
     pub(crate) fn items(&self) -> usize {
         let levels = self.pwq_levels();
         levels.iter().map(|(l, ..)| l.in_flight()).sum()
@@ -113,7 +112,6 @@ impl WorkqueueInner {
         self.last_panic.lock().clone()
     }
 
-    /// The pool of a CPU.
     pub(crate) fn pool_attrs_of(&self, cpu: usize) -> PoolAttrs {
         let control = self.control.lock();
         control.pods.pools[control.pods.index_of(cpu)].clone()

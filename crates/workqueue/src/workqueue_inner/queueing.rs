@@ -31,7 +31,6 @@ pub(crate) enum Origin {
 }
 
 impl WorkqueueInner {
-    /// Queues a reusable item.
     pub(crate) fn queue(
         self: &Arc<Self>,
         item: &ReusableRef,
@@ -272,12 +271,10 @@ impl WorkqueueInner {
         }
     }
 
-    /// The flags of the pwq of a CPU.
     pub(crate) fn flags_of(self: &Arc<Self>, cpu: usize) -> Result<u8, QueueError> {
         Ok(self.pwq_of(cpu)?.flags() & !RETIRED)
     }
 
-    /// Whether an item could be queued on a CPU now.
     pub(crate) fn check_queueing(self: &Arc<Self>, cpu: usize) -> Result<(), QueueError> {
         self.may_queue(self.flags_of(cpu)?, Origin::Anybody)?;
         self.ensure_worker(self.pwq_of(cpu)?, Origin::Anybody)
