@@ -98,13 +98,11 @@ impl SystemBuilder {
     /// ([`WorkqueueStats::cpu_time`](crate::WorkqueueStats::cpu_time)). Off by default;
     /// [`measure_cpu_time`](WorkqueueSystem::measure_cpu_time) switches it on later. Linux only.
     ///
-    /// While workers run, the timer reads the CPU time of each worker's thread every 10 ms. It
-    /// charges the time since the last reading to the queue whose item the worker runs at that
-    /// moment. So the figure is right on average, but not for a single item, and an item costs
-    /// nothing extra. While the running items use no CPU time, the timer reads up to ten times less
-    /// often; while no worker runs, it does not read. The time that a
-    /// [`call_blocking`](crate::Workqueue::call_blocking) uses on its caller's thread is not
-    /// counted.
+    /// While workers run, the timer reads the CPU time of each worker's thread every 10 ms (up to
+    /// ten times less often while they use none), and charges it to the queue whose item the worker
+    /// runs at that moment. So the figure is right on average, but not for a single item, and an
+    /// item costs nothing extra. The time of a [`call_blocking`](crate::Workqueue::call_blocking)
+    /// on its caller's thread is not counted.
     pub fn cpu_time(mut self, on: bool) -> Self {
         self.cpu_time = on;
         self
@@ -133,11 +131,10 @@ impl SystemBuilder {
     /// Calls `f` for each step of each item: queued, activated, started, ended, panicked,
     /// cancelled.
     ///
-    /// `f` runs on the thread that takes the step, without a lock; the steps that the timer takes
-    /// are reported on the report thread. So steps of one item that two threads take may be
-    /// reported in either order: "queued" may come after "started". `f` should be quick. Its panics
-    /// are ignored. It must not queue items of this system, because each of them would call `f`
-    /// again.
+    /// `f` runs on the thread that takes the step, or on the report thread for the timer's steps,
+    /// without a lock. So steps of one item that two threads take may come in either order:
+    /// "queued" after "started". `f` should be quick. Its panics are ignored. It must not queue
+    /// items of this system, because each of them would call `f` again.
     pub fn trace(mut self, f: impl Fn(&TraceEvent<'_>) + Send + Sync + 'static) -> Self {
         self.tracer = Some(Arc::new(f));
         self
@@ -147,14 +144,10 @@ impl SystemBuilder {
     /// items may wait in a pool whose workers do not finish or cannot be started, or for a queue's
     /// limit. `f` is called again after each further `threshold`.
     ///
-    /// A long item that makes progress can report it with
-    /// [`touch_watchdog`](crate::touch_watchdog). To end the process after a number of stalls, end
-    /// it in `f`.
-    ///
-    /// The watchdog looks once in each `threshold`, and only while items are queued or running. So
+    /// A long item that makes progress can say so with [`touch_watchdog`](crate::touch_watchdog).
+    /// The watchdog looks once in each `threshold`, and only while items are queued or running, so
     /// it reports a stall after one to two thresholds.
-    /// [`set_watchdog_threshold`](WorkqueueSystem::set_watchdog_threshold) changes the threshold
-    /// later, or switches the watchdog on.
+    /// [`set_watchdog_threshold`](WorkqueueSystem::set_watchdog_threshold) changes it later.
     pub fn watchdog(
         mut self,
         threshold: Duration,
@@ -204,10 +197,9 @@ impl SystemBuilder {
         self
     }
 
-    /// The clock for delays, timed waits for queues, handles and the system, idle workers and
-    /// reports. The machine's clock by default. Timed waits for a [`Work`](crate::Work) or
-    /// [`DelayedWork`](crate::DelayedWork) use real time instead, because a work belongs to no
-    /// system.
+    /// The clock for delays, timed waits, idle workers and reports; the machine's by default. Timed
+    /// waits for a [`Work`](crate::Work) or [`DelayedWork`](crate::DelayedWork), which belong to no
+    /// system, use real time.
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self

@@ -64,8 +64,7 @@ impl DelayedWork {
         Wait::new(self.flush_now())
     }
 
-    /// As [`flush`](Self::flush), with the same errors, for threads. On a worker the wait counts as
-    /// blocking.
+    /// As [`flush`](Self::flush), for threads.
     pub fn flush_blocking(&self) -> Result<bool, FlushError> {
         block_on(self.flush_now())
     }

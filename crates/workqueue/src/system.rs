@@ -189,7 +189,7 @@ impl WorkqueueSystem {
         }
     }
 
-    /// As [`shutdown`](WorkqueueSystem::shutdown), with the same errors, for threads.
+    /// As [`shutdown`](WorkqueueSystem::shutdown), for threads.
     pub fn shutdown_blocking(&self) -> Result<(), Leftover> {
         block_on(self.end(true))
     }

@@ -117,8 +117,7 @@ impl Work {
         Wait::new(self.item.flush(None))
     }
 
-    /// As [`flush`](Self::flush), with the same errors, for threads. On a worker the wait counts as
-    /// blocking.
+    /// As [`flush`](Self::flush), for threads.
     pub fn flush_blocking(&self) -> Result<bool, WaitError> {
         block_on(self.item.flush(None))
     }

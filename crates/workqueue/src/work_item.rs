@@ -102,8 +102,7 @@ impl<const DELAYED: bool> WorkItem<DELAYED> {
         Wait::new(self.item.cancel_sync())
     }
 
-    /// As [`cancel_sync`](WorkItem::cancel_sync), with the same errors, for threads. On a worker
-    /// the wait counts as blocking.
+    /// As [`cancel_sync`](WorkItem::cancel_sync), for threads.
     pub fn cancel_sync_blocking(&self) -> Result<bool, WaitError> {
         block_on(self.item.cancel_sync())
     }
@@ -160,8 +159,7 @@ impl<const DELAYED: bool> WorkItem<DELAYED> {
         Wait::new(self.item.disable_sync())
     }
 
-    /// As [`disable_sync`](WorkItem::disable_sync), with the same errors, for threads. On a worker
-    /// the wait counts as blocking.
+    /// As [`disable_sync`](WorkItem::disable_sync), for threads.
     pub fn disable_sync_blocking(&self) -> Result<bool, DisableError> {
         block_on(self.item.disable_sync())
     }

@@ -80,7 +80,7 @@ impl Workqueue {
         &self.handle.inner
     }
 
-    /// The name of the queue.
+    /// The name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.inner().name
@@ -120,26 +120,21 @@ impl Workqueue {
     /// Queues `work` on a CPU: in the CPU's pool if the queue is bound, in that of its group if
     /// unbound.
     ///
-    /// A bound queue has workers for each CPU of the machine that can be online. While the CPU is
-    /// offline, or the process may not use it, its workers run where the system lets them. If the
-    /// work still runs elsewhere when a worker takes it, it waits for the end of that run.
+    /// While the CPU is offline, or the process may not use it, its workers run where the system
+    /// lets them.
     ///
     /// # Errors
     ///
-    /// [`QueueError::NoSuchCpu`] if the number is of no CPU of the topology: neither of the one
-    /// that the system was made with nor of the one of the last
-    /// [refresh](crate::WorkqueueSystem::refresh). Also the errors of [`queue`](Workqueue::queue).
+    /// [`QueueError::NoSuchCpu`] if neither the machine that the system was made with nor that of
+    /// the last [refresh](crate::WorkqueueSystem::refresh) has the CPU. Also the errors of
+    /// [`queue`](Workqueue::queue).
     pub fn queue_on(&self, cpu: usize, work: &Work) -> Result<Queued, QueueError> {
         self.check_cpu(cpu)?;
         self.inner().queue(&work.item, cpu)
     }
 
-    /// Queues `work`, which continues what was done on a CPU: on that CPU, or where the queue's
-    /// [wake rules](crate::WorkqueueBuilder::wake_rules) place it.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`queue_on`](Workqueue::queue_on).
+    /// As [`queue_on`](Workqueue::queue_on), for work that continues what was done on that CPU: it
+    /// goes there, or where the queue's [wake rules](crate::WorkqueueBuilder::wake_rules) place it.
     ///
     /// ```
     /// # use inflight_topology::wake::{ShardLoad, WakeRules};
@@ -156,10 +151,8 @@ impl Workqueue {
         self.inner().queue(&work.item, cpu)
     }
 
-    /// The load of the pool that serves a CPU: waiting items, and workers that run or are being
-    /// woken. Reads one word that the pool wrote last, without a lock, so it is a hint. `None` for
-    /// a queue without [wake rules](crate::WorkqueueBuilder::wake_rules), whose pools do not write
-    /// it.
+    /// The load of the pool that serves a CPU, as a hint: waiting items, and workers that run or
+    /// come. `None` for a queue without [wake rules](crate::WorkqueueBuilder::wake_rules).
     #[must_use]
     pub fn load_on(&self, cpu: usize) -> Option<ShardLoad> {
         let inner = self.inner();
@@ -169,14 +162,12 @@ impl Workqueue {
     /// Queues `work` after `delay`, on the CPU that the caller runs on now. With a zero delay, at
     /// once.
     ///
-    /// The work is pending during the delay. [`DelayedWork`] says how this differs from being
-    /// queued.
+    /// The work is pending during the delay, as [`DelayedWork`] says.
     ///
     /// # Errors
     ///
-    /// [`QueueError`]; this call has then not queued the work. [`QueueError::Draining`] occurs only
-    /// without a delay. [`QueueError::NoTimer`] if this is the system's first delay and the system
-    /// refused the timer's thread.
+    /// As [`queue`](Workqueue::queue); [`QueueError::Draining`] occurs only without a delay.
+    /// [`QueueError::NoTimer`] if the timer's thread is needed for the first time and refused.
     ///
     /// ```
     /// # use inflight_workqueue::{DelayedWork, Modified, WorkqueueSystem};
@@ -195,11 +186,8 @@ impl Workqueue {
         self.queue_later(&work.item, cpu::current(), delay)
     }
 
-    /// Queues `work` on a CPU after `delay`.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`queue_on`](Workqueue::queue_on) and [`queue_delayed`](Workqueue::queue_delayed).
+    /// Queues `work` on a CPU after `delay`. The errors are those of
+    /// [`queue_on`](Workqueue::queue_on) and [`queue_delayed`](Workqueue::queue_delayed).
     pub fn queue_delayed_on(
         &self,
         cpu: usize,
@@ -224,11 +212,8 @@ impl Workqueue {
         self.requeue_later(&work.item, cpu::current(), delay)
     }
 
-    /// As [`mod_delayed`](Workqueue::mod_delayed), on a CPU.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`mod_delayed`](Workqueue::mod_delayed) and [`queue_on`](Workqueue::queue_on).
+    /// As [`mod_delayed`](Workqueue::mod_delayed), on a CPU, also with the errors of
+    /// [`queue_on`](Workqueue::queue_on).
     pub fn mod_delayed_on(
         &self,
         cpu: usize,
@@ -305,13 +290,8 @@ impl Workqueue {
         self.inner().queue(&work.item, cpu)
     }
 
-    /// Queues `work` on a memory node after `delay`: on the CPU that the caller runs on now if it
-    /// belongs to the node, else on the node's first CPU.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`queue_node`](Workqueue::queue_node) and
-    /// [`queue_delayed`](Workqueue::queue_delayed).
+    /// Queues `work` as [`queue_node`](Workqueue::queue_node) does, after `delay`, also with the
+    /// errors of [`queue_delayed`](Workqueue::queue_delayed).
     pub fn queue_delayed_node(
         &self,
         node: usize,

@@ -36,9 +36,8 @@ impl Workqueue {
     /// Changes the [`max_active`](Workqueue::max_active).
     ///
     /// After a raise, waiting items become active at once, in their order. After a reduction what
-    /// runs goes on, and the number falls as items end: from the return of this call on nothing
-    /// begins while as many items run as the new limit allows. 0 sets the default,
-    /// [`DEFAULT_MAX_ACTIVE`], as in the builder.
+    /// runs goes on, and from the return of this call on nothing begins while as many items run as
+    /// the new limit allows. 0 sets the default, [`DEFAULT_MAX_ACTIVE`].
     ///
     /// # Errors
     ///
@@ -112,10 +111,6 @@ impl Workqueue {
 
     /// As [`set_attrs`](Workqueue::set_attrs), computed from the present attributes. If others
     /// change them meanwhile, `change` is called again, so that no change is lost.
-    ///
-    /// # Errors
-    ///
-    /// As [`set_attrs`](Workqueue::set_attrs).
     pub fn change_attrs(&self, change: impl Fn(Attrs) -> Attrs) -> Result<(), AttrsError> {
         let system = &self.inner().host;
         loop {

@@ -45,8 +45,7 @@ impl Workqueue {
         })
     }
 
-    /// As [`flush`](Self::flush), with the same errors, for threads. On a worker the wait counts as
-    /// blocking.
+    /// As [`flush`](Self::flush), for threads.
     pub fn flush_blocking(&self) -> Result<(), WaitError> {
         block_on(self.flush())
     }
@@ -96,8 +95,7 @@ impl Workqueue {
         })
     }
 
-    /// As [`drain`](Self::drain), with the same errors, for threads. On a worker the wait counts as
-    /// blocking.
+    /// As [`drain`](Self::drain), for threads.
     pub fn drain_blocking(&self) -> Result<(), WaitError> {
         block_on(self.drain())
     }
@@ -128,8 +126,7 @@ impl Workqueue {
         })
     }
 
-    /// As [`destroy`](Self::destroy), with the same errors, for threads. On a worker the wait
-    /// counts as blocking.
+    /// As [`destroy`](Self::destroy), for threads.
     pub fn destroy_blocking(&self) -> Result<(), WaitError> {
         block_on(self.destroy())
     }
