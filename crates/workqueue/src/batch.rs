@@ -147,8 +147,7 @@ impl<P> Batch<P> {
         }
     }
 
-    /// For the owner: whether there is room for one entry more. `settled` is the first entry that
-    /// is still in use.
+    /// For the owner: whether there is room. `settled` is the first entry still in use.
     #[inline]
     pub(crate) fn has_room(&self, settled: u32) -> bool {
         // Relaxed: only the owner writes it.
@@ -170,8 +169,7 @@ impl<P> Batch<P> {
         self.end.store(end.wrapping_add(1), Ordering::Release);
     }
 
-    /// For the owner of a settled batch, under the lock: fills the batch with at most [`BATCH_MAX`]
-    /// entries, which are published together by `finish`.
+    /// For the owner of a settled batch, under the lock: adds up to [`BATCH_MAX`] entries.
     #[inline]
     pub(crate) fn fill(&self) -> Fill<'_, P> {
         // Relaxed, here and in `finish`: only the owner writes it.
@@ -184,8 +182,7 @@ impl<P> Batch<P> {
         }
     }
 
-    /// *start*, for the owner: starts entry `i`. `false` if the batch may have been recalled; the
-    /// owner then checks under the lock.
+    /// *start* of entry `i`, for the owner. `false`: perhaps recalled; it looks under the lock.
     #[inline]
     pub fn start(&self, i: u32) -> bool {
         // Ordering: Release, pairs with the Acquire in `next`.

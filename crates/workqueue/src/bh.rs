@@ -172,8 +172,7 @@ impl BhPoller {
 }
 
 impl Polling {
-    /// Takes an entry into the batch, if the poller may run one. `here` says whether it counts as
-    /// running in this pool.
+    /// Takes an entry, if the poller may run one. `here`: whether it counts as running.
     fn take(&self, here: &mut bool) -> bool {
         let mut state = self.pool.lock();
         if !*here {
@@ -304,8 +303,7 @@ impl WorkerPool {
         }
     }
 
-    /// The poller has been called, or knows that it has to poll. A relieved one polls no more, and
-    /// must not count as being woken.
+    /// The poller is called, or knows that it has to poll. A relieved one polls no more.
     fn poller_is_called(&self, state: &mut PoolState) {
         let Some(poller) = state.poller.as_mut().filter(|p| !p.relieved) else {
             return;
@@ -315,8 +313,7 @@ impl WorkerPool {
         let _ = state.core.workers.wake_this(me);
     }
 
-    /// *call*, without a lock: notifies the poller, and starts its time limit. If the poller was
-    /// replaced meanwhile, the new one is notified for nothing.
+    /// *call*, without a lock: notifies the poller, or the one that has replaced it.
     pub(crate) fn call_poller(&self) {
         let notify = {
             let mut state = self.lock();
@@ -360,8 +357,7 @@ impl WorkerPool {
         }
     }
 
-    /// The poller polls. `false` if the thread runs an item or is being woken; when that has ended,
-    /// the remaining items are the poller's.
+    /// `false` if the thread runs an item or is being woken: the rest is then the poller's.
     fn poller_comes(&self, state: &mut MutexGuard<'_, PoolState>) -> bool {
         let Some(poller) = &mut state.poller else {
             return false;

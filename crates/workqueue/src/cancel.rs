@@ -20,8 +20,7 @@ pub(crate) struct Taken {
     pwq: Option<Arc<Pwq>>,
 }
 
-/// Takes a pending queueing back with `take`, which changes the word if it is still as seen. The
-/// error is the word, if nothing is pending.
+/// Takes a pending queueing back with `take`. The error is the word, if nothing is pending.
 fn take_back(
     item: ItemPtr,
     header: &Header,
@@ -130,8 +129,7 @@ fn finish(item: &ReusableRef, taken: &Taken) {
     item.tell_waiters(taken.old);
 }
 
-/// Takes a pending queueing back for another time; the item stays pending. Returns its new number;
-/// `None` if nothing was pending.
+/// The same for another time: the item stays pending, with the new number that is returned.
 pub(crate) fn take_for_later(item: &ReusableRef) -> Option<Seq> {
     let header = item.header();
     let seq = std::cell::Cell::new(0);

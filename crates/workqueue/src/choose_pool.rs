@@ -50,8 +50,7 @@ impl PodMap {
     }
 }
 
-/// For each CPU, the usable part of its pod. All usable CPUs if that part is empty, or if the queue
-/// has one pwq.
+/// For each CPU, the usable part of its pod, or else all usable CPUs.
 fn pods(settings: &Settings, attrs: &Attrs, mode: Mode, nice: i32) -> impl Fn(usize) -> PoolAttrs {
     let effective = settings.effective(attrs);
     let (scope, strict) = (settings.scope(attrs), attrs.is_strict());

@@ -12,8 +12,7 @@ use std::time::Duration;
 /// The time between two readings while workers use CPU time.
 pub(crate) const PERIOD: Duration = Duration::from_millis(10);
 
-/// The time between two readings while the running workers use none: they sleep without having said
-/// so.
+/// The same while running workers use none: they sleep without having said so.
 const SLOW: Duration = Duration::from_millis(100);
 
 /// The state that the meters of a system share. Relaxed, here and below: statistics.
@@ -31,8 +30,7 @@ impl Metering {
         !cfg!(any(loom, shuttle)) && self.on.load(Ordering::Relaxed)
     }
 
-    /// Returns whether it was off. Stays off where CPU times cannot be read, or with a manual
-    /// clock.
+    /// Returns whether it was off. Stays off without CPU times, and with a manual clock.
     pub(crate) fn switch_on(&self, clock: &Clock) -> bool {
         let possible = proc::used_here().is_some() && !clock.is_manual();
         possible && !self.on.swap(true, Ordering::Relaxed)

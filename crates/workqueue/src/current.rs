@@ -136,16 +136,14 @@ impl Context {
         })
     }
 
-    /// The worker has taken a batch that begins at `begin`; its items may append up to `most`
-    /// entries.
+    /// A batch begins at `begin`; its items may append up to `most` entries.
     pub(crate) fn begin_batch(&self, begin: u32, most: u64) {
         self.begin.set(begin);
         let most = most.min(1 << 20) as u32;
         self.append_end.set(begin.wrapping_add(most));
     }
 
-    /// Others have taken the rest of the batch, or it was returned: perhaps no worker checks any
-    /// more whether entries behind the present item wait.
+    /// The rest was taken back: perhaps no worker looks any more whether entries wait.
     pub(crate) fn end_appends(&self) {
         self.append_end.set(self.begin.get());
     }
@@ -205,8 +203,7 @@ impl Context {
         !self.has_blocked.get() && self.shared.found.load(Ordering::Relaxed) == 0
     }
 
-    /// Counts what the sampler found while an item of that pwq ran, if it has not counted it. Later
-    /// findings are not counted.
+    /// Counts what the sampler found while an item of that pwq ran, unless that is done.
     #[inline]
     pub(crate) fn count_findings(&self, pwq: &Pwq) {
         if self.repatriated.replace(false) {

@@ -60,8 +60,7 @@ impl fmt::Debug for Frozen {
 }
 
 impl SystemInner {
-    /// Changes the number of freezes, and freezes or thaws the freezable queues if that is
-    /// necessary.
+    /// Changes the number of freezes, and so perhaps freezes or thaws the freezable queues.
     pub(crate) fn change_freezes(&self, change: impl FnOnce(&mut Settings)) {
         let mut deferred = QueueDeferred::default();
         let mut settings = self.settings.lock();

@@ -97,14 +97,12 @@ impl SystemInner {
 }
 
 impl SystemShared {
-    /// Whether a thread has to pin itself: it never did, or the machine or the CPUs of unbound
-    /// queues have changed since.
+    /// Whether a thread has to pin itself: it never did, or CPUs have changed since.
     pub(crate) fn must_settle(&self, settled: Option<usize>) -> bool {
         settled != Some(self.refreshes())
     }
 
-    /// Calls `settle` if the calling thread has to pin itself. Reads the number before, so that it
-    /// misses no change in between.
+    /// Calls `settle` if so. Reads the number before, so that it misses no change in between.
     pub(crate) fn settle_if_moved(&self, settled: &mut Option<usize>, settle: impl FnOnce()) {
         let refreshes = self.refreshes();
         if settled.replace(refreshes) != Some(refreshes) {

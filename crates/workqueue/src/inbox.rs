@@ -5,8 +5,7 @@ use inflight_sync::{Mutex, Parker, Unparker};
 use std::collections::VecDeque;
 use std::io;
 
-/// A thread that others start and wake. A thread that has not arrived yet looks for work when it
-/// does.
+/// A thread that others start and wake. It looks for work when it arrives.
 #[derive(Default)]
 pub(crate) struct Sleeper(Mutex<State>);
 

@@ -15,8 +15,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// How often a waiting thread checks for the result before it sleeps. The checks take some us,
-/// about as long as sleeping and being woken.
+/// How often a waiting thread looks before it sleeps: for some us, like sleep and wakeup.
 const LOOKS: u32 = 400;
 
 /// Gives the result of a function that was [spawned](crate::Workqueue::spawn).
@@ -147,8 +146,7 @@ impl<T> JoinHandle<T> {
         }
     }
 
-    /// As [`wait`](JoinHandle::wait), but cancels the function if it may not wait for it: the
-    /// caller has no handle to cancel it with.
+    /// As `wait`, but cancels a function that it may not wait for: nobody else can.
     pub(crate) fn wait_or_take_back(self) -> Result<T, JoinError> {
         // A function that has begun has its own slot, so it no longer waits for the caller's. Asked
         // once: a limit that is lowered meanwhile would have it refused without a cancel.

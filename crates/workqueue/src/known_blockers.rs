@@ -17,12 +17,10 @@ const KNOWN: u16 = 2;
 /// After how many runs a known function has to be found once more.
 const RUNS: u16 = 256;
 
-/// A function that sleeps uses less CPU time than this in a run: it is several times the cost of a
-/// sleep and a wakeup.
+/// A function that sleeps uses less in a run: several times a sleep and a wakeup.
 const COMPUTES: Duration = Duration::from_micros(500);
 
-/// What was found about functions. A hint: two functions that share a slot count as one, and counts
-/// may race. That costs a little order on the CPU and loses nothing.
+/// A hint: two functions that share a slot count as one, and counts may race.
 pub(crate) struct KnownBlockers(Box<[AtomicU16; SLOTS]>);
 
 impl Default for KnownBlockers {

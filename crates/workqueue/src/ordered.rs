@@ -27,16 +27,14 @@ impl WorkqueueInner {
         !matches!(self.mode, Mode::Ordered | Mode::Bh)
     }
 
-    /// Whether an existing pwq can serve a new map. In an ordered queue only the present one, or
-    /// one that has finished.
+    /// Whether a pwq can serve a new map: in an ordered queue the present or a finished one.
     pub(crate) fn may_use_again(&self, pwq: &Pwq) -> bool {
         self.mode != Mode::Ordered || pwq.flags() & RETIRED == 0 || pwq.has_had_its_turn()
     }
 }
 
 impl Pwq {
-    /// For pwqs without a shared limit: whether their items run one after the other. Those of an
-    /// ordered queue do, because a new pwq waits for the old one.
+    /// For pwqs without a shared limit: whether their items run one after the other.
     pub(crate) fn is_in_line_with(&self, other: &Self) -> bool {
         let moved = || self.wq.mode == Mode::Ordered && Arc::ptr_eq(&self.wq, &other.wq);
         ptr::eq(self, other) || moved()

@@ -3,8 +3,7 @@
 use crate::attrs::{Attrs, HIGHPRI};
 use inflight_topology::{CpuSet, Scope, Topology};
 
-/// The settings of all unbound queues of a system. Under the settings' lock, the first in the lock
-/// order.
+/// The settings of all unbound queues. Their lock is the first in the lock order.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     /// The present machine.
@@ -95,14 +94,12 @@ impl PoolAttrs {
         self.cpus.len()
     }
 
-    /// Whether its workers and those of other pools may help each other: its CPUs are not all that
-    /// its queues may use.
+    /// Whether other pools may help it: its CPUs are not all that its queues may use.
     pub(crate) fn may_have_siblings(&self) -> bool {
         self.cpu.is_none() && !self.strict && self.cpus != self.allowed
     }
 
-    /// Whether the workers of the two pools may take each other's items: they serve the same queues
-    /// on different CPUs.
+    /// Whether they may take each other's items: the same queues on different CPUs.
     pub(crate) fn is_sibling_of(&self, other: &Self) -> bool {
         let both = self.may_have_siblings() && other.may_have_siblings();
         let same = self.nice == other.nice && self.allowed == other.allowed;

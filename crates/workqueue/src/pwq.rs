@@ -53,8 +53,7 @@ pub(crate) struct Pwq {
     flags: AtomicU8,
     /// Runs that followed another one at once, without their own entries.
     reruns: AtomicU64,
-    /// Flushes that wait for it, by number, including abandoned ones. Locked inside the pool's
-    /// lock.
+    /// Flushes that wait for it, also abandoned ones. Locked inside the pool's lock.
     pub(crate) flushes: Mutex<Vec<(FlushNumber, Weak<Completion>)>>,
     /// The pwq that waits until this one is idle.
     pub(crate) successor: Mutex<Option<Arc<Pwq>>>,
@@ -123,8 +122,7 @@ impl Pwq {
         self.pool.lock()
     }
 
-    /// The flags. Exact under the lock. Without it, a thread that was told of a change sees the
-    /// change.
+    /// Exact under the lock. Without it, a thread that was told of a change sees the change.
     #[inline]
     pub(crate) fn flags(&self) -> u8 {
         // Relaxed: they publish no other data.
@@ -148,15 +146,13 @@ impl Pwq {
         self.set_flag(QUEUED, queued);
     }
 
-    /// Whether an item of this pwq may append to its own batch: nothing waits before it, and the
-    /// queue is open.
+    /// Whether its items may append: nothing waits before them, and the queue is open.
     #[inline]
     pub(crate) fn may_append(&self) -> bool {
         self.flags() == 0
     }
 
-    /// Makes a change under the pool's lock. If `recalls`, takes back the pwq's entries that
-    /// workers have not begun.
+    /// Makes a change under the pool's lock. `recalls`: takes back what workers have not begun.
     pub(crate) fn change(
         &self,
         recalls: bool,

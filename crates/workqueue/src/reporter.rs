@@ -13,7 +13,6 @@ pub(crate) type Report = Box<dyn FnOnce() + Send>;
 #[derive(Default)]
 pub(crate) struct Reporter {
     pub(crate) inbox: Inbox<Report>,
-    /// Reports that were dropped because too many waited, or because there was no thread. Relaxed:
-    /// a statistic.
+    /// Dropped because too many waited, or there was no thread. Relaxed: a statistic.
     pub(crate) dropped: AtomicU64,
 }

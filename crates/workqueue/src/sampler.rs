@@ -19,8 +19,7 @@ pub(crate) const SLOW: Duration = Duration::from_millis(1);
 /// Sampling ends after so many slow ticks in a row without a waiting item.
 const QUIET_TICKS: u32 = 20;
 
-/// For how many workers of a pool files stay open between ticks: opening one takes as long as ten
-/// reads.
+/// For how many workers files stay open: opening one takes as long as ten reads.
 const MAX_OPEN: usize = 32;
 
 #[derive(Clone, Copy, Debug)]
@@ -54,8 +53,7 @@ pub(crate) struct Candidate {
     pub(crate) thread: u32,
 }
 
-/// Whether to sample a worker of a pool in which something waits: it runs an item, and has no flag
-/// that lets others run beside it.
+/// Whether to sample it: it runs an item, and nothing lets others run beside it.
 pub(crate) fn is_candidate(worker: &Worker, runs_item: bool) -> bool {
     worker.phase == WorkerPhase::Active && worker.may_hold_others_back() && runs_item
 }

@@ -9,8 +9,7 @@ use inflight_topology::CpuSet;
 #[cfg(not(any(loom, shuttle)))]
 use std::cell::Cell;
 
-/// A thread that has not submitted for so long, in ns, no longer counts. This is also the shortest
-/// time between two counts.
+/// A thread silent for so long, in ns, no longer counts; also the least time between counts.
 const SILENCE: u64 = 1_000_000;
 
 /// Set if a thread has submitted since the last count. Names of submitters have this bit clear.
@@ -19,8 +18,7 @@ const HEARD: usize = 1;
 /// The submitters of a system. Relaxed, all of it: hints.
 #[derive(Debug)]
 pub struct Submitters {
-    /// By CPU: the last submitter from there. Each CPU has its own cache line, which its submitters
-    /// write.
+    /// By CPU: the last submitter from there, on a cache line of its own.
     last: Box<[CachePadded<AtomicUsize>]>,
     /// When the next count may begin, in ns.
     due: AtomicU64,
@@ -135,8 +133,7 @@ impl Submitters {
 // const form, and models have no submitters.
 #[cfg(not(any(loom, shuttle)))]
 inflight_sync::thread_local! {
-    /// Whether the thread is a worker. The address of this is the thread's name: no two live
-    /// threads have the same one.
+    /// Whether the thread is a worker. The address of this is the thread's name.
     static IS_WORKER: Cell<usize> = const { Cell::new(0) };
 }
 

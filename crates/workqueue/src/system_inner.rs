@@ -160,8 +160,7 @@ impl SystemInner {
         Ok(handle)
     }
 
-    /// *shutdown*: closes every queue. The thread that finds nothing in flight any more stops the
-    /// pools.
+    /// *shutdown*: closes every queue. Who finds nothing in flight any more stops the pools.
     pub(crate) fn begin_shutdown(self: &Arc<Self>) {
         self.registry.lock().shut = true;
         // No queue is added after the flag, so these are all. Frozen items run.
@@ -177,8 +176,7 @@ impl SystemInner {
         self.registry.lock().shut
     }
 
-    /// Whether the caller is one of the system's threads, or its call is one of the system's items:
-    /// the shutdown would wait for the caller.
+    /// Whether the caller is a thread of the system, or runs an item: it would wait for itself.
     pub(crate) fn is_inside(&self) -> bool {
         let of_this = |running: &Running| Arc::ptr_eq(&running.pwq().wq.shared, &self.shared);
         self.shared.is_own_thread() || current::runs(of_this)
@@ -188,8 +186,7 @@ impl SystemInner {
         self.stopped.is_done()
     }
 
-    /// Waits until nothing is in flight and the threads have ended and been joined. A caller that
-    /// may block joins them; others wait until joining takes no time.
+    /// Waits until nothing is in flight and all threads have ended; joins them if it `may_block`.
     pub(crate) async fn ended(self: Arc<Self>, may_block: bool) {
         self.stopped.clone().wait().await;
         if !may_block {

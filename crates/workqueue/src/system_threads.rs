@@ -72,8 +72,7 @@ impl SystemShared {
         std::ptr::from_ref(self).addr()
     }
 
-    /// Sets the calling thread's CPUs and priority, as far as the system permits. Inherits nothing
-    /// from the thread that started it.
+    /// Sets the calling thread's CPUs and priority, as far as the system permits.
     pub(crate) fn settle_thread(&self, cpus: &CpuSet, nice: i32) {
         // If pinning is refused, the thread runs elsewhere; what it queues stays in its group.
         let _ = self.machine().pin_current_thread_for_good(cpus);
@@ -82,8 +81,7 @@ impl SystemShared {
         }
     }
 
-    /// The same for threads that serve the whole system: they use the CPUs of unbound queues. Does
-    /// nothing if nothing has changed since `settled`.
+    /// The same for threads of the whole system, which use the CPUs of unbound queues.
     pub(crate) fn settle_housekeeper(&self, nice: i32, settled: &mut Option<usize>) {
         self.settle_if_moved(settled, || {
             let cpus = self.unbound_cpus.lock().clone();
@@ -91,8 +89,7 @@ impl SystemShared {
         });
     }
 
-    /// Starts the timer's thread, unless it exists. Models have none: their timers expire on
-    /// request.
+    /// Starts the timer's thread. Models have none: their timers expire on request.
     pub(crate) fn start_timer(self: &Arc<Self>) -> io::Result<()> {
         self.timers.thread.start(|| self.start_timer_thread())
     }
@@ -114,8 +111,8 @@ impl SystemShared {
         self.timers.set(at, true, start, make)
     }
 
-    /// Sets a duty. `false` if it will not be done. The timer's thread starts before any worker and
-    /// any poller, so for a pool this is `false` only after the system's end.
+    /// `false` if it will not be done: for a pool only after the system's end, because the timer's
+    /// thread starts before any worker.
     pub(crate) fn set_duty(
         self: &Arc<Self>,
         at: Instant,
@@ -133,8 +130,8 @@ impl SystemShared {
         }
     }
 
-    /// Runs `f`, which may run the user's destructors. If this is the timer's thread, which may not
-    /// be delayed, `f` runs as a report; here if there is no report thread.
+    /// Runs `f`, which may run the user's destructors. On the timer's thread, which may not be
+    /// delayed, it is a report.
     pub(crate) fn apart(self: &Arc<Self>, f: impl FnOnce() + Send + 'static) {
         if !self.timers.is_own_thread() {
             return f();
@@ -153,8 +150,7 @@ impl SystemShared {
         self.reporter.inbox.push(report, may, start)
     }
 
-    /// Reports a step that is taken on this CPU. No lock may be held, because this calls the user's
-    /// code.
+    /// Reports a step on this CPU to the user's code: no lock may be held.
     pub(crate) fn trace(self: &Arc<Self>, queue: &str, item: &str, step: TraceStep) {
         self.trace_on(queue, item, step, cpu::current());
     }

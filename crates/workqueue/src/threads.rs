@@ -6,8 +6,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
 inflight_sync::thread_local! {
-    /// The address of the system that the thread belongs to. Valid until the last of the thread's
-    /// locals is destroyed: those may hold the system too.
+    /// The address of the thread's system, valid until the last of its locals is destroyed.
     // loom's macro has no const form.
     #[allow(clippy::missing_const_for_thread_local)]
     static SYSTEM: Cell<usize> = Cell::new(0);
@@ -60,8 +59,7 @@ impl Threads {
         Some(running.chain(self.left.take()).collect())
     }
 
-    /// A thread is about to end before the system. Returns an earlier one to be joined, so that
-    /// ended threads do not accumulate.
+    /// A thread ends before the system. Returns an earlier one, to be joined.
     pub(crate) fn leave(&mut self, id: u64) -> Option<JoinHandle<()>> {
         // If it is not there, the thread that shuts the system down has taken it and joins it.
         let own = self.running.remove(&id)?;

@@ -147,8 +147,7 @@ impl TimerQueue {
         self.thread.wake();
     }
 
-    /// Takes a job that is due; otherwise says until when to sleep. `None` if the thread has to
-    /// leave.
+    /// Takes a due job, or says until when to sleep. `None`: the thread has to leave.
     pub(crate) fn due(&self, now: Instant) -> Option<Due> {
         let mut state = self.state.lock();
         if state.stopped {

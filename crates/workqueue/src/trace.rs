@@ -178,8 +178,7 @@ impl Tracing {
     }
 }
 
-/// Emits the event of the `tracing` crate. The subscriber is the user's code, so its panics are
-/// contained.
+/// The event of the `tracing` crate, whose subscriber is the user's code.
 pub(crate) fn emit(event: &TraceEvent<'_>) {
     #[cfg(feature = "tracing")]
     contained(|| {

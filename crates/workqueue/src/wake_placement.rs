@@ -53,8 +53,7 @@ impl WorkqueueInner {
 }
 
 impl current::Context {
-    /// The load of the calling worker of one CPU, including the item that it runs. `None` for any
-    /// other thread, and for a guest of the pool.
+    /// Of a worker of one CPU, with the item that it runs. `None` for others, and for guests.
     fn load(&self) -> Option<ShardLoad> {
         self.pool.attrs.cpu?;
         let told = self.pool.told();

@@ -147,8 +147,7 @@ impl Watchdog {
         Some(at)
     }
 
-    /// The tick planned for that time begins, or could not be planned. `false` if it is no longer
-    /// planned.
+    /// The tick of that time begins, or failed. `false` if it is no longer planned.
     pub(crate) fn disarm(&self, at: Instant) -> bool {
         self.change_due(at.as_nanos(), 0)
     }

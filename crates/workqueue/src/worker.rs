@@ -138,8 +138,7 @@ impl<'a> Worker<'a> {
         self.took_nothing(state, is_too_many, lingered)
     }
 
-    /// Lingers, steals, sleeps or leaves. A separate function, so that batches run on a small stack
-    /// frame.
+    /// Lingers, steals, sleeps or leaves. Separate: batches run on a small stack frame.
     #[inline(never)]
     fn took_nothing(
         &mut self,

@@ -105,8 +105,7 @@ impl BlockHook for Context {
 }
 
 impl WorkerPool {
-    /// *block*: the worker no longer counts as running. Returns whether another one was woken or
-    /// started.
+    /// *block*: it no longer counts as running. Returns whether another one was brought.
     fn block(&self, mut state: MutexGuard<'_, PoolState>, me: WorkerId) -> bool {
         state.core.workers.block(me, cpu::current());
         self.unlock(state, true)

@@ -117,8 +117,7 @@ impl Workqueue {
         Ok(armed.err().unwrap_or(Queued::Queued))
     }
 
-    /// Sets the timer for an item that is pending with that number. If it is refused, the item is
-    /// idle again.
+    /// Sets the timer for an item pending with that number; if refused, it is idle again.
     fn go_on_with_delay(
         &self,
         item: &ReusableRef,

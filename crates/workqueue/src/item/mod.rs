@@ -31,8 +31,7 @@ use word::Seq;
 /// The most handles of an item, with a margin for threads that exceed it at the same time.
 const MAX_REFS: u32 = u32::MAX / 2;
 
-/// The beginning of every item: 32 bytes, so that an item with a closure of 32 bytes is one cache
-/// line.
+/// The beginning of every item: 32 bytes, so that 32 more of a closure fill a cache line.
 pub(crate) struct Header {
     vtable: &'static VTable,
     word: AtomicU64,
@@ -226,8 +225,7 @@ impl Header {
         self.position.store(position, Ordering::Relaxed);
     }
 
-    /// Adds a reference for a handle or an entry. The caller has one, or runs the item. Returns the
-    /// number before.
+    /// Adds a reference, for who has one or runs the item. Returns the number before.
     pub(crate) fn add_ref(&self) -> u32 {
         // Relaxed: the caller's own reference keeps the item alive; nothing is published.
         let before = self.refs.fetch_add(1, Ordering::Relaxed);

@@ -52,8 +52,7 @@ impl Header {
         }
     }
 
-    /// *park*: under the lock of the entry's pool, moves the entry into the word if the item still
-    /// runs and the queueing is live. Otherwise the caller claims the item again.
+    /// *park*, under the lock of the entry's pool, if the item runs and the queueing is live.
     pub(crate) fn park(&self, seq: Seq, colour: u8) -> bool {
         let into = |seen: u64| {
             let parks = is_live(seen, seq) && seen & RUNNING != 0;

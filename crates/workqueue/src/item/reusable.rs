@@ -131,8 +131,7 @@ impl<R: Run> Reusable<R> {
 }
 
 impl Head {
-    /// Whether no other thread wants anything of it. A hint: for all others a row of runs is one
-    /// run, and this only makes it shorter.
+    /// Whether nobody wants anything of it. A hint: it only makes a row shorter.
     fn is_left_alone(&self) -> bool {
         // Relaxed: a hint.
         self.header.word.load(Ordering::Relaxed) & (PENDING | AWAITED | REFUSING) == 0
@@ -212,8 +211,7 @@ impl ReusableRef {
         (seen & RUNNING != 0).then(|| last.wrapping_sub(came_later))
     }
 
-    /// Whether a queueing up to `last` is pending or runs. If so, its end notifies
-    /// [`Extra::ended`].
+    /// Whether a queueing up to `last` is pending or runs; its end notifies [`Extra::ended`].
     pub(crate) fn holds(&self, last: Seq) -> bool {
         let holds = |seen: u64| {
             // Ordering: Acquire, pairs with the Release in `run`.
@@ -224,8 +222,8 @@ impl ReusableRef {
         holds(self.header().load()) && holds(self.header().await_end())
     }
 
-    /// Lets the waiters look again, if a cancel or a *redirect* has found AWAITED in the word.
-    /// After a *redirect* a waiter may find that it waits for its own slot.
+    /// Lets waiters look again, after a cancel or if a *redirect* gave them their own slot to wait
+    /// for.
     pub(crate) fn tell_waiters(&self, old: u64) {
         if old & AWAITED != 0 {
             notify_all(&self.extra().ended);

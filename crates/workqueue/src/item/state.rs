@@ -82,8 +82,7 @@ impl Header {
         self.change_pending(seen, seen & !PENDING | then)
     }
 
-    /// The same, but it stays pending, as a new queueing that waits for its delay, which is also
-    /// returned.
+    /// The same, but it stays pending as a new queueing with a delay, which is returned too.
     pub(crate) fn move_pending(&self, seen: u64) -> Option<(u64, Seq)> {
         let new = (seen | TIMER).wrapping_add(SEQ_ONE);
         Some((self.change_pending(seen, new)?, seq(new)))

@@ -33,8 +33,7 @@ pub(crate) trait Job: Send + 'static {
         None
     }
 
-    /// The result; or the name and the payload of a panic. `tell` gets the user's name, if there is
-    /// one.
+    /// The result; or the name and payload of a panic. `tell` gets the user's name, if any.
     fn run(self, tell: impl FnOnce(&str)) -> Result<Self::Out, (Name, Payload)>;
 
     fn name(&self) -> &str {

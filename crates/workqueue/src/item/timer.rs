@@ -8,8 +8,7 @@ use inflight_sync::Arc;
 
 /// The queue that a timer is set for.
 pub(crate) trait TimedQueue: Send + Sync {
-    /// Removes the timer. `None` if its time has come and no drain postpones it, or another thread
-    /// has removed it.
+    /// Removes the timer. `None` if it is due and not postponed, or was removed before.
     fn remove(&self, key: TimerKey) -> Option<Job>;
 
     fn check(&self, cpu: usize) -> Result<(), QueueError>;
@@ -59,8 +58,7 @@ pub(crate) fn disarm(item: &ReusableRef, seq: Seq) -> Option<(Armed, Option<Job>
     Some((armed, job))
 }
 
-/// If the item waits for its delay, queues it now. Returns that queueing. If its queue accepts
-/// nothing, the delay continues.
+/// Queues an item now that waits for its delay. If its queue refuses, the delay continues.
 pub(crate) fn expedite(item: &ReusableRef) -> Result<Option<Seq>, QueueError> {
     let armed = |armed: &Armed| (armed.key, armed.seq, armed.cpu, armed.queue.clone());
     let state = item.known_state();

@@ -50,8 +50,7 @@ impl<T: PoolItem> PoolCore<T> {
         taken
     }
 
-    /// Entries of the first pwq were taken: its slot goes to the batch, which takes from each pwq
-    /// only once. The remaining entries wait behind the other pwqs.
+    /// The slot of the first pwq goes to the batch; its other entries wait behind other pwqs.
     #[inline]
     fn pass(&mut self, worker: WorkerId, index: PwqIndex) {
         self.unlink(index);

@@ -4,8 +4,7 @@
 use super::workers::{WorkerId, WorkerPhase, Workers};
 use super::{PoolCore, PoolItem};
 
-/// How much listed work, in ns, justifies another worker: about what it takes until one that is
-/// woken on another CPU begins.
+/// Listed work, in ns, that justifies another worker: about what a wakeup elsewhere takes.
 pub(crate) const WAKE_NS: u64 = 20_000;
 
 /// What to do about workers after the lock has been released.

@@ -314,8 +314,7 @@ impl Worker {
         self.flags & !GUEST == 0
     }
 
-    /// Whether it counts as running: it is active or has not arrived yet, and has no flag against
-    /// it.
+    /// Whether it counts as running: active or on its way, with no flag against it.
     pub(crate) fn is_running(&self) -> bool {
         self.is_coming() || (self.phase == WorkerPhase::Active && self.flags == 0)
     }

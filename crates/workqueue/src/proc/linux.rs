@@ -14,8 +14,7 @@ pub(crate) fn nice_of_process() -> i32 {
     rustix::process::getpriority_process(Some(rustix::process::getpid())).unwrap_or(0)
 }
 
-/// Sets the nice value of the calling thread; 0 means that of the process. If the system refuses,
-/// the thread continues without it.
+/// Sets the calling thread's nice value, unless refused; 0 means that of the process.
 pub(crate) fn set_nice(nice: i32, of_process: i32) -> Result<(), ErrorKind> {
     let me = Some(rustix::thread::gettid());
     let nice = if nice == 0 { of_process } else { nice };

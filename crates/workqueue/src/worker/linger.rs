@@ -58,8 +58,7 @@ impl Linger {
         yields.then_some(LingerMode::Yield)
     }
 
-    /// Lingers. The worker counts as running and as a taker, so the first entry wakes no other
-    /// worker.
+    /// It counts as running and as a taker, so the first entry wakes no other worker.
     pub(super) fn wait(&mut self, mode: LingerMode, pool: &WorkerPool) {
         let clock = &pool.shared.clock;
         match mode {
@@ -88,8 +87,7 @@ impl Linger {
         }
     }
 
-    /// Sleeps, and adapts the time to spin to how long it slept, like the halt polling of virtual
-    /// machines.
+    /// Sleeps, and adapts the time to spin to that, like the halt polling of virtual machines.
     pub(super) fn sleep(&mut self, clock: &Clock, until_woken: impl FnOnce()) {
         let began = clock.now();
         until_woken();

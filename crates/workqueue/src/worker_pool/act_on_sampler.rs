@@ -93,8 +93,7 @@ impl WorkerPool {
         self.unlock(state, true);
     }
 
-    /// For models: a tick that finds every worker that holds others back asleep, or CPU-intensive.
-    /// Returns whether that changed anything.
+    /// For models: all that hold others back sleep, or compute. Returns whether that was news.
     #[cfg(loom)]
     pub(crate) fn tick_finds_all(&self, asleep: bool) -> bool {
         self.tick_finds_nobody();

@@ -5,8 +5,7 @@ use crate::current::Context;
 use inflight_sync::cpu;
 
 impl WorkerPool {
-    /// Sets the CPUs and the priority of the calling worker. Does nothing if nothing has changed
-    /// since it was `settled`.
+    /// Sets the CPUs and the priority of the calling worker, unless nothing has changed.
     pub(crate) fn settle_worker(&self, settled: &mut Option<usize>) {
         let shared = &self.shared;
         shared.settle_if_moved(settled, || {
@@ -17,8 +16,7 @@ impl WorkerPool {
         });
     }
 
-    /// The calling worker begins to work and moves back to its CPUs, if it was woken on others.
-    /// Afterwards the system may run it anywhere again.
+    /// The calling worker moves back to its CPUs. Then the system may run it anywhere again.
     pub(crate) fn repatriate(&self, context: &Context) {
         let cpus = &self.attrs.cpus;
         if self.shared.machine().pin_current_thread(cpus).is_ok() {

@@ -65,8 +65,7 @@ impl PoolState {
         }
     }
 
-    /// Returns an entry that was appended while a *recall* took back those before it: behind them,
-    /// and so behind what has been queued meanwhile.
+    /// Entries appended while a *recall* took back others: behind those, and what came since.
     fn put_behind(&mut self, batch: &Batch, from: u32, to: u32) {
         for i in 0..to.wrapping_sub(from) {
             self.put_back_one(batch.get(from.wrapping_add(i)), PoolCore::put_behind);
@@ -96,8 +95,7 @@ impl PoolState {
         }
     }
 
-    /// The entry that the worker runs stays while the others of its batch are settled: counts it
-    /// now if it was appended.
+    /// The entry that the worker runs stays: counts it now if it was appended.
     fn count_running(&mut self, worker: WorkerId, batch: &Batch, i: u32) -> PwqIndex {
         let Taken { mut entry, pwq } = batch.get(i);
         // SAFETY: as in `account`.
@@ -135,8 +133,7 @@ impl PoolState {
         entries.into_iter().flatten()
     }
 
-    /// *recall*: takes back the entries that these workers have not begun, and settles those that
-    /// have ended. One heavy fence serves all.
+    /// *recall*: takes back what these have not begun, settles the rest. One heavy fence for all.
     pub(crate) fn recall(&mut self, workers: &[WorkerId]) {
         let mut fence = None;
         for worker in workers {
@@ -198,8 +195,7 @@ impl PoolState {
         self.chosen = chosen;
     }
 
-    /// For the owner, which runs entry `i`: puts back the entries behind it, and settles those
-    /// before it.
+    /// For the owner, which runs entry `i`: puts back those behind it, settles those before.
     fn put_back_rest(&mut self, worker: WorkerId, batch: &Batch, i: u32) -> PwqIndex {
         let index = self.count_running(worker, batch, i);
         let behind = i.wrapping_add(1);
@@ -265,8 +261,7 @@ struct SettledTogether {
     ran: usize,
 }
 
-/// What has ended of a batch. Counting it is the longest work of a batch, so the owner does it
-/// before it takes the lock.
+/// What has ended of a batch, added up by the owner before it takes the lock.
 #[derive(Default)]
 pub(crate) struct Settlement {
     from: u32,
@@ -332,8 +327,7 @@ fn for_each_group(
 }
 
 impl WorkerPool {
-    /// The owner found its batch recalled when it had started entry `i`. `true`: the entry is the
-    /// owner's, and the only one left.
+    /// The owner started `i` of a recalled batch. `true`: it owns that, and nothing behind.
     #[cold]
     pub(crate) fn answer_recall(&self, worker: WorkerId, batch: &Batch, i: u32) -> bool {
         let mut state = self.lock();

@@ -15,8 +15,7 @@ impl WorkerPool {
         self.begin_metering();
     }
 
-    /// Starts the first worker, if there is none. Without a worker nothing may be queued, unless
-    /// there is a rescuer.
+    /// Starts the first worker. Without one nothing may be queued, unless there is a rescuer.
     #[inline]
     pub(crate) fn ensure_worker(&self, rescued: bool) -> io::Result<()> {
         // Relaxed: the worker stays, or the pool is retired, which is checked under its lock.
@@ -56,8 +55,7 @@ impl WorkerPool {
         }
     }
 
-    /// Starts the thread of a worker that the core has counted. If the thread is refused, removes
-    /// the worker, and the timer retries.
+    /// Starts the thread of a counted worker. If refused, uncounts it, and the timer retries.
     pub(super) fn create_worker(&self, worker: WorkerId) -> io::Result<()> {
         let number = {
             let mut state = self.lock();
@@ -103,8 +101,7 @@ impl PoolState {
         });
     }
 
-    /// Registers the calling thread as a guest that runs entries of the pool. It does not count as
-    /// running here, but in `own`, if that is set.
+    /// A guest runs entries of the pool, and counts as running in `own`, if that is set.
     pub(crate) fn attach(
         &mut self,
         shared: Arc<WorkerShared>,

@@ -16,8 +16,7 @@ impl WorkerPool {
         !state.is_quiet(now) && self.unlock_slow(state, now)
     }
 
-    /// Not inlined: the deferred actions are large, and an idle worker keeps the stack pages that
-    /// its deepest call touched.
+    /// Not inlined: it is large, and idle workers keep the stack pages of their deepest call.
     #[inline(never)]
     fn unlock_slow(&self, state: MutexGuard<'_, PoolState>, now: bool) -> bool {
         let mut after = self.release(state, now);
@@ -125,8 +124,7 @@ impl Drop for QueueDeferred {
 }
 
 impl PoolDeferred {
-    /// Does it, once. No lock is held. Returns whether a worker was woken or created. By reference,
-    /// because it is large.
+    /// Does it, without a lock. Returns whether a worker was brought. By reference: it is large.
     pub(crate) fn perform(&mut self, pool: &WorkerPool) -> bool {
         let mut brings = self.wake.is_some() || self.poll;
         if let Some(worker) = self.wake.take() {

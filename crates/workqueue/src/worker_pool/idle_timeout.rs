@@ -31,8 +31,7 @@ impl WorkerPool {
         allowed.len() == 1 && allowed.contains(cpu::current())
     }
 
-    /// Whether the next entry waits until the calling thread gives up its CPU: a worker has yielded
-    /// it, and may run on no other.
+    /// Whether the next entry waits for the calling thread's CPU, which a worker has yielded.
     pub(crate) fn yields_to_caller(&self) -> bool {
         self.needs_callers_cpu() && self.yielded_cpu.load(Ordering::Relaxed) == cpu::current()
     }
@@ -67,8 +66,7 @@ impl WorkerShared {
 }
 
 impl WorkerPool {
-    /// Dismisses surplus idle workers whose time has come. Returns them, and when to look again if
-    /// that is not planned yet.
+    /// Dismisses surplus idle workers that are due. Returns them, and when to look again.
     pub(super) fn next_cull(
         &self,
         state: &mut PoolState,
@@ -109,8 +107,7 @@ impl WorkerPool {
 }
 
 impl Workers {
-    /// Whether there are more idle workers than may stay: two, and k more while more than 4k are
-    /// busy.
+    /// Whether more are idle than may stay: two, and k more while more than 4k are busy.
     pub(crate) fn are_too_many_idle(&self) -> bool {
         let idle = self.nr_idle();
         let busy = self.nr_workers() - idle;

@@ -43,8 +43,7 @@ impl WorkerPool {
         Self::dismiss_idle(state);
     }
 
-    /// Whether a worker without work has to leave. Not while entries wait for slots: they will need
-    /// it.
+    /// Whether a worker without work leaves; not while entries wait for slots: they need it.
     pub(crate) fn is_over(state: &PoolState) -> bool {
         state.stopped || (Self::is_unused(state) && state.is_empty())
     }

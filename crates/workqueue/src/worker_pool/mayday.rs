@@ -13,13 +13,11 @@ const FIRST_MAYDAY: Duration = Duration::from_millis(10);
 /// The time between later calls.
 const NEXT_MAYDAY: Duration = Duration::from_millis(100);
 
-/// The longest time before the next attempt to start a thread. The first time it is
-/// [`FIRST_MAYDAY`]; each refusal doubles it.
+/// The longest time between attempts, from [`FIRST_MAYDAY`] on; each refusal doubles it.
 const COOLDOWN: Duration = Duration::from_secs(1);
 
 impl PoolState {
-    /// Whether entries are listed, fewer workers run or are on their way than may, and none is
-    /// idle.
+    /// Whether entries are listed, too few workers run or come, and none is idle.
     pub(crate) fn needs_help(&self) -> bool {
         self.core.has_waiting()
             && !self.core.workers.are_enough()
@@ -59,8 +57,7 @@ impl WorkerPool {
         }
     }
 
-    /// *mayday*: if the pool still lacks a worker, calls rescuers and, from time to time, asks for
-    /// a thread again.
+    /// *mayday*: while it lacks a worker, calls rescuers, and now and then asks for a thread.
     fn mayday(&self) {
         let now = self.shared.clock.now();
         let mut state = self.lock();

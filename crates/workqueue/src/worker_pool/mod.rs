@@ -100,8 +100,7 @@ pub(crate) struct PoolState {
     told: Load,
     /// With fewer entries no sibling is needed; 0: tell the siblings of each entry.
     help_from: usize,
-    /// Items whose entry was cancelled, left behind, and has now been found. Dropping one may run
-    /// the user's code.
+    /// Items whose cancelled entry has now been found. Dropping one may run the user's code.
     pub(crate) stale: Vec<ItemPtr>,
     /// For a pool of BH items.
     pub(crate) poller: Option<PollerState>,
@@ -131,8 +130,7 @@ pub(crate) struct WorkerThread {
     away: Option<Arc<WorkerShared>>,
 }
 
-/// How many pools of a system have waiting items that others might take. Relaxed: a hint. While it
-/// is zero, no worker looks at the other pools.
+/// How many pools have items that others might take. A hint: at 0 nobody looks around.
 #[derive(Debug, Default)]
 pub(crate) struct Overloaded(CachePadded<AtomicUsize>);
 
@@ -206,8 +204,7 @@ pub(crate) struct PoolDeferred {
     stale: Vec<ItemPtr>,
 }
 
-/// What to do after the locks of the queues' controls have been released, because these actions may
-/// take them. Done when this is dropped.
+/// The same after the locks of controls, which these actions may take. Done when dropped.
 #[derive(Default)]
 pub(crate) struct QueueDeferred {
     pools: Vec<(Arc<WorkerPool>, PoolDeferred)>,

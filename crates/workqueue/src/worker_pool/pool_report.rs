@@ -110,8 +110,7 @@ impl PoolState {
         }
     }
 
-    /// Notes what the workers run, for later reports of how long. The start of an item is not
-    /// recorded: that would take longer than many items.
+    /// Notes what workers run: recording each item's start would take longer than many items.
     pub(super) fn note_running(&mut self, now: Instant) {
         for worker in 0..self.threads.len() {
             let entry = self.running_entry(worker);

@@ -16,8 +16,7 @@ pub(crate) struct Theft {
 }
 
 impl WorkerPool {
-    /// For a worker without work: what it needs to look at the siblings, if one of them may have
-    /// something.
+    /// For a worker without work, if a sibling may have something.
     pub(crate) fn theft(&self, state: &PoolState) -> Option<Theft> {
         let siblings = state.siblings.as_ref()?;
         let some = siblings.overloaded.0.load(Ordering::Relaxed) > 0;
@@ -27,8 +26,7 @@ impl WorkerPool {
         })
     }
 
-    /// Marks the worker as a guest of another pool, or as back. The sampler then sees what it runs,
-    /// whatever waits here.
+    /// Marks it as a guest elsewhere, or as back: the sampler then sees what it runs.
     pub(super) fn set_away(&self, worker: WorkerId, away: Option<Arc<WorkerShared>>) {
         let mut state = self.lock();
         let thread = state.thread_mut(worker);
@@ -41,8 +39,7 @@ impl WorkerPool {
         thread.away = away;
     }
 
-    /// What the worker runs as that guest of another pool must not hold others back here, until it
-    /// is back.
+    /// What that guest runs elsewhere holds nobody back here, until it is back.
     pub(super) fn flag_away(&self, worker: WorkerId, guest: &Arc<WorkerShared>, flag: u8) {
         let mut state = self.lock();
         let thread = state.known_thread(worker);
@@ -55,8 +52,7 @@ impl WorkerPool {
 }
 
 impl Theft {
-    /// *steal*: worker `me` of `thief` takes a batch of a sibling and runs it there as a guest.
-    /// `false` if there was none.
+    /// *steal*: worker `me` runs a batch of a sibling, as its guest. `false` if there was none.
     pub(crate) fn steal(self, thief: &Arc<WorkerPool>, me: WorkerId) -> bool {
         let Self { siblings, mine } = self;
         let loads = siblings.loads(mine);

@@ -48,8 +48,7 @@ impl WorkerPool {
         }
     }
 
-    /// Whether the listed entries would run better in a sibling's pool than beside the awake
-    /// workers here: then the siblings are asked before a worker is woken here.
+    /// Whether siblings are asked before a worker is woken here: the entries run better there.
     fn seeks_place(&self, state: &PoolState) -> bool {
         let Some(siblings) = &state.siblings else {
             return false;

@@ -14,8 +14,7 @@ use crate::worker_pool::QueueDeferred;
 use inflight_sync::{Arc, MutexGuard};
 use inflight_topology::Topology;
 
-/// A prepared change. It cannot fail any more, and nothing else changes the queue meanwhile.
-/// Dropping it changes nothing.
+/// A prepared change: it cannot fail any more. Dropping it changes nothing.
 pub(crate) struct AttrsChange<'a> {
     wq: &'a Arc<WorkqueueInner>,
     control: MutexGuard<'a, Control>,
@@ -29,8 +28,7 @@ pub(crate) struct AttrsChange<'a> {
 }
 
 impl WorkqueueInner {
-    /// Makes what the change needs: the pwqs and, if the queue is in use, a worker in each pool.
-    /// Returns `None` for a queue that has left its pools.
+    /// Makes the pwqs, and workers if the queue is in use. `None`: it has left its pools.
     pub(crate) fn prepare<'a>(
         self: &'a Arc<Self>,
         attrs: Attrs,

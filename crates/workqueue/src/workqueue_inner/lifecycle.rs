@@ -167,8 +167,7 @@ impl WorkqueueInner {
         }
     }
 
-    /// *postpone*: an item that comes due during a drain waits for the end of the drain. Returns
-    /// the item if there is no drain.
+    /// *postpone*: what comes due in a drain waits for its end. Returns it if there is none.
     pub(crate) fn postpone<D: Delayed + 'static>(
         self: &Arc<Self>,
         cpu: usize,
@@ -249,8 +248,7 @@ impl Drop for Drain {
     }
 }
 
-/// The queue accepts nothing more, except from its own items until it is empty. While this exists,
-/// a thread waits for that and ends the futures then.
+/// The queue accepts only its own items, until a thread that waits for its end finds it empty.
 pub(crate) struct Destroy(Arc<WorkqueueInner>);
 
 impl Destroy {

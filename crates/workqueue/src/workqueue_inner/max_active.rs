@@ -47,8 +47,7 @@ impl WorkqueueInner {
         Ok(())
     }
 
-    /// Applies the limits in `control`. Waiting items may become active. Items that workers have
-    /// not begun are returned: the limit may be lower, and limits change rarely.
+    /// Applies the limits in `control`, and takes back what workers have not begun.
     pub(super) fn apply(&self, control: &Control, deferred: &mut QueueDeferred) {
         control.apply_limit();
         for pwq in &control.pwqs {
@@ -63,8 +62,7 @@ impl WorkqueueInner {
         }
     }
 
-    /// Slots in use and slots, of each node of the queue and of pools without a node (`None`).
-    /// Empty if the limit is not split.
+    /// Slots in use and slots, by node (`None`: pools without one). Empty if it is not split.
     pub(crate) fn levels(&self) -> Vec<(Option<usize>, (usize, usize))> {
         let control = self.control.lock();
         if control.limit.share == Share::Lend || control.nodes.is_empty() {

@@ -135,8 +135,7 @@ pub(crate) struct WorkqueueInner {
     pub(crate) shared: Arc<SystemShared>,
     pub(crate) host: Arc<dyn QueueHost>,
     pub(crate) number: u64,
-    /// For each CPU, the pwq of items that are queued there; null if it has not been made. The pwqs
-    /// live in `control` until the queue is detached.
+    /// For each CPU, its pwq, or null. They live in `control` until the queue is detached.
     by_cpu: Box<[AtomicPtr<Pwq>]>,
     pub(crate) control: Mutex<Control>,
     /// While pwqs are counted: the number of pwqs with items in flight, and of threads that count.
@@ -150,8 +149,7 @@ pub(crate) struct WorkqueueInner {
     pub(crate) unfinished: Unfinished,
 }
 
-/// The slow path of a workqueue, one change at a time. Its lock comes after that of the system's
-/// settings and before those of pools.
+/// The slow path, one change at a time. Locked after the settings, before pools.
 #[derive(Default)]
 pub(crate) struct Control {
     attrs: Attrs,
@@ -161,8 +159,7 @@ pub(crate) struct Control {
     pub(crate) pwqs: Vec<Arc<Pwq>>,
     /// The limits that pwqs share: one, or one for each node and one for pools without a node.
     nr_active: Vec<Arc<NrActive>>,
-    /// The machine's nodes when the queue was made, if there were several, each with the number of
-    /// CPUs that the queue may use there. The limit is split by these numbers.
+    /// The nodes when the queue was made, if several, each with its usable CPUs.
     nodes: Vec<(usize, usize)>,
     pub(crate) frozen: bool,
     /// Drains in progress.

@@ -15,8 +15,7 @@ use std::cell::Cell;
 use std::convert::Infallible;
 use std::ptr;
 
-/// What became of a push. `Err`: the queue does not accept it. `Ok(Err)`: there was nothing to
-/// push, and nothing has changed.
+/// `Err`: the queue refuses. `Ok(Err)`: nothing to push, and nothing has changed.
 pub(crate) type Pushed<E> = Result<Result<(), E>, QueueError>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,8 +55,8 @@ impl WorkqueueInner {
         Ok(pushed.err().unwrap_or(Queued::Queued))
     }
 
-    /// Queues an item whose delay has passed or ended early: it is pending with that number. If it
-    /// is refused, the item is idle again. A cancel during the call is not an error.
+    /// Queues an item, pending with that number, whose delay has ended. If refused, it is idle
+    /// again. A cancel during the call is not an error.
     pub(crate) fn queue_pending(
         self: &Arc<Self>,
         item: &ReusableRef,
@@ -151,8 +150,7 @@ impl WorkqueueInner {
         Ok(pushed)
     }
 
-    /// Makes sure that the pool of the pwq has a worker, or will have one: there is a rescuer, or
-    /// the item was accepted before.
+    /// The pool has a worker, or will have one: a rescuer, or an item accepted before.
     #[inline]
     pub(super) fn ensure_worker(&self, pwq: &Pwq, origin: Origin) -> Result<(), QueueError> {
         if pwq.flags() & CLOSED != 0 && !current::runs_item_of(self) {
