@@ -223,11 +223,7 @@ pub(crate) fn spawn<F: Future<Output: Send> + Send + 'static>(
         // The future was added while the others were ended.
         task.end(JoinError::Rejected(why));
     }
-    let future = FutureHandle {
-        result,
-        item,
-        task: weak,
-    };
+    let future = Some(FutureHandle { item, task: weak });
     let clock = queue.inner().shared.clock.clone();
-    (JoinHandle::of_future(future, clock), refusal)
+    (JoinHandle::new(result, future, clock), refusal)
 }

@@ -38,17 +38,12 @@ const LOOKS: u32 = 400;
 /// ```
 #[must_use = "`detach` says that nobody is to learn how the function ended"]
 pub struct JoinHandle<T> {
-    task: Joined<T>,
+    result: TaskHandle<T>,
+    future: Option<Box<FutureHandle>>,
     clock: Clock,
 }
 
-enum Joined<T> {
-    Task(TaskHandle<T>),
-    Future(Box<FutureHandle<T>>),
-}
-
-pub(crate) struct FutureHandle<T> {
-    pub(crate) result: TaskHandle<T>,
+pub(crate) struct FutureHandle {
     /// The item that polls it.
     pub(crate) item: ReusableRef,
     /// Cannot be upgraded once the future has ended.
@@ -57,21 +52,17 @@ pub(crate) struct FutureHandle<T> {
 
 impl<T> JoinHandle<T> {
     #[inline]
-    pub(crate) fn of_task(task: TaskHandle<T>, clock: Clock) -> Self {
-        let task = Joined::Task(task);
-        Self { task, clock }
-    }
-
-    pub(crate) fn of_future(future: FutureHandle<T>, clock: Clock) -> Self {
-        let task = Joined::Future(Box::new(future));
-        Self { task, clock }
+    pub(crate) fn new(result: TaskHandle<T>, future: Option<FutureHandle>, clock: Clock) -> Self {
+        Self {
+            result,
+            future: future.map(Box::new),
+            clock,
+        }
     }
 
     fn is_own(&self) -> bool {
-        match &self.task {
-            Joined::Task(task) => current::runs_item(task.ptr()),
-            Joined::Future(future) => current::runs_item(future.item.ptr()),
-        }
+        let future = self.future.as_ref().map(|future| future.item.ptr());
+        current::runs_item(future.unwrap_or(self.result.ptr()))
     }
 
     /// Whether a wait for the result would wait for the caller's own return.
@@ -84,21 +75,12 @@ impl<T> JoinHandle<T> {
     }
 
     fn header(&self) -> &Header {
-        match &self.task {
-            Joined::Task(task) => task.header(),
-            Joined::Future(future) => future.item.header(),
-        }
-    }
-
-    fn result(&mut self) -> &mut TaskHandle<T> {
-        match &mut self.task {
-            Joined::Task(task) => task,
-            Joined::Future(future) => &mut future.result,
-        }
+        let future = self.future.as_ref().map(|future| future.item.header());
+        future.unwrap_or(self.result.header())
     }
 
     fn take_or_wait(&mut self, notify: impl FnOnce() -> Notify) -> Option<Result<T, JoinError>> {
-        let task = self.result();
+        let task = &mut self.result;
         task.try_take().or_else(|| task.take_or_wait(notify()))
     }
 
@@ -130,7 +112,7 @@ impl<T> JoinHandle<T> {
                 _ => LOOKS,
             };
             for _ in 0..looks {
-                if let Some(result) = self.result().try_take() {
+                if let Some(result) = self.result.try_take() {
                     return result;
                 }
                 hint::spin_loop();
@@ -216,19 +198,16 @@ impl<T> JoinHandle<T> {
     /// ```
     #[allow(clippy::must_use_candidate)] // Called for its effect as often as for its answer.
     pub fn try_cancel(&self) -> bool {
-        match &self.task {
-            Joined::Task(task) => cancel::cancel_task(task),
-            Joined::Future(future) => future.try_cancel(),
+        match &self.future {
+            None => cancel::cancel_task(&self.result),
+            Some(future) => future.try_cancel(),
         }
     }
 
     /// Whether the function or future has ended.
     #[must_use]
     pub fn is_finished(&self) -> bool {
-        match &self.task {
-            Joined::Task(task) => task.is_finished(),
-            Joined::Future(future) => future.result.is_finished(),
-        }
+        self.result.is_finished()
     }
 
     /// Gives up the result; the function still runs, if the queue has taken it. The same as
@@ -241,7 +220,7 @@ impl<T> JoinHandle<T> {
     }
 }
 
-impl<T> FutureHandle<T> {
+impl FutureHandle {
     fn try_cancel(&self) -> bool {
         let Some(task) = self.task.upgrade() else {
             return false;

@@ -22,7 +22,7 @@ impl Workqueue {
             Ok(task) => task,
             Err((refusal, task)) => return self.rejected(refusal, task),
         };
-        JoinHandle::of_task(task, self.clock())
+        JoinHandle::new(task, None, self.clock())
     }
 
     /// As [`spawn`](Workqueue::spawn), on a CPU.
@@ -55,7 +55,7 @@ impl Workqueue {
     fn rejected<F: Job>(&self, refusal: QueueError, task: NewTask<F>) -> JoinHandle<F::Out> {
         self.inner().counted(Count::Refused);
         let task = task.reject(JoinError::Rejected(refusal));
-        JoinHandle::of_task(task, self.clock())
+        JoinHandle::new(task, None, self.clock())
     }
 
     /// Queues `f` to run once, on the caller's CPU.
@@ -209,7 +209,7 @@ impl Workqueue {
     #[inline]
     fn try_spawn_job<F: Job>(&self, cpu: usize, f: F) -> Result<JoinHandle<F::Out>, Rejected<F>> {
         match self.inner().spawn(cpu, f) {
-            Ok(task) => Ok(JoinHandle::of_task(task, self.clock())),
+            Ok(task) => Ok(JoinHandle::new(task, None, self.clock())),
             Err((refusal, task)) => Err(Rejected::new(refusal, task.into_function())),
         }
     }
