@@ -67,7 +67,7 @@ impl ManualPool {
         let shared = WorkerShared::new(&pool.shared, None);
         let me = pool.lock().attach(shared.clone(), None);
         let theft = pool.theft(&pool.lock());
-        let stolen = theft.is_some_and(|theft| theft.steal(pool, me));
+        let stolen = theft.is_some_and(|theft| pool.steal(theft, me));
         pool.detach(me, &shared);
         stolen
     }

@@ -56,28 +56,23 @@ impl<T: PoolItem> PwqState<T> {
         }
     }
 
-    /// How many more slots it could get.
-    pub(crate) fn free_slots(&self) -> usize {
+    /// Slots in use, and all slots, unless there may be any number.
+    fn level(&self) -> Option<(usize, usize)> {
         match &self.limit {
-            Limit::None => usize::MAX - 1,
-            Limit::Own { max, used } => max.saturating_sub(*used),
-            Limit::Shared(nr_active) => {
-                let (nr, max) = nr_active.level();
-                max.saturating_sub(nr)
-            }
+            Limit::None => None,
+            Limit::Own { max, used } => Some((*used, *max)),
+            Limit::Shared(nr_active) => Some(nr_active.level()),
         }
+    }
+
+    pub(crate) fn free_slots(&self) -> usize {
+        let level = self.level();
+        level.map_or(usize::MAX - 1, |(nr, max)| max.saturating_sub(nr))
     }
 
     /// Whether more slots are in use than there are: the limit has been lowered.
     pub(crate) fn is_above_limit(&self) -> bool {
-        match &self.limit {
-            Limit::None => false,
-            Limit::Own { max, used } => used > max,
-            Limit::Shared(nr_active) => {
-                let (nr, max) = nr_active.level();
-                nr > max
-            }
-        }
+        self.level().is_some_and(|(nr, max)| nr > max)
     }
 
     /// Whether another pwq waits for a slot of the same limit.

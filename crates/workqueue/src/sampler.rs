@@ -113,23 +113,19 @@ impl Watched {
     /// Reuses the files of the tick before, if it is the same thread.
     fn of(before: Option<Self>, candidate: &Candidate) -> Option<Self> {
         let before = before.filter(|b| b.thread == candidate.thread);
-        let Some(before) = before else {
-            return Some(Self {
-                turn: candidate.turn,
-                thread: candidate.thread,
-                files: proc::Files::open(candidate.thread)?,
-                looks: 0,
-                used: None,
-            });
-        };
-        if before.turn == candidate.turn {
-            return Some(before);
+        if before.as_ref().is_some_and(|b| b.turn == candidate.turn) {
+            return before;
         }
+        let files = match before {
+            Some(before) => before.files,
+            None => proc::Files::open(candidate.thread)?,
+        };
         Some(Self {
             turn: candidate.turn,
+            thread: candidate.thread,
+            files,
             looks: 0,
             used: None,
-            ..before
         })
     }
 

@@ -169,7 +169,7 @@ impl<'a> Worker<'a> {
         }
         if let Some(theft) = self.pool.theft(&state) {
             drop(state);
-            if theft.steal(self.pool, self.me) {
+            if self.pool.steal(theft, self.me) {
                 *lingered = false;
                 return Next::Ran;
             }

@@ -10,20 +10,12 @@ use crate::workqueue_inner::Count;
 use inflight_sync::Arc;
 use inflight_sync::atomic::Ordering;
 
-pub(crate) struct Theft {
-    siblings: Arc<Siblings>,
-    mine: Load,
-}
-
 impl WorkerPool {
     /// For a worker without work, if a sibling may have something.
-    pub(crate) fn theft(&self, state: &PoolState) -> Option<Theft> {
+    pub(crate) fn theft(&self, state: &PoolState) -> Option<(Arc<Siblings>, Load)> {
         let siblings = state.siblings.as_ref()?;
         let some = siblings.overloaded.0.load(Ordering::Relaxed) > 0;
-        some.then(|| Theft {
-            siblings: siblings.clone(),
-            mine: state.load(self),
-        })
+        some.then(|| (siblings.clone(), state.load(self)))
     }
 
     /// Marks it as a guest elsewhere, or as back: the sampler then sees what it runs.
@@ -49,12 +41,13 @@ impl WorkerPool {
         }
         self.unlock(state, true);
     }
-}
 
-impl Theft {
     /// *steal*: worker `me` runs a batch of a sibling, as its guest. `false` if there was none.
-    pub(crate) fn steal(self, thief: &Arc<WorkerPool>, me: WorkerId) -> bool {
-        let Self { siblings, mine } = self;
+    pub(crate) fn steal(
+        self: &Arc<Self>,
+        (siblings, mine): (Arc<Siblings>, Load),
+        me: WorkerId,
+    ) -> bool {
         let loads = siblings.loads(mine);
         let victim = siblings.policy.victim(siblings.me, &loads);
         let victim = victim.and_then(|from| siblings.all[from].pool.upgrade());
@@ -66,7 +59,7 @@ impl Theft {
             return false;
         }
         let shared = WorkerShared::new(&victim.shared, threads::name());
-        let own = Some((thief.clone(), me));
+        let own = Some((self.clone(), me));
         let guest = state.attach(shared.clone(), own.clone());
         let taken = state.take(guest, &shared.batch).entries;
         let context = Context::new(victim.clone(), guest, shared.clone(), own);
@@ -76,12 +69,12 @@ impl Theft {
         }
         let unmanaged = !state.core.workers.get(guest).may_hold_others_back();
         victim.unlock(state, false);
-        thief.set_away(me, Some(shared.clone()));
+        self.set_away(me, Some(shared.clone()));
         if unmanaged {
-            thief.flag_away(me, &shared, INTENSIVE);
+            self.flag_away(me, &shared, INTENSIVE);
         }
         worker::run_as_guest(&context);
-        thief.set_away(me, None);
+        self.set_away(me, None);
         victim.detach(guest, &shared);
         taken > 0
     }
