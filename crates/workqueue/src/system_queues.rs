@@ -1,7 +1,7 @@
 //! The queues that every system has, made on first use.
 
 use crate::attrs::{Attrs, Kind};
-use crate::consts::MAX_ACTIVE_LIMIT;
+use crate::consts::{DEFAULT_MAX_ACTIVE, MAX_ACTIVE_LIMIT};
 use crate::system::WorkqueueSystem;
 use crate::system_inner::SystemInner;
 use crate::workqueue::Workqueue;
@@ -11,7 +11,8 @@ use inflight_sync::Arc;
 
 /// A queue of a system that has been shut down: it refuses everything.
 fn closed(name: &str, system: &Arc<SystemInner>) -> Workqueue {
-    let (kind, flags, limit) = (Kind::Bound, Flags::default(), ActiveLimit::default());
+    let (kind, flags, mut limit) = (Kind::Bound, Flags::default(), ActiveLimit::default());
+    limit.max_active = DEFAULT_MAX_ACTIVE;
     let (name, settings) = (name.to_owned(), system.settings());
     let inner = WorkqueueInner::new(name, &kind, flags, limit, None, system.clone(), &settings);
     inner.shut_down();

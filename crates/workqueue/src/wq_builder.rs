@@ -2,7 +2,6 @@
 
 use crate::attrs::{Attrs, Kind};
 use crate::error::BuildError;
-use crate::ordered::ORDERED_LIMIT;
 use crate::rescuer::Rescuer;
 use crate::system_inner::SystemInner;
 use crate::system_shared::SystemShared;
@@ -53,8 +52,7 @@ impl WorkqueueDraft {
 
     /// As [`ordered`](WorkqueueDraft::ordered), with the given attributes.
     pub fn ordered_with(self, attrs: Attrs) -> WorkqueueBuilder {
-        let builder = self.kind(Kind::Ordered(attrs));
-        builder.max_active(ORDERED_LIMIT)
+        self.kind(Kind::Ordered(attrs))
     }
 
     /// Items run on the CPU that they are queued on, one after the other in their order, and may

@@ -13,7 +13,6 @@ pub(crate) use queueing::{Origin, Pushed};
 
 use crate::attrs::{Attrs, Kind, Mode};
 use crate::choose_pool::PodMap;
-use crate::consts::DEFAULT_MAX_ACTIVE;
 use crate::error::AttrsError;
 use crate::mayday_list::MaydayList;
 use crate::nr_active::NrActive;
@@ -69,22 +68,13 @@ impl Flags {
     }
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ActiveLimit {
+    /// 0 for the default, until the queue is built.
     pub(crate) max_active: usize,
     pub(crate) share: Share,
     /// `None` for the default.
     pub(crate) min_active: Option<usize>,
-}
-
-impl Default for ActiveLimit {
-    fn default() -> Self {
-        Self {
-            max_active: DEFAULT_MAX_ACTIVE,
-            share: Share::Lend,
-            min_active: None,
-        }
-    }
 }
 
 /// Events that are counted while items run.
