@@ -6,9 +6,8 @@ use std::fmt;
 
 /// Where the items of an unbound workqueue run, and with which priority.
 ///
-/// Queues with equal attributes share their pools; so do queues whose attributes lead to equal
-/// pools. [`Workqueue::set_attrs`](crate::Workqueue::set_attrs) changes the attributes while the
-/// queue is in use.
+/// Queues whose attributes lead to equal pools share them.
+/// [`Workqueue::set_attrs`](crate::Workqueue::set_attrs) changes the attributes of a queue in use.
 ///
 /// ```
 /// use inflight_topology::{CpuSet, Scope};
@@ -42,8 +41,7 @@ pub enum Concurrency {
     #[default]
     Managed,
     /// As many as `max_active` permits, as in unbound pools of the kernel; the scheduler shares the
-    /// CPUs among them. For items that compute for long. With scope `cpu` and strict, items behave
-    /// like those of a bound queue that is `cpu_intensive`.
+    /// CPUs among them. For items that compute for long.
     Unmanaged,
 }
 

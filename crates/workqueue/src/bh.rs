@@ -1,9 +1,8 @@
 //! Pollers: threads of the user that run the items of BH queues.
 //!
-//! For its pool a poller is a worker without a thread. While it polls in time, the pool calls the
-//! poller, and a thread that has become a worker leaves the remaining items to the poller after its
-//! own item. A poller that does not poll in time is late: the pool uses the thread until the poller
-//! polls again.
+//! For its pool a poller is a worker without a thread. The pool calls it, and the thread leaves the
+//! remaining items to it after its own. While a poller does not poll in time, it is late, and the
+//! pool uses the thread.
 
 use crate::attrs::HIGHPRI;
 use crate::current::{self, Context};
@@ -46,9 +45,8 @@ pub struct Polled {
 /// While it polls in time, no other thread runs these items, and none is started for them. When
 /// there is something to run, the function given to
 /// [`bh_poller`](crate::WorkqueueSystem::bh_poller) notifies it once until it polls. If it does not
-/// poll within [`BH_PATIENCE`], or when it is dropped, the thread `inflight/bh:N` of the CPU runs
-/// the waiting items until it polls again. So a poller may even wait for its own items: it only
-/// loses time. Once the system shuts down, the thread runs the remaining items.
+/// poll within [`BH_PATIENCE`], or is dropped, or the system shuts down, the thread `inflight/bh:N`
+/// of the CPU runs the waiting items until it polls again.
 ///
 /// Items run one at a time. Those of [`highpri`](crate::WorkqueueBuilder::highpri) queues run first
 /// (on the threads, beside the others). The items of a queue run in the order in which they were
@@ -57,12 +55,10 @@ pub struct Polled {
 /// # What an item may not do
 ///
 /// It may not sleep. [`blocking`](crate::blocking), and each wait of this library that would sleep,
-/// panic in it; the panic counts as the item's. Flushing, draining or destroying a queue,
-/// [`flush`](crate::Work::flush), [`cancel_sync`](crate::Work::cancel_sync) and
-/// [`disable_sync`](crate::Work::disable_sync) return
-/// [`WouldDeadlock`](crate::WaitError::WouldDeadlock), whether they would have to wait or not.
-/// [`JoinHandle::wait`](crate::JoinHandle::wait) returns it unless the result is there. Other ways
-/// to sleep are not detected and hold up the loop.
+/// panic in it; the panic counts as the item's. Waits that can fail return
+/// [`WouldDeadlock`](crate::WaitError::WouldDeadlock), whether they would have to wait or not;
+/// [`JoinHandle::wait`](crate::JoinHandle::wait) only if the result is not there. Other ways to
+/// sleep are not detected and hold up the loop.
 ///
 /// ```
 /// use inflight_workqueue::WorkqueueSystem;

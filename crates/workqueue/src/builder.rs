@@ -166,11 +166,9 @@ impl SystemBuilder {
         self
     }
 
-    /// How long a surplus worker stays idle before it exits: 300 s by default.
-    ///
-    /// Each pool keeps two idle workers, and k more while more than 4k are busy. The others are
-    /// surplus. While there is no surplus worker, the system makes no wakeups. With
-    /// [`Duration::MAX`] no worker exits.
+    /// How long a surplus worker stays idle before it exits: 300 s by default, [`Duration::MAX`]
+    /// for ever. Each pool keeps two idle workers, and k more while more than 4k are busy; the
+    /// others are surplus. While there are none, the system makes no wakeups.
     pub fn idle_timeout(mut self, idle_timeout: Duration) -> Self {
         self.idle_timeout = idle_timeout;
         self

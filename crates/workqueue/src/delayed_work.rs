@@ -12,14 +12,12 @@ use std::time::Duration;
 
 /// A [`Work`](crate::Work) that can wait for a delay before it is queued.
 ///
-/// The delayed work item of Linux's workqueues. It is pending from
-/// [`queue_delayed`](crate::Workqueue::queue_delayed) until its run begins, so also during its
-/// delay. [`mod_delayed`](crate::Workqueue::mod_delayed) changes its time, and
-/// [`flush`](DelayedWork::flush) queues it now. Otherwise it is like a work: it never runs twice at
-/// once, clones are handles on the same work, and dropping the last handle does not cancel. A
-/// function that queues its own delayed work again gets a handle from
-/// [`current_delayed_work`](crate::current_delayed_work()): if it owned one, neither would ever be
-/// freed.
+/// The delayed work item of Linux's workqueues, pending from
+/// [`queue_delayed`](crate::Workqueue::queue_delayed) until its run begins.
+/// [`mod_delayed`](crate::Workqueue::mod_delayed) changes its time, and
+/// [`flush`](DelayedWork::flush) queues it now. A function that queues its own delayed work again
+/// gets a handle from [`current_delayed_work`](crate::current_delayed_work()): if it owned one,
+/// neither would ever be freed.
 ///
 /// During its delay it belongs to no queue: it does not count in the queue's statistics, nor for
 /// its flush or drain. A delay can begin while the queue is drained. If it ends during the drain,

@@ -1,11 +1,10 @@
 //! A FIFO that allows removal from the middle.
 //!
 //! It has three parts: pops come from the head, pushes go to the tail, and full chunks are between
-//! them. So a push moves no entries, memory follows the length, and a position is found in constant
-//! time. Poppers and pushers touch the same places only when a part changes its role. Removing an
-//! entry from the middle leaves a hole. Holes at the ends are removed at once, other holes once
-//! they outnumber the entries by a chunk. Empty chunks are kept for the FIFOs of the same pool, so
-//! that repeated pushes do not allocate.
+//! them. So a push moves no entries, memory follows the length, a position is found in constant
+//! time, and poppers and pushers seldom touch the same places. An entry removed from the middle
+//! leaves a hole. Holes at the ends are removed at once, others once they outnumber the entries by
+//! a chunk. Empty chunks are kept for the FIFOs of the same pool.
 
 use crate::shrink::shrink_ring;
 use inflight_sync::prefetch_to_write;

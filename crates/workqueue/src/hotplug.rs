@@ -1,9 +1,8 @@
 //! CPU hotplug, when the program reports it: what changes for queues, pools and threads.
 //!
-//! Unbound queues get new pools, all or none (`workqueue_inner/apply_attrs.rs`). The pool of an
-//! offline CPU continues, with its workers wherever the system runs them. Between two batches, each
-//! worker checks with [`must_settle`](SystemShared::must_settle) whether it has to pin itself again
-//! (`worker.rs`; `system_threads.rs` handles a refusal).
+//! Unbound queues get new pools, all or none (`workqueue_inner/apply_attrs.rs`). Between two
+//! batches, each worker checks whether it has to pin itself again (`worker.rs`); the pool of an
+//! offline CPU continues, with its workers wherever the system runs them.
 
 use crate::error::AttrsError;
 use crate::pool_attrs::Settings;

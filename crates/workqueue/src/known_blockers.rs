@@ -1,10 +1,9 @@
 //! Functions that sleep without having said so.
 //!
 //! Finding a worker asleep takes a tick, and until then the CPU is idle. So a function that was
-//! found asleep twice is run as if inside [`blocking`](crate::blocking): items behind it do not
-//! wait for a tick. From time to time it has to be found once more, so that a function that no
-//! longer sleeps is forgotten. A function that computes for a while is forgotten at once, because
-//! other items compute beside it on the same CPU.
+//! found asleep twice is run as if inside [`blocking`](crate::blocking). From time to time it has
+//! to be found once more. One that computes for a while is forgotten at once, because other items
+//! compute beside it on the same CPU.
 
 use inflight_sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;

@@ -1,8 +1,7 @@
 //! The load that a pool publishes for the pools that may help it.
 //!
-//! A pool publishes its load when the first entry waits and when a worker takes entries. It
-//! publishes further entries only when enough wait that another pool could help. So a submitter
-//! does not write a shared cache line for each item.
+//! A pool publishes its load when the first entry waits, when a worker takes entries, and when
+//! enough wait that another pool could help: not for each item.
 
 use crate::steal_policy::Load;
 use inflight_sync::CachePadded;

@@ -1,8 +1,7 @@
 //! A workqueue's own thread for the time when no other thread is available.
 //!
-//! It starts with the queue and sleeps until it is called to a pool that gets no threads while
-//! items of its queue wait there. It runs those items, one after the other, until the pool has
-//! workers again.
+//! It starts with the queue. Called to a pool that gets no threads while items of its queue wait
+//! there, it runs those, one after the other, until the pool has workers again.
 
 use crate::attrs::HIGHPRI;
 use crate::current::Context;

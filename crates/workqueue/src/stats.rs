@@ -52,9 +52,8 @@ pub struct WorkqueueStats {
     pub remote_wakeups: u64,
     /// Items that workers of another group of CPUs took.
     pub stolen: u64,
-    /// How often a worker that was woken on a CPU of another group, where it ran last, moved back
-    /// to its own group before it ran an item of the queue. Only in unbound queues that are not
-    /// strict. The scheduler decides where the worker runs afterwards.
+    /// How often a worker of an unbound queue that is not strict, woken where it ran last, on a CPU
+    /// of another group, moved back to its own before it ran an item of the queue.
     pub repatriated: u64,
     /// How often the queue's [wake rules](crate::WorkqueueBuilder::wake_rules) chose another CPU
     /// for an item than the previous one.

@@ -1,8 +1,7 @@
 //! When an idle pod takes waiting items of a busy one: locality without idle CPUs.
 //!
-//! Workers stay in their pod; batches may run elsewhere. A batch is stolen at most once and runs at
-//! once; the next item of the same submitter goes to its own pod again. So no state is moved back
-//! and forth.
+//! Workers stay in their pod; batches may run elsewhere, once. The next item of the same submitter
+//! goes to its own pod again, so no state is moved back and forth.
 //!
 //! Two decisions are pure functions of what a pool knows: which worker to wake for a new item, and
 //! which pool a worker without work looks at. Both ask whether an item of one pool runs better in

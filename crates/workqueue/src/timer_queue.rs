@@ -1,9 +1,8 @@
 //! The system's timer queue: one thread that does jobs when their time has come.
 //!
-//! The thread starts with the first worker or the first delay. It sleeps until the earliest time,
-//! or without limit if there is no job. Its time is that of the system's clock. The only code of
-//! the user that runs on it are wakers. The [report thread](crate::reporter) runs report functions,
-//! and drops functions whose last handle is dropped here, unless the system ends.
+//! The thread starts with the first worker or the first delay, and sleeps until the earliest time
+//! of the system's clock. The only code of the user that runs on it are wakers; the [report
+//! thread](crate::reporter) has the rest, unless the system ends.
 
 use crate::inbox::Sleeper;
 use crate::panics::contained;

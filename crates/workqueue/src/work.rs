@@ -41,13 +41,11 @@ impl Work {
     ///
     /// It behaves as if `f` had queued its own work, on the workqueue that runs it, just before it
     /// returned `Continue`, but it is cheaper. The next run begins at once, before the other items
-    /// that its worker has taken: up to 32 runs in a row, for up to 20 us after the first. Then the
-    /// other items run. An item of the queue that no worker has taken yet ends the row. (The clock
-    /// is not read before each run, so up to three more runs may begin. If runs are short at first
-    /// and long later, the other items wait longer.) An ordered workqueue keeps its order: an item
-    /// queued during a run comes before the next run. There are no rows if the time cannot be known
-    /// (a clock of the user's, sampling switched off), for BH items, for traced items, and after a
-    /// run that has blocked.
+    /// that its worker has taken: up to 32 runs in a row, for up to about 20 us after the first. An
+    /// item of the queue that no worker has taken yet ends the row. An ordered workqueue keeps its
+    /// order: an item queued during a run comes before the next run. There are no rows if the time
+    /// cannot be known (a clock of the user's, sampling switched off), for BH items, for traced
+    /// items, and after a run that has blocked.
     ///
     /// Waiting for the work, stopping it, queueing it and freezing the queue end the row. `flush`
     /// waits for the present run or the one after it. `cancel_sync` and `disable` stop the work; a

@@ -2,8 +2,7 @@
 //! wakeup take longer than many an item.
 //!
 //! A worker spins for a short time. Where a thread submits from the same CPU, and in a pool of one
-//! CPU, that would only delay what comes. There it yields the CPU: the submitter goes on, and if it
-//! queues more and then waits, the worker has all of that at once.
+//! CPU, it yields the CPU: the submitter goes on, and the worker has all that it queues at once.
 
 use crate::worker_pool::WorkerPool;
 use inflight_sync::time::Clock;

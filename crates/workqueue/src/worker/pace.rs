@@ -3,8 +3,7 @@
 //!
 //! A worker that takes few entries at a time exchanges the lock's cache lines with the submitters.
 //! If it pauses, more entries come together. It learns the length by trying: as long as a change
-//! brings more entries, the next change goes in the same direction, otherwise in the other. If
-//! pauses bring nothing, they soon end, until entries come without one.
+//! brings more entries, the next one goes in the same direction. If pauses bring nothing, they end.
 
 use inflight_sync::{hint, time};
 

@@ -1,9 +1,7 @@
 //! Which worker is woken or created for listed entries, at the end of each section of a pool's
-//! lock. None, if the workers that run, linger or have not arrived are enough. Otherwise the pool's
-//! poller, an idle or a new worker of the pool, or a worker of another pod, which will steal.
-//!
-//! `pool_core/wake_or_create.rs` decides whether the pool needs another worker, and whether one is
-//! woken or created. `steal_policy.rs` decides which other pod is asked.
+//! lock: none, the pool's poller, an idle or a new worker of the pool
+//! (`pool_core/wake_or_create.rs`), or a worker of another pod, which will steal
+//! (`steal_policy.rs`).
 
 use super::{PoolDeferred, PoolState, WorkerPool};
 use crate::pool_core::WakeAction;
