@@ -2,7 +2,6 @@
 
 use crate::error::WaitError;
 use crate::panics;
-use inflight_sync::Arc;
 use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_sync::poll_until;
 use inflight_sync::time::Clock;
@@ -46,10 +45,6 @@ impl Completion {
     pub(crate) fn is_done(&self) -> bool {
         // Ordering: Acquire, pairs with `done`.
         self.left.load(Ordering::Acquire) == 0
-    }
-
-    pub(crate) async fn wait(self: Arc<Self>) {
-        self.event.listen_while(|| !self.is_done()).await;
     }
 
     /// As [`wait_unless`], until no event is left.

@@ -80,14 +80,11 @@ impl FlushColours {
         }
         if self.is_full() {
             self.wanted = true;
-        } else if self.in_flight[usize::from(colour_of(self.next))] > 0 {
-            self.next += 1;
-            return Some(self.next - 1);
-        } else {
-            // Nothing was queued since the flush before.
-            return Some(self.next - 1);
+            return Some(self.next);
         }
-        Some(self.next)
+        // Shares the flush before if nothing was queued since.
+        self.next += u64::from(self.in_flight[usize::from(self.current())] > 0);
+        Some(self.next - 1)
     }
 
     pub(crate) fn waits_for(&self, flush: FlushNumber, colour: u8) -> bool {

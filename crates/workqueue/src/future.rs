@@ -64,17 +64,18 @@ impl<F: Future<Output: Send> + Send + 'static> Run for Polls<F> {
     fn run(&self) -> ControlFlow<()> {
         let task = self.woken.lock().take();
         // Empty if the poll before has seen what this wake was for.
-        if let Some(Err(payload)) = task.map(Task::poll) {
+        match task.and_then(Task::poll) {
+            None => ControlFlow::Break(()),
             // As the item's panic, so that it is counted.
-            resume_unwind(payload);
+            Some(Some(message)) => resume_unwind(Box::new(message)),
+            Some(None) => resume_unwind(Box::new(())),
         }
-        ControlFlow::Break(())
     }
 }
 
 impl<F: Future<Output: Send> + Send + 'static> Task<F> {
-    /// `Err` if it panicked; the handle has the payload.
-    fn poll(self: Arc<Self>) -> Result<(), Box<dyn std::any::Any + Send>> {
+    /// The message, if there is one, of its panic; the handle has the payload.
+    fn poll(self: Arc<Self>) -> Option<Option<String>> {
         let mut future = {
             let mut state = self.state.lock();
             match mem::replace(&mut *state, State::Polled(None)) {
@@ -82,7 +83,7 @@ impl<F: Future<Output: Send> + Send + 'static> Task<F> {
                 // It was ended before.
                 over => {
                     *state = over;
-                    return Ok(());
+                    return None;
                 }
             }
         };
@@ -99,7 +100,7 @@ impl<F: Future<Output: Send> + Send + 'static> Task<F> {
                     State::Polled(Some(why)) => Err(why),
                     _ => {
                         *state = State::Waiting(future);
-                        return Ok(());
+                        return None;
                     }
                 }
             }
@@ -114,13 +115,7 @@ impl<F: Future<Output: Send> + Send + 'static> Task<F> {
         // Panics of the user's destructors and wakers are not the poll's.
         contained(|| drop(future));
         self.complete(result);
-        match panicked {
-            None => Ok(()),
-            Some(message) => Err(message.map_or_else(
-                || Box::new(()) as Box<dyn std::any::Any + Send>,
-                |message| Box::new(message),
-            )),
-        }
+        panicked
     }
 
     /// The first end counts. Never panics.

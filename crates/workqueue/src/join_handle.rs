@@ -198,10 +198,18 @@ impl<T> JoinHandle<T> {
     /// ```
     #[allow(clippy::must_use_candidate)] // Called for its effect as often as for its answer.
     pub fn try_cancel(&self) -> bool {
-        match &self.future {
-            None => cancel::cancel_task(&self.result),
-            Some(future) => future.try_cancel(),
-        }
+        let Some(future) = &self.future else {
+            return cancel::cancel_task(&self.result);
+        };
+        let Some(task) = future.task.upgrade() else {
+            return false;
+        };
+        // First: once the item is taken back, a closed queue may be idle and end the futures left.
+        let ends = task.end(JoinError::Cancelled);
+        cancel::cancel(&future.item);
+        // The poll that was taken back would have done this.
+        task.forget_wake();
+        ends
     }
 
     /// Whether the function or future has ended.
@@ -217,20 +225,6 @@ impl<T> JoinHandle<T> {
     #[inline]
     pub fn detach(self) {
         drop(self);
-    }
-}
-
-impl FutureHandle {
-    fn try_cancel(&self) -> bool {
-        let Some(task) = self.task.upgrade() else {
-            return false;
-        };
-        // First: once the item is taken back, a closed queue may be idle and end the futures left.
-        let ends = task.end(JoinError::Cancelled);
-        cancel::cancel(&self.item);
-        // The poll that was taken back would have done this.
-        task.forget_wake();
-        ends
     }
 }
 

@@ -339,7 +339,7 @@ impl WorkqueueSystem {
     /// What has been recorded since the last call, and how many steps were dropped.
     #[must_use]
     pub fn take_trace(&self) -> RecordedTrace {
-        self.inner.shared.tracing.take_recorded()
+        std::mem::take(&mut *self.inner.shared.tracing.recorded.lock())
     }
 
     /// Functions of bound queues that were found to compute for long while other items waited,

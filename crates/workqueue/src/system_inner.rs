@@ -26,7 +26,7 @@ pub(crate) struct SystemInner {
     pools: Mutex<Pools>,
     registry: Mutex<Registry>,
     /// Done when nothing is in flight and nothing will be.
-    pub(crate) stopped: Arc<Completion>,
+    pub(crate) stopped: Completion,
     joined: Event,
     /// The system queues, by name. Cleared when the last handle is dropped.
     pub(crate) system_queues: Mutex<BTreeMap<&'static str, Workqueue>>,
@@ -71,7 +71,7 @@ impl SystemInner {
             settings: Mutex::new(settings),
             pools: Mutex::default(),
             registry: Mutex::default(),
-            stopped: Arc::new(Completion::new()),
+            stopped: Completion::new(),
             joined: Event::new(),
             system_queues: Mutex::default(),
         })
@@ -188,7 +188,7 @@ impl SystemInner {
 
     /// Waits until nothing is in flight and all threads have ended; joins them if it `may_block`.
     pub(crate) async fn ended(self: Arc<Self>, may_block: bool) {
-        self.stopped.clone().wait().await;
+        let _ = self.stopped.wait_unless(|| Ok(())).await;
         if !may_block {
             let running = || !self.shared.threads.lock().are_over();
             self.shared.thread_over.listen_while(running).await;

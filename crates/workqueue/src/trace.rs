@@ -119,7 +119,7 @@ pub(crate) type Tracer = Arc<dyn Fn(&TraceEvent<'_>) + Send + Sync>;
 pub(crate) struct Tracing {
     pub(crate) tracer: Option<Tracer>,
     recording: AtomicBool,
-    recorded: Mutex<RecordedTrace>,
+    pub(crate) recorded: Mutex<RecordedTrace>,
 }
 
 impl Tracing {
@@ -155,10 +155,6 @@ impl Tracing {
 
     pub(crate) fn is_recording(&self) -> bool {
         self.recording.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn take_recorded(&self) -> RecordedTrace {
-        std::mem::take(&mut *self.recorded.lock())
     }
 
     pub(crate) fn push(&self, now: Instant, event: &TraceEvent<'_>) {

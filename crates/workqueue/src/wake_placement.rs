@@ -21,14 +21,6 @@ impl WorkqueueInner {
         pwq.map_or_else(ShardLoad::default, |pwq| pwq.pool.told())
     }
 
-    /// Whether an item queued on that CPU would run at once, as far as is known.
-    fn has_room_on(&self, cpu: usize) -> bool {
-        self.known_pwq(cpu).is_none_or(|pwq| {
-            let load = pwq.pool.told();
-            load.queued() == 0 && (load.active() as usize) < pwq.pool.attrs.target()
-        })
-    }
-
     /// The CPU for work that continues what was done on `previous`, and is woken on `waker`.
     pub(crate) fn place(&self, waker: usize, previous: usize) -> usize {
         let Some(rules) = self.flags.wake_rules else {
@@ -44,7 +36,14 @@ impl WorkqueueInner {
             load.queued() as usize + load.active() as usize
         };
         let wake = Wake::new(source, waker, previous).loads(load(waker), load(previous));
-        let place = wake.place(rules, self.shared.machine(), |cpu| self.has_room_on(cpu));
+        // Whether an item queued there would run at once, as far as is known.
+        let has_room = |cpu| {
+            self.known_pwq(cpu).is_none_or(|pwq| {
+                let load = pwq.pool.told();
+                load.queued() == 0 && (load.active() as usize) < pwq.pool.attrs.target()
+            })
+        };
+        let place = wake.place(rules, self.shared.machine(), has_room);
         if place.cpu != previous {
             self.counted(Count::Placed);
         }

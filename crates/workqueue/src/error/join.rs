@@ -2,8 +2,7 @@
 
 use super::{QueueError, WaitError};
 use crate::panics::message;
-use inflight_sync::Mutex;
-use inflight_sync::Printed;
+use inflight_sync::{Mutex, Printed};
 use std::any::Any;
 use std::borrow::Cow;
 use std::fmt;

@@ -32,7 +32,9 @@ impl WorkqueueInner {
         let inside = current::begin_inline(pwq, colour);
         let result = self.run_here(f);
         drop(inside);
-        self.end_call(pwq, colour);
+        let mut state = pwq.lock();
+        state.core.end_inline(pwq.index, colour);
+        pwq.pool.unlock(state, false);
         Ok(result)
     }
 
@@ -55,12 +57,6 @@ impl WorkqueueInner {
             return Ok(None);
         }
         Ok(state.core.begin_inline(pwq.index))
-    }
-
-    fn end_call(&self, pwq: &Pwq, colour: u8) {
-        let mut state = pwq.lock();
-        state.core.end_inline(pwq.index, colour);
-        pwq.pool.unlock(state, false);
     }
 
     fn run_here<F: Job>(&self, f: F) -> Result<F::Out, JoinError> {
