@@ -57,27 +57,19 @@ impl fmt::Display for BusyWorker {
 pub(crate) struct WorkerDesc {
     /// The item's entry in the worker's batch. For any other entry the texts count as empty.
     entry: Option<u32>,
-    name: String,
-    description: String,
+    pub(crate) name: String,
+    pub(crate) description: String,
 }
 
 impl WorkerDesc {
     /// The texts of that entry. Clears those of another entry.
-    fn of(&mut self, entry: u32) -> &mut Self {
+    pub(crate) fn of(&mut self, entry: u32) -> &mut Self {
         if self.entry.replace(entry) != Some(entry) {
             // Keeps the memory for later texts.
             self.name.clear();
             self.description.clear();
         }
         self
-    }
-
-    pub(crate) fn set_name(&mut self, entry: u32, name: &str) {
-        name.clone_into(&mut self.of(entry).name);
-    }
-
-    pub(crate) fn set_description(&mut self, entry: u32, description: &str) {
-        description.clone_into(&mut self.of(entry).description);
     }
 
     pub(crate) fn name(&self, entry: u32) -> Option<String> {

@@ -164,7 +164,7 @@ pub fn set_worker_desc(description: impl fmt::Display) {
         let is_end = |end: &usize| text.is_char_boundary(*end);
         let end = (0..=text.len().min(DESCRIPTION_LIMIT)).rev().find(is_end);
         let first = &text[..end.unwrap_or(0)];
-        context.tell(|desc, entry| desc.set_description(entry, first));
+        context.tell(|desc, entry| first.clone_into(&mut desc.of(entry).description));
     });
 }
 

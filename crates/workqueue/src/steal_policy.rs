@@ -153,10 +153,12 @@ impl StealPolicy {
         let whole_core = self.is_packed(from, here)
             && there.awake < self.cores_left(to, there)
             && self.sibling_loss(from, here) > transfer;
-        let cpu = self.is_short_of_cpus(from, here) && self.has_place(to, there);
+        let has_place = || there.awake < self.cpus_left(to, there) && there.submitters < self.cpus(to);
+        let cpu = self.is_short_of_cpus(from, here) && has_place();
+        let drain_ns = here.service.saturating_mul(here.waiting as u64) / self.cpus(from) as u64;
         let backlog = self.is_full(from, here)
             && !self.is_full(to, there)
-            && self.drain_ns(from, here) >= self.by_node(from, to, self.costs.near, self.costs.far);
+            && drain_ns >= self.by_node(from, to, self.costs.near, self.costs.far);
         whole_core || cpu || backlog
     }
 
@@ -218,10 +220,6 @@ impl StealPolicy {
         self.pods[pod].cpus.saturating_sub(load.submitters).max(1)
     }
 
-    fn has_place(&self, pod: usize, load: &Load) -> bool {
-        load.awake < self.cpus_left(pod, load) && load.submitters < self.pods[pod].cpus
-    }
-
     /// The time that an item loses beside a busy sibling, in ns.
     fn sibling_loss(&self, pod: usize, load: &Load) -> u64 {
         let pod = &self.pods[pod];
@@ -229,11 +227,6 @@ impl StealPolicy {
             return 0;
         }
         load.service.saturating_mul(self.costs.sibling_percent) / 100
-    }
-
-    /// How long the pod's CPUs need for the waiting items, in ns.
-    fn drain_ns(&self, pod: usize, load: &Load) -> u64 {
-        load.service.saturating_mul(load.waiting as u64) / self.pods[pod].cpus as u64
     }
 
     /// Whether they are on the same node.

@@ -379,7 +379,7 @@ impl Runner for ItemRunner<'_> {
     }
 
     fn tell_name(&self, name: &str) {
-        let tell = |desc: &mut WorkerDesc, entry| desc.set_name(entry, name);
+        let tell = |desc: &mut WorkerDesc, entry| name.clone_into(&mut desc.of(entry).name);
         self.context.tell(tell);
     }
 

@@ -85,21 +85,17 @@ impl WorkerPool {
         Some(sampler.next_look(news))
     }
 
-    /// For models: a tick that finds no worker asleep.
+    /// For models: all that hold others back sleep (`true`) or compute, or nobody does. Returns
+    /// whether that was news.
     #[cfg(loom)]
-    pub(crate) fn tick_finds_nobody(&self) {
+    pub(crate) fn tick_finds(&self, asleep: Option<bool>) -> bool {
         let mut state = self.lock();
         state.recall_stuck();
         self.unlock(state, true);
-    }
-
-    /// For models: all that hold others back sleep, or compute. Returns whether that was news.
-    #[cfg(loom)]
-    pub(crate) fn tick_finds_all(&self, asleep: bool) -> bool {
-        self.tick_finds_nobody();
         let verdict = match asleep {
-            true => Verdict::Asleep,
-            false => Verdict::Intensive(Duration::ZERO),
+            None => return false,
+            Some(true) => Verdict::Asleep,
+            Some(false) => Verdict::Intensive(Duration::ZERO),
         };
         let seen = self.candidates().into_iter().flatten();
         self.found(seen.map(|c| (c.worker, c.turn, verdict)).collect())

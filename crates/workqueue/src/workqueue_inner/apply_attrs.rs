@@ -65,14 +65,7 @@ impl WorkqueueInner {
         let mut pwqs = Vec::new();
         let (shut_down, rescued) = (control.shut_down, self.rescuer.is_some());
         for attrs in &pods.pools {
-            let known = control
-                .pwqs
-                .iter()
-                .find(|pwq| pwq.pool.attrs == *attrs && self.may_use_again(pwq));
-            let pwq = match known {
-                Some(known) => known.clone(),
-                None => self.add_pwq(control, attrs, machine)?,
-            };
+            let pwq = self.pwq_in(control, attrs, machine, |pwq| self.may_use_again(pwq))?;
             // Later callers of `queue` start the first worker themselves; a queue in use needs one
             // now.
             let in_use = self.is_in_use(control);

@@ -56,14 +56,8 @@ impl WorkqueueInner {
         let mut control = self.control.lock();
         let at = control.pods.index_of(cpu);
         let attrs = control.pods.pools[at].clone();
-        let known = control
-            .pwqs
-            .iter()
-            .find(|pwq| pwq.pool.attrs == attrs && pwq.flags() & RETIRED == 0);
-        let pwq = match known {
-            Some(known) => known.clone(),
-            None => self.add_pwq(&mut control, &attrs, self.shared.machine())?,
-        };
+        let in_use = |pwq: &Pwq| pwq.flags() & RETIRED == 0;
+        let pwq = self.pwq_in(&mut control, &attrs, self.shared.machine(), in_use)?;
         for other in 0..self.by_cpu.len() {
             if control.pods.index_of(other) == at {
                 self.set_pwq(other, Some(&pwq));
@@ -74,12 +68,18 @@ impl WorkqueueInner {
         Ok(unsafe { &*pwq })
     }
 
-    pub(super) fn add_pwq(
+    /// The pwq in that pool, if there is one that `may` be used, or a new one.
+    pub(super) fn pwq_in(
         self: &Arc<Self>,
         control: &mut Control,
         attrs: &PoolAttrs,
         machine: &Topology,
+        may: impl Fn(&Pwq) -> bool,
     ) -> Result<Arc<Pwq>, QueueError> {
+        let mut pwqs = control.pwqs.iter();
+        if let Some(known) = pwqs.find(|pwq| pwq.pool.attrs == *attrs && may(pwq)) {
+            return Ok(known.clone());
+        }
         let pool = self.host.pool(attrs, machine);
         let limit = match self.mode {
             Mode::Bh => Limit::None,
