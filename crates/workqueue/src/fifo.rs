@@ -317,25 +317,4 @@ mod tests {
             }
         }
     }
-
-    /// The memory for a burst of entries, put back or pushed, is released.
-    #[test]
-    fn an_empty_fifo_keeps_two_chunks_and_the_pool_some() {
-        let (mut fifo, mut spares) = (Fifo::default(), SpareChunks::default());
-        for n in 0..1_000 {
-            fifo.push_front(n, &mut spares);
-            fifo.push_back(n, &mut spares);
-        }
-        fifo.pop_many(2_000, |_| (), &mut spares);
-        // The parts change their roles.
-        for n in 0..10 {
-            fifo.push_back(n, &mut spares);
-            fifo.pop_many(1, |_| (), &mut spares);
-        }
-        let mut parts = [&fifo.head, &fifo.tail].into_iter().chain(&spares.0);
-        assert!(parts.all(|part| part.capacity() <= CHUNK));
-        assert_eq!((fifo.full.len(), spares.0.len()), (0, SPARES));
-        let room = fifo.full.capacity();
-        assert!(room < 2 * SPARES, "room for {room}");
-    }
 }
