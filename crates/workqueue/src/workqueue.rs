@@ -41,6 +41,7 @@ pub(crate) use settings::{NO_LIMIT, checked_max_active, checked_min_active};
 /// let sum = crypt.spawn(|| [1, 2, 3].iter().sum::<u32>()).wait()?;
 /// assert_eq!(sum, 6);
 /// assert_eq!((crypt.name(), crypt.kind()), ("kcryptd", Kind::Unbound(Attrs::new())));
+/// assert_eq!(crypt.kind().to_string(), "unbound default");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
@@ -228,8 +229,7 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// [`EnableError::NotDisabled`] if the work is not disabled. [`EnableError::Rejected`] if the
-    /// queue does not take the work; the work is enabled all the same.
+    /// [`EnableError`].
     ///
     /// ```
     /// # use inflight_workqueue::{Queued, Work, WorkqueueSystem};

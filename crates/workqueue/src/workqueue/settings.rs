@@ -41,8 +41,7 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// [`MaxActiveError`] above [`MAX_ACTIVE_LIMIT`], for an ordered queue above 1, and for a BH
-    /// queue.
+    /// [`MaxActiveError`]; nothing has changed.
     ///
     /// ```
     /// # use inflight_workqueue::MaxActiveError;
@@ -65,8 +64,7 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// [`MinActiveError`] outside 1 to `max_active`, and for queues whose limit is not split among
-    /// the nodes: all but unbound ones with [`Share::PerNode`](crate::Share::PerNode).
+    /// [`MinActiveError`]; nothing has changed.
     ///
     /// ```
     /// # use inflight_workqueue::{Attrs, Share};
@@ -89,9 +87,7 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// [`AttrsError::NotUnbound`] for a bound or BH queue. [`AttrsError::Nice`] for a nice value
-    /// out of range. [`AttrsError::NoWorker`] if a pool that is needed at once gets no thread, or
-    /// [`AttrsError::ShutDown`] if the reason is that the system has ended.
+    /// [`AttrsError`]; nothing has changed.
     ///
     /// ```
     /// # use inflight_topology::Scope;
