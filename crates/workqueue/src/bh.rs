@@ -15,7 +15,6 @@ use crate::worker;
 use crate::worker_pool::{BhNotify, PollerState, PoolState, Settlement, WorkerPool, WorkerShared};
 use crate::workqueue_inner::QueueHost;
 use inflight_sync::{Arc, MutexGuard, cpu};
-use std::fmt;
 use std::time::Duration;
 
 /// The budget for a poll that has no reason to choose another one.
@@ -211,13 +210,7 @@ impl Drop for BhPoller {
     }
 }
 
-impl fmt::Debug for BhPoller {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BhPoller")
-            .field("cpu", &self.cpu)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(BhPoller [], |this| "cpu": this.cpu);
 
 impl PoolState {
     pub(crate) fn is_poller(&self, worker: WorkerId) -> bool {

@@ -24,7 +24,6 @@ use inflight_sync::wait::Event;
 use inflight_sync::{Arc, Mutex, RetainedVersions, Weak};
 use inflight_topology::{Scope, Topology};
 use std::borrow::Borrow;
-use std::fmt;
 use std::time::Duration;
 
 /// Builds a [`WorkqueueSystem`].
@@ -61,14 +60,7 @@ pub struct SystemBuilder {
     power_efficient: bool,
 }
 
-impl fmt::Debug for SystemBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SystemBuilder")
-            .field("topology", &self.topology)
-            .field("default_scope", &self.default_scope)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(SystemBuilder [], |this| "topology": this.topology, "default_scope": this.default_scope);
 
 /// How much CPU time makes an item CPU-intensive, unless the builder sets another value.
 const INTENSIVE_THRESHOLD: Duration = Duration::from_millis(10);

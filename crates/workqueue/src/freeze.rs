@@ -7,7 +7,6 @@ use crate::system_inner::SystemInner;
 use crate::worker_pool::QueueDeferred;
 use crate::workqueue_inner::WorkqueueInner;
 use inflight_sync::Arc;
-use std::fmt;
 
 /// While it exists, no item of a [`freezable`](crate::WorkqueueBuilder::freezable) queue begins.
 ///
@@ -53,11 +52,7 @@ impl Drop for Frozen {
     }
 }
 
-impl fmt::Debug for Frozen {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Frozen").finish_non_exhaustive()
-    }
-}
+debug_fields!(Frozen [], |_this|);
 
 impl SystemInner {
     /// Changes the number of freezes, and so perhaps freezes or thaws the freezable queues.

@@ -9,7 +9,6 @@ use crate::unfinished::Ends;
 use inflight_sync::time::{Clock, Instant};
 use inflight_sync::wait::Notify;
 use inflight_sync::{Parker, Weak, hint, thread};
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -246,10 +245,4 @@ impl<T> Future for JoinHandle<T> {
 // Nothing in it is pinned.
 impl<T> Unpin for JoinHandle<T> {}
 
-impl<T> fmt::Debug for JoinHandle<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("JoinHandle")
-            .field("finished", &self.is_finished())
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(JoinHandle [T], |this| "finished": this.is_finished());

@@ -14,7 +14,6 @@ use crate::wq_builder::WorkqueueDraft;
 use inflight_sync::atomic::Ordering;
 use inflight_sync::{Arc, block_on, poll_until};
 use inflight_topology::{CpuSet, Scope, Topology};
-use std::fmt;
 use std::future::poll_fn;
 use std::io;
 use std::pin::pin;
@@ -384,12 +383,7 @@ impl WorkqueueSystem {
     }
 }
 
-impl fmt::Debug for WorkqueueSystem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WorkqueueSystem")
-            .field("pools", &self.inner.pools().len())
-            .field("queues", &self.inner.queues().len())
-            .field("shut", &self.inner.is_shut())
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(WorkqueueSystem [], |this|
+    "pools": this.inner.pools().len(),
+    "queues": this.inner.queues().len(),
+    "shut": this.inner.is_shut());

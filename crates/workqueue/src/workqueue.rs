@@ -12,7 +12,6 @@ use crate::workqueue_inner::WorkqueueInner;
 use inflight_sync::{Arc, cpu};
 use inflight_topology::Scope;
 use inflight_topology::wake::ShardLoad;
-use std::fmt;
 use std::time::Duration;
 
 mod settings;
@@ -332,14 +331,7 @@ impl Workqueue {
     }
 }
 
-impl fmt::Debug for Workqueue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Workqueue")
-            .field("name", &self.inner().name)
-            .field("kind", &self.kind())
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(Workqueue [], |this| "name": this.name(), "kind": this.kind());
 
 pub(crate) fn checked_name(name: String) -> Result<String, BuildError> {
     match name.len() {

@@ -9,7 +9,6 @@ use crate::workqueue::{NO_LIMIT, Workqueue, checked_max_active, checked_min_acti
 use crate::workqueue_inner::{ActiveLimit, Flags, Share, WorkqueueInner};
 use inflight_sync::Arc;
 use inflight_topology::wake::WakeRules;
-use std::fmt;
 
 /// A workqueue under construction whose kind is not chosen yet.
 #[must_use = "nothing is made before `build`"]
@@ -89,13 +88,7 @@ impl WorkqueueDraft {
     }
 }
 
-impl fmt::Debug for WorkqueueDraft {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WorkqueueDraft")
-            .field("name", &self.name)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(WorkqueueDraft [], |this| "name": this.name);
 
 /// Builds a [`Workqueue`].
 ///

@@ -5,7 +5,6 @@ use crate::panics::message;
 use inflight_sync::{Mutex, Printed};
 use std::any::Any;
 use std::borrow::Cow;
-use std::fmt;
 
 /// The name of an item: the type of its function unless the user gives another one.
 pub(crate) type Name = Cow<'static, str>;
@@ -89,14 +88,7 @@ impl PanicPayload {
     }
 }
 
-impl fmt::Debug for PanicPayload {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PanicPayload")
-            .field("item", &self.item)
-            .field("message", &self.message)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(PanicPayload [], |this| "item": this.item, "message": this.message);
 
 /// A function that a workqueue refused, and the reason. See
 /// [`try_spawn`](crate::Workqueue::try_spawn) for an example.
@@ -126,10 +118,4 @@ impl<F> Rejected<F> {
     }
 }
 
-impl<F> fmt::Debug for Rejected<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Rejected")
-            .field("error", &self.error)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(Rejected [F], |this| "error": this.error);
