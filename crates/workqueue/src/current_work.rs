@@ -40,15 +40,8 @@ pub struct CurrentItem {
 
 impl fmt::Display for CurrentItem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            queue,
-            item,
-            pool,
-            cpu,
-            ..
-        } = self;
         let thread = self.thread_name.as_deref().unwrap_or("a poller");
-        let item = Printed(item);
+        let (queue, pool, cpu, item) = (&self.queue, &self.pool, self.cpu, Printed(&self.item));
         write!(f, "{queue} on {pool}, {thread}, CPU {cpu}: {item}")
     }
 }

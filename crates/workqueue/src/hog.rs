@@ -39,16 +39,9 @@ pub struct Hog {
 
 impl fmt::Display for Hog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            function,
-            count,
-            used,
-            worker,
-        } = self;
-        write!(
-            f,
-            "{function} used {used:?} of CPU time, found {count} times, the last time:\n  {worker}"
-        )
+        write!(f, "{} used {:?} of CPU time, ", self.function, self.used)?;
+        let (count, worker) = (self.count, &self.worker);
+        write!(f, "found {count} times, the last time:\n  {worker}")
     }
 }
 

@@ -178,13 +178,8 @@ impl Tracing {
 pub(crate) fn emit(event: &TraceEvent<'_>) {
     #[cfg(feature = "tracing")]
     contained(|| {
-        let TraceEvent {
-            queue,
-            item,
-            step,
-            cpu,
-        } = event;
-        tracing::trace!(target: "inflight_workqueue", queue, item, cpu, "{step}");
+        let (queue, item, cpu) = (event.queue, event.item, event.cpu);
+        tracing::trace!(target: "inflight_workqueue", queue, item, cpu, "{}", event.step);
     });
     #[cfg(not(feature = "tracing"))]
     let _ = event;

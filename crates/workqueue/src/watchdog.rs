@@ -44,19 +44,11 @@ pub struct Stall {
 
 impl fmt::Display for Stall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            place,
-            item,
-            waiting,
-            running,
-            since,
-        } = self;
-        write!(
-            f,
-            "{place}: {waiting} waiting, first {}, nothing has moved for {since:?}",
-            Printed(item)
-        )?;
-        running.iter().try_for_each(|busy| write!(f, "\n  {busy}"))
+        let (place, waiting, first) = (&self.place, self.waiting, Printed(&self.item));
+        write!(f, "{place}: {waiting} waiting, first {first}, ")?;
+        write!(f, "nothing has moved for {:?}", self.since)?;
+        let mut running = self.running.iter();
+        running.try_for_each(|busy| write!(f, "\n  {busy}"))
     }
 }
 
