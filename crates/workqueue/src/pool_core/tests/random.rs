@@ -7,8 +7,6 @@ use crate::pool_core::wake_or_create::WAKE_NS;
 use std::cell::Cell;
 use std::collections::VecDeque;
 
-mod check;
-
 /// A pwq of the shared limit in another pool.
 const FOREIGN: PwqId = 1_000;
 
@@ -252,30 +250,21 @@ impl<'a> Driver<'a> {
         parked
     }
 
-    fn block(&mut self, worker: WorkerId, i: usize) {
-        let (pwq, entry) = self.split_at(worker, i);
-        self.core.release_held(worker, Some(pwq));
-        self.flag(worker, BLOCKED, true);
-        self.threads[worker].batch.push((pwq, entry));
-    }
-
-    fn park_entry(&mut self, worker: WorkerId, i: usize) {
-        let (pwq, entry) = self.split_at(worker, i);
-        self.core.transfer_slot(worker, pwq);
-        self.core.release_held(worker, None);
-        self.queues[pwq as usize].parked += 1;
-        self.parked.push((pwq, entry));
-    }
-
     /// The worker blocks in entry `i`, or finds that its item runs elsewhere. In the second case it
     /// continues, and what was found about it is cleared.
     fn stop_at(&mut self, worker: WorkerId, i: usize, parks: bool) {
+        let (pwq, entry) = self.split_at(worker, i);
         if parks {
-            self.park_entry(worker, i);
+            self.core.transfer_slot(worker, pwq);
+            self.core.release_held(worker, None);
+            self.queues[pwq as usize].parked += 1;
+            self.parked.push((pwq, entry));
             self.core.workers.clear_flags(worker);
             self.threads[worker].flags = 0;
         } else {
-            self.block(worker, i);
+            self.core.release_held(worker, Some(pwq));
+            self.flag(worker, BLOCKED, true);
+            self.threads[worker].batch.push((pwq, entry));
         }
     }
 
@@ -480,26 +469,6 @@ impl<'a> Driver<'a> {
         self.check();
     }
 
-    /// Entries that could begin: one of each listed pwq, and as many more as slots are free.
-    fn ready(&self) -> usize {
-        let of = |(at, queue): (usize, &Queue)| {
-            let pwq = self.core.pwq(at as PwqIndex);
-            let more = match pwq.limit {
-                Limit::None => usize::MAX - 1,
-                Limit::Own { max, used } => max.saturating_sub(used),
-                Limit::Shared(_) => {
-                    let (nr, max) = self.shared.level();
-                    max.saturating_sub(nr)
-                }
-            };
-            queue
-                .waiting
-                .len()
-                .min(usize::from(pwq.listed) * more.saturating_add(1))
-        };
-        self.queues.iter().enumerate().map(of).sum()
-    }
-
     fn unlock(&mut self, now: bool) {
         for deferred in self.core.drain_deferred().collect::<Vec<_>>() {
             match deferred {
@@ -522,7 +491,7 @@ impl<'a> Driver<'a> {
         let listed = self.core.listed();
         let little = listed as u64 * self.core.service_ns() < WAKE_NS;
         let left_to_those_who_run = !now && running > 0 && little;
-        let wanted = self.ready() > coming && running < target && !left_to_those_who_run;
+        let wanted = self.core.ready() > coming && running < target && !left_to_those_who_run;
         let action = self.core.need_worker(now);
         assert_eq!(
             action != WakeAction::None,
@@ -547,6 +516,121 @@ impl<'a> Driver<'a> {
                 assert!(!self.threads.iter().any(idle), "somebody could be woken");
                 self.set(worker, Phase::Coming, false);
             }
+        }
+    }
+
+    /// What holds after each event.
+    fn check(&mut self) {
+        // Workers.
+        let coming = |t: &Thread<'_>| t.phase == Phase::Coming;
+        let counts =
+            |t: &Thread<'_>| coming(t) || (t.phase == Phase::Active && t.flags == 0 && !t.guest);
+        let count =
+            |is: &dyn Fn(&Thread<'_>) -> bool| self.threads.iter().filter(|t| is(t)).count();
+        assert_eq!(self.core.workers.nr_running(), count(&counts));
+        let lingers = usize::from(self.lingers.is_some());
+        assert_eq!(self.core.workers.nr_takers(), count(&coming) + lingers);
+        assert_eq!(
+            self.core.workers.nr_idle(),
+            count(&|t| t.phase == Phase::Idle)
+        );
+        let own = |t: &Thread<'_>| t.phase != Phase::Free && !t.guest;
+        assert_eq!(self.core.workers.nr_workers(), count(&own));
+        // Entries.
+        let (mut listed, mut shared_used) = (0, 0);
+        for (at, queue) in self.queues.iter_mut().enumerate() {
+            let index = at as PwqIndex;
+            let pwq = self.core.pwq(index);
+            assert_eq!(pwq.fifo.len(), queue.waiting.len());
+            assert_eq!(pwq.in_flight(), queue.in_flight.len());
+            let has_work = !queue.waiting.is_empty() && !queue.stopped;
+            assert!(has_work || !pwq.listed, "what is listed can be taken");
+            listed += if pwq.listed { queue.waiting.len() } else { 0 };
+            // Slots: one for each batch, whatever the number of its entries.
+            let holds = |t: &&Thread<'_>| t.batch.iter().any(|(pwq, _)| *pwq == index);
+            let batches = self.threads.iter().filter(holds).count();
+            let used = batches + queue.parked + queue.inline.len() + usize::from(pwq.listed);
+            match pwq.limit {
+                Limit::None => assert_eq!(pwq.listed, has_work),
+                Limit::Own { max, used: counted } => {
+                    assert_eq!((max, counted), (queue.max, used));
+                    assert!(used <= queue.max.max(queue.used), "more than there may be");
+                    assert!(!pwq.listed || used <= max, "listed beyond the limit");
+                    assert!(pwq.listed || !has_work || used >= max, "a slot is free");
+                }
+                Limit::Shared(_) => {
+                    shared_used += used;
+                    assert!(pwq.listed || pwq.pending || !has_work, "nobody knows of it");
+                }
+            }
+            queue.used = used;
+            // Flushes: one that is over had nothing older in flight.
+            let over = pwq.over();
+            for (flush, since) in &queue.flushes {
+                let waits = queue.in_flight.values().any(|begun| begun <= since);
+                assert!(*flush >= over || !waits, "it is over too early");
+            }
+        }
+        let on_worklist: Vec<_> = self.core.worklist().collect();
+        let mut sorted = on_worklist.clone();
+        sorted.sort_unstable();
+        let is_listed = |index: &PwqIndex| self.core.pwq(*index).listed;
+        let of_listed: Vec<_> = (0..self.queues.len() as PwqIndex)
+            .filter(is_listed)
+            .collect();
+        assert_eq!(sorted, of_listed, "{on_worklist:?}");
+        assert_eq!(self.core.listed(), listed);
+        assert_eq!(self.core.has_waiting(), listed > 0);
+        assert!(self.core.ready() <= listed && (self.core.ready() > 0) == (listed > 0));
+        let (nr, max) = self.shared.level();
+        assert_eq!(nr, shared_used + self.foreign + self.grants.len());
+        assert_eq!(max, self.shared_max);
+        assert!(nr >= max || !self.shared.has_pending(), "a slot is free");
+    }
+
+    /// Everything continues and ends.
+    fn finish(mut self) {
+        for at in 0..self.queues.len() {
+            self.stop(at, false);
+            while !self.queues[at].inline.is_empty() {
+                self.end_inline(at);
+            }
+        }
+        let mut rounds = 0;
+        loop {
+            while !self.grants.is_empty() {
+                self.grant(0);
+                self.unlock(true);
+            }
+            self.unlock(true);
+            self.check();
+            let is_over = self.queues.iter().all(|queue| queue.in_flight.is_empty());
+            if is_over && self.foreign == 0 && self.grants.is_empty() {
+                break;
+            }
+            for worker in 0..self.threads.len() {
+                self.step(23, worker, 0);
+                self.step(19, worker, 0);
+                self.step(12, worker, 0);
+                self.step(7, worker, 0);
+            }
+            self.step(35, rounds, 1);
+            self.step(43, rounds, 0);
+            rounds += 1;
+            assert!(rounds < 1_000, "something is stranded");
+        }
+        for worker in 0..self.threads.len() {
+            self.step(12, worker, 0);
+        }
+        assert!(self.queues.iter().all(|queue| queue.flushes.is_empty()));
+        assert_eq!(self.shared.level().0, 0, "all slots are free");
+        for (at, queue) in self.queues.iter().enumerate() {
+            assert!(!queue.busy);
+            let counters = self.core.pwq(at as PwqIndex).counters();
+            let known = (queue.queued, queue.ended, queue.cancelled);
+            assert_eq!((counters.queued, counters.ended, counters.cancelled), known);
+            assert_eq!(queue.queued, queue.ended + queue.cancelled);
+            self.core.remove_pwq(at as PwqIndex);
         }
     }
 }
