@@ -130,8 +130,8 @@ const DESCRIPTION_LIMIT: usize = 128;
 /// far it has got. [Stalls](crate::Stall) and the [dump](crate::WorkqueueSystem::dump) show the
 /// first 128 bytes beside the item's name, until the item sets another description or ends.
 ///
-/// It takes a lock of the worker, and memory for the text, so do not call it in each step of a loop.
-/// On a thread that is not a worker it does nothing. Inside a
+/// It takes a lock of the worker, and memory for the text, so do not call it in each step of a
+/// loop. On a thread that is not a worker it does nothing. Inside a
 /// [`call_blocking`](crate::Workqueue::call_blocking) of an item it describes that item.
 ///
 /// ```

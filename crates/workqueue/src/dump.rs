@@ -56,6 +56,15 @@ fn title(out: &mut String, title: &str) -> fmt::Result {
     writeln!(out, "{between}{title}\n{line}")
 }
 
+fn pairs(
+    out: &mut String,
+    title: &str,
+    mut pairs: impl Iterator<Item = (usize, impl fmt::Display)>,
+) -> fmt::Result {
+    write!(out, "\n  {title}")?;
+    pairs.try_for_each(|(key, value)| write!(out, " [{key}]={value}"))
+}
+
 fn width(texts: impl Iterator<Item = String>) -> usize {
     texts.map(|text| text.len()).max().unwrap_or(1)
 }
@@ -84,27 +93,15 @@ impl Dump<'_> {
             let name = scope.to_string().to_uppercase();
             let default = if is_default { " (default)" } else { "" };
             let pods = self.settings.topology.pods(scope);
-            write!(
-                out,
-                "\n{name}{default}\n  nr_pods  {}\n  pod_cpus",
-                pods.len()
-            )?;
-            for (id, pod) in pods.iter().enumerate() {
-                write!(out, " [{id}]={}", pod.cpus().to_mask_string())?;
-            }
-            write!(out, "\n  pod_node")?;
-            for (id, pod) in pods.iter().enumerate() {
-                match pod.node() {
-                    Some(node) => write!(out, " [{id}]={node}")?,
-                    None => write!(out, " [{id}]=-1")?,
-                }
-            }
-            write!(out, "\n  cpu_pod ")?;
-            for cpu in self.settings.topology.cpus() {
-                if let Some(id) = pods.iter().position(|pod| pod.cpus().contains(cpu)) {
-                    write!(out, " [{cpu}]={id}")?;
-                }
-            }
+            write!(out, "\n{name}{default}\n  nr_pods  {}", pods.len())?;
+            let cpus = pods.iter().map(|pod| pod.cpus().to_mask_string());
+            pairs(out, "pod_cpus", cpus.enumerate())?;
+            let text = |node: Option<usize>| node.map_or("-1".to_owned(), |node| node.to_string());
+            let nodes = pods.iter().map(|pod| text(pod.node()));
+            pairs(out, "pod_node", nodes.enumerate())?;
+            let pod_of = |cpu| Some((cpu, pods.iter().position(|pod| pod.cpus().contains(cpu))?));
+            let of_cpus = self.settings.topology.cpus().iter().filter_map(pod_of);
+            pairs(out, "cpu_pod ", of_cpus)?;
             writeln!(out)?;
         }
         Ok(())
