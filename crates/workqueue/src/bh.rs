@@ -80,7 +80,6 @@ pub struct BhPoller {
     pools: Vec<Polling>,
 }
 
-/// The poller's part in one pool.
 struct Polling {
     pool: Arc<WorkerPool>,
     me: WorkerId,
@@ -228,7 +227,6 @@ impl PoolState {
         self.poller.as_ref().is_some_and(|p| !p.late && !p.relieved)
     }
 
-    /// The action that calls the poller, if items need it.
     pub(crate) fn need_poller(&mut self) -> WakeAction {
         let me = self.poller.as_ref().expect("the pool has a poller").me;
         if !self.core.has_waiting() || self.core.workers.are_enough() {
@@ -239,7 +237,6 @@ impl PoolState {
 }
 
 impl WorkerPool {
-    /// Registers a poller, unless the pool has one.
     fn register_poller(&self, notify: BhNotify, shared: &Arc<WorkerShared>) -> Option<WorkerId> {
         let mut state = self.lock();
         if state.poller.is_some() {

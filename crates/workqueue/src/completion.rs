@@ -20,7 +20,6 @@ pub(crate) struct Completion {
 }
 
 impl Completion {
-    /// One event has to happen.
     pub(crate) fn new() -> Self {
         Self {
             left: AtomicUsize::new(1),

@@ -56,7 +56,6 @@ impl Metering {
     }
 }
 
-/// The state that a worker publishes for its meter.
 pub(crate) struct Charged {
     /// The number of the queue whose item it runs, or ran last.
     queue: AtomicU64,

@@ -93,7 +93,6 @@ pub(crate) fn may_begin_inline() -> bool {
     depth.is_ok_and(|depth| depth < INLINE_DEPTH)
 }
 
-/// Marks the calling thread as running an item of that pwq.
 pub(crate) fn begin_inline(pwq: &Pwq, colour: u8) -> Inline {
     let running = Running {
         item: None,
@@ -349,7 +348,6 @@ fn refuse_sleep() {
     );
 }
 
-/// Calls `f` with the item that the calling worker runs, and its pwq.
 pub(crate) fn with_running<R>(f: impl FnOnce(ItemPtr, &Pwq, &Context) -> R) -> Option<R> {
     let context = current()?;
     let running = context.running()?;

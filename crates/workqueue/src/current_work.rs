@@ -114,7 +114,6 @@ pub fn current_delayed_work() -> Option<DelayedWork> {
     own_handle(OwnHandle::DelayedWork).map(|item| WorkItem { item })
 }
 
-/// A handle on what the calling worker runs, if its function may have one of this kind.
 fn own_handle(kind: OwnHandle) -> Option<ReusableRef> {
     current::with_running(|item, _, context| {
         // SAFETY: the calling thread runs the item, and only reusable items have such a handle.

@@ -13,7 +13,6 @@ use inflight_topology::{CpuSet, Scope};
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 
-/// The contents of a dump, read at about the same time.
 struct Dump<'a> {
     system: &'a SystemShared,
     settings: Settings,
@@ -37,7 +36,6 @@ impl SystemInner {
     }
 }
 
-/// The width of the column for a queue's name.
 const NAME: usize = 32;
 
 /// In the order of the kernel's tool.

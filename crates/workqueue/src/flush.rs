@@ -103,7 +103,6 @@ impl Pwq {
         self.pool.unlock_deferred(state, false, deferred);
     }
 
-    /// The number that a flush has here, if it is not over.
     fn number_of(&self, flush: &Arc<Completion>) -> Option<FlushNumber> {
         let flushes = self.flushes.lock();
         let this = |(_, known): &&(_, Weak<_>)| known.as_ptr() == Arc::as_ptr(flush);

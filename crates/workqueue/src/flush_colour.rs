@@ -8,10 +8,8 @@
 
 pub(crate) const COLOURS: usize = 16;
 
-/// The number of a flush of one pwq.
 pub(crate) type FlushNumber = u64;
 
-/// The entries in flight in a pwq, by colour.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(crate) struct FlushColours {

@@ -39,13 +39,11 @@ impl Sleeper {
         }
     }
 
-    /// Its number, if it has arrived.
     pub(crate) fn number(&self) -> Option<u32> {
         self.0.lock().arrived.as_ref()?.1
     }
 }
 
-/// A thread and its queue of work.
 pub(crate) struct Inbox<T> {
     waiting: Mutex<Waiting<T>>,
     pub(crate) thread: Sleeper,

@@ -6,7 +6,6 @@ use inflight_topology::{CpuSet, Scope, Topology};
 /// The settings of all unbound queues. Their lock is the first in the lock order.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    /// The present machine.
     pub(crate) topology: Topology,
     /// The CPUs that unbound queues may use, if they have been set.
     pub(crate) unbound: Option<CpuSet>,

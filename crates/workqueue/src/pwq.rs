@@ -193,7 +193,6 @@ impl Pwq {
         self.flags() & GONE != 0
     }
 
-    /// Counts runs that followed another one at once.
     pub(crate) fn count_reruns(&self, reruns: u32) {
         // Relaxed: a statistic.
         self.reruns.fetch_add(u64::from(reruns), Ordering::Relaxed);

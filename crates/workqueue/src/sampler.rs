@@ -45,7 +45,6 @@ struct Watched {
     used: Option<Duration>,
 }
 
-/// A worker that may hold others back.
 pub(crate) struct Candidate {
     pub(crate) worker: usize,
     /// Its position in its batch.

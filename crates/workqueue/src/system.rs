@@ -81,7 +81,6 @@ pub struct WorkqueueSystem {
     _handle: Option<Arc<Handle>>,
 }
 
-/// Shuts the system down when the last handle is dropped.
 struct Handle {
     inner: Arc<SystemInner>,
 }
@@ -227,10 +226,6 @@ impl WorkqueueSystem {
     /// A poller of the BH queues of a CPU: their items run on the thread that polls. `notify` is
     /// called, on any thread, when there is something to poll for. It should be quick and wake the
     /// event loop, with an eventfd for instance. Its panics are ignored.
-    ///
-    /// # Errors
-    ///
-    /// [`PollerError`].
     pub fn bh_poller(
         &self,
         cpu: usize,

@@ -87,7 +87,6 @@ impl SystemInner {
         used
     }
 
-    /// A tick of the watchdog.
     fn watch(self: &Arc<Self>, at: Instant) {
         if !self.shared.watchdog.disarm(at) {
             return; // The threshold has been changed.

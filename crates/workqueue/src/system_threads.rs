@@ -18,7 +18,6 @@ use std::convert::Infallible;
 use std::io;
 
 impl SystemShared {
-    /// Starts a thread that the shutdown waits for.
     pub(crate) fn start_thread(
         self: &Arc<Self>,
         name: String,
@@ -123,7 +122,6 @@ impl SystemShared {
         self.timers.set(at, false, start, make).is_ok()
     }
 
-    /// Runs the report soon, after those before it.
     pub(crate) fn report(self: &Arc<Self>, report: impl FnOnce() + Send + 'static) {
         if self.push_report(Box::new(report), WAITING_MAX).is_err() {
             self.reporter.dropped.fetch_add(1, Ordering::Relaxed);

@@ -36,7 +36,6 @@ pub(crate) struct Threads {
     pub(crate) joined: bool,
 }
 
-/// How a thread of the system ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// The system continues without it.

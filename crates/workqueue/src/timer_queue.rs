@@ -18,7 +18,6 @@ inflight_sync::thread_local! {
     static IS_TIMER: Cell<bool> = Cell::new(false);
 }
 
-/// Something that is done once, at its time.
 pub(crate) enum Job {
     /// Queues an item.
     Delayed(Box<dyn Delayed>),
@@ -26,7 +25,6 @@ pub(crate) enum Job {
     Duty(Box<dyn FnOnce() + Send>),
 }
 
-/// An item that waits for its time.
 pub(crate) trait Delayed: Send {
     fn expire(self: Box<Self>, key: TimerKey);
     /// Whether it may wait longer: it is not cancelled, and no flush waits for it.

@@ -131,7 +131,6 @@ impl Tracing {
         }
     }
 
-    /// Whether steps are traced or recorded.
     #[inline]
     pub(crate) fn is_on(&self) -> bool {
         // Uses the subscriber's cached level: locks may be held here, so the subscriber is not

@@ -4,7 +4,6 @@ use crate::error::{JoinError, QueueError};
 use crate::panics::contained;
 use inflight_sync::{Mutex, Weak};
 
-/// A future that has not ended.
 pub(crate) trait Ends: Send + Sync {
     /// Ends it; after the poll if it is being polled. `false` if it has ended.
     fn end(&self, why: JoinError) -> bool;

@@ -61,7 +61,6 @@ pub(crate) enum StallSite {
     Queue(u64),
 }
 
-/// A place where items wait, at one moment.
 pub(crate) struct Waiting {
     pub(crate) id: StallSite,
     pub(crate) place: String,
@@ -82,7 +81,6 @@ pub(crate) struct Watchdog {
     seen: Mutex<Seen>,
 }
 
-/// The result of the last tick.
 #[derive(Default)]
 struct Seen {
     at: Instant,
@@ -192,7 +190,6 @@ impl Watchdog {
     }
 }
 
-/// Plans the ticks of a system's watchdog.
 pub(crate) trait Watch: Send + Sync {
     /// An item waits or has begun: plans a tick unless one is planned.
     fn arm_watchdog(self: Arc<Self>);

@@ -127,7 +127,6 @@ impl Work {
     }
 }
 
-/// A function that says whether it runs again.
 struct Repeating<F> {
     name: Name,
     f: F,

@@ -190,7 +190,6 @@ impl<const DELAYED: bool> fmt::Debug for WorkItem<DELAYED> {
     }
 }
 
-/// A function that runs once each time it is queued.
 struct Once<F, const DELAYED: bool> {
     name: Option<Name>,
     f: F,

@@ -183,7 +183,6 @@ impl<'a> Worker<'a> {
         Next::Park(state)
     }
 
-    /// Runs a batch, and measures how long it takes.
     fn run_taken(&mut self, state: MutexGuard<'_, PoolState>, taken: BatchTaken) {
         let service_ns = state.core.service_ns();
         let mut pauses =

@@ -226,10 +226,6 @@ impl Workqueue {
 
     /// Removes one level of [`disable`](Work::disable). If it was the last level, queues `work`.
     ///
-    /// # Errors
-    ///
-    /// [`EnableError`].
-    ///
     /// ```
     /// # use inflight_workqueue::{Queued, Work, WorkqueueSystem};
     /// # let sys = WorkqueueSystem::builder().build()?;

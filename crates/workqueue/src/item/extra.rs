@@ -7,7 +7,6 @@ use inflight_sync::atomic::Ordering;
 use inflight_sync::wait::Event;
 use std::ptr;
 
-/// Cancels in progress, levels of disabling, the timer, and the waiters.
 #[derive(Default)]
 pub(crate) struct Extra {
     pub(crate) state: Mutex<State>,

@@ -84,7 +84,6 @@ pub(crate) enum OwnHandle {
     DelayedWork,
 }
 
-/// Identifies a function that items run.
 #[derive(Clone, Copy)]
 pub(crate) struct Function(&'static VTable);
 
@@ -102,7 +101,6 @@ impl Function {
     }
 }
 
-/// The mark for a function that is not known yet.
 const UNKNOWN: *mut VTable = std::ptr::without_provenance_mut(1);
 
 /// The function that a worker runs, or none; other threads may read it.
@@ -157,7 +155,6 @@ pub(crate) struct ItemPtr(NonNull<Header>);
 // SAFETY: the contents of items are `Send`, and their headers are made of atomics.
 unsafe impl Send for ItemPtr {}
 
-/// Why an entry was not run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotRun {
     /// The queueing was cancelled.
@@ -188,7 +185,6 @@ pub(crate) trait Runner {
     fn put_back(&self, item: ItemPtr, parked: Parked);
 }
 
-/// The context of a run.
 pub(crate) struct RunScope<'a> {
     /// Receives the start and the end, if tracing is on.
     pub(crate) trace: Option<&'a Trace<'a>>,

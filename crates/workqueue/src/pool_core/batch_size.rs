@@ -72,7 +72,6 @@ impl<T: PoolItem> PoolCore<T> {
         }
     }
 
-    /// How many entries a batch may have.
     #[inline]
     fn room(&self) -> usize {
         if !self.batching {

@@ -18,7 +18,6 @@ pub trait PoolItem: Copy {
 
 pub(super) const NONE: PwqIndex = PwqIndex::MAX;
 
-/// The neighbours of a pwq that is on the worklist.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Links {
     pub(super) before: PwqIndex,

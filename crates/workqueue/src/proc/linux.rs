@@ -50,7 +50,6 @@ impl CpuClock {
     }
 }
 
-/// The files of a thread, open while it is sampled.
 pub(crate) struct Files {
     thread: u32,
     stat: File,

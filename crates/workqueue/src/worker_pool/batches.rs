@@ -47,7 +47,6 @@ impl PoolState {
         });
     }
 
-    /// Accounts for entries that no one else has settled.
     #[inline]
     fn account(&mut self, run: &SettledTogether) {
         // SAFETY: an entry that is not settled keeps the pwq alive.

@@ -84,7 +84,6 @@ impl WorkerPool {
 }
 
 impl PoolState {
-    /// Registers the calling thread as that worker.
     pub(crate) fn register(&mut self, worker: WorkerId, shared: Arc<WorkerShared>) {
         if self.threads.len() <= worker {
             self.threads.resize_with(worker + 1, || None);

@@ -209,7 +209,6 @@ pub(crate) struct QueueDeferred {
     pools: Vec<(Arc<WorkerPool>, PoolDeferred)>,
     /// Free slots, with the pwqs that get them.
     pub(crate) slots: Vec<(Arc<NrActive>, PwqId)>,
-    /// Pwqs that have been replaced.
     pub(crate) retired: Vec<Arc<Pwq>>,
 }
 
@@ -267,7 +266,6 @@ impl WorkerPool {
         self.this.upgrade().expect("the caller has a reference")
     }
 
-    /// Lets the timer call `duty` at that time, if the system has not ended.
     pub(crate) fn do_at(&self, at: Instant, duty: fn(&Self)) {
         let pool = self.arc();
         self.shared.set_duty(at, move || duty(&pool));

@@ -39,7 +39,6 @@ pub(crate) struct PoolReport {
     /// Entries that could run now, with enough workers.
     pub(crate) ready: usize,
     pub(crate) creating: bool,
-    /// Pwqs that use the pool.
     pub(crate) users: usize,
 }
 
@@ -157,7 +156,6 @@ impl PoolState {
 }
 
 impl WorkerPool {
-    /// The entries that wait here for a worker, if there are any.
     pub(crate) fn waiting(&self) -> Option<Waiting> {
         let now = self.shared.clock.now();
         let mut state = self.lock();

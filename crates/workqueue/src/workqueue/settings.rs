@@ -39,10 +39,6 @@ impl Workqueue {
     /// runs goes on, and from the return of this call on nothing begins while as many items run as
     /// the new limit allows. 0 sets the default, [`DEFAULT_MAX_ACTIVE`].
     ///
-    /// # Errors
-    ///
-    /// [`MaxActiveError`]; nothing has changed.
-    ///
     /// ```
     /// # use inflight_workqueue::MaxActiveError;
     /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
@@ -62,10 +58,6 @@ impl Workqueue {
     /// like those of [`set_max_active`](Workqueue::set_max_active). A later `max_active` below it
     /// lowers it too.
     ///
-    /// # Errors
-    ///
-    /// [`MinActiveError`]; nothing has changed.
-    ///
     /// ```
     /// # use inflight_workqueue::{Attrs, Share};
     /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
@@ -84,10 +76,6 @@ impl Workqueue {
     /// item that is queued again while it runs goes to its new pool and waits there for the end of
     /// that run. An ordered queue stays ordered across the change. A pool that no queue uses any
     /// more goes away with its threads once it is empty. Items of the queue may call this too.
-    ///
-    /// # Errors
-    ///
-    /// [`AttrsError`]; nothing has changed.
     ///
     /// ```
     /// # use inflight_topology::Scope;

@@ -26,7 +26,6 @@ impl WorkqueueInner {
         cpu
     }
 
-    /// The pwq of items that are queued on that CPU.
     #[inline]
     pub(crate) fn pwq_of(self: &Arc<Self>, cpu: usize) -> Result<&Pwq, QueueError> {
         match self.known_pwq(cpu) {

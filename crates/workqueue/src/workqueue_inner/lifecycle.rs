@@ -190,7 +190,6 @@ impl WorkqueueInner {
         self.control.lock().postponed.remove(&key)
     }
 
-    /// The queue is empty and accepts nothing more.
     fn finish_destroy(&self) {
         self.unfinished.end(crate::error::QueueError::Destroyed);
         self.dismiss_rescuer();

@@ -73,7 +73,6 @@ impl WorkqueueInner {
         nodes.chain([None]).zip(levels).collect()
     }
 
-    /// The least that each node has, if the limit is split among nodes.
     pub(crate) fn min_active(&self) -> Option<usize> {
         let control = self.control.lock();
         let per_node = self.mode == Mode::Unbound && control.limit.share == Share::PerNode;
@@ -90,7 +89,6 @@ impl Control {
             .min(max)
     }
 
-    /// Applies the limit to the shared `NrActive`s.
     pub(super) fn apply_limit(&self) {
         let Some((nodeless, nodes)) = self.nr_active.split_last() else {
             return;

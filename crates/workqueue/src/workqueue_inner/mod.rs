@@ -77,7 +77,6 @@ pub(crate) struct ActiveLimit {
     pub(crate) min_active: Option<usize>,
 }
 
-/// Events that are counted while items run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Count {
     Panicked,
@@ -152,7 +151,6 @@ pub(crate) struct Control {
     /// The nodes when the queue was made, if several, each with its usable CPUs.
     nodes: Vec<(usize, usize)>,
     pub(crate) frozen: bool,
-    /// Drains in progress.
     draining: usize,
     /// Items that came due during drains and wait for their end.
     postponed: BTreeMap<TimerKey, Box<dyn Delayed>>,

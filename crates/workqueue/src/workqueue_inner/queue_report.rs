@@ -129,7 +129,6 @@ impl WorkqueueInner {
         (self.mode != Mode::Bh).then(|| self.max_active())
     }
 
-    /// Items that wait for a slot, for the watchdog, if there are some.
     pub(crate) fn starved(&self) -> Option<Waiting> {
         let control = self.control.lock();
         let now = self.shared.clock.now();

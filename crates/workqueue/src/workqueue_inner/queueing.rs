@@ -93,7 +93,6 @@ impl WorkqueueInner {
         }
     }
 
-    /// Queues a task that is not shared yet.
     fn submit(self: &Arc<Self>, task: ItemPtr, cpu: usize) -> Result<(), QueueError> {
         let pwq = self.pwq_of(cpu)?;
         self.ensure_worker(pwq, Origin::Anybody)?;
