@@ -74,8 +74,7 @@ impl Attrs {
         }
     }
 
-    /// The size of the group of CPUs that shares a pool. An item goes to the pool of the CPU that
-    /// it is queued on.
+    /// The group of CPUs that shares a pool. An item goes to the pool of the CPU it is queued on.
     #[must_use]
     pub fn scope(self, scope: Scope) -> Self {
         let scope = Some(scope);
@@ -195,11 +194,9 @@ impl fmt::Display for Attrs {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Kind {
-    /// An item runs on the CPU that it is queued on, under concurrency management. `max_active`
-    /// counts for each CPU.
+    /// An item runs on the CPU that it is queued on. `max_active` counts for each CPU.
     Bound,
-    /// An item runs in the group of CPUs that it is queued in. `max_active` counts for the whole
-    /// queue.
+    /// An item runs in the group of its CPU. `max_active` counts for the whole queue.
     Unbound(Attrs),
     /// As unbound, but one item at a time, in the order in which they were queued.
     Ordered(Attrs),

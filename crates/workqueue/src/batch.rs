@@ -25,8 +25,7 @@ pub(crate) const BATCH_MAX: u32 = if cfg!(loom) { 3 } else { 48 };
 /// Room for a batch and for what its items append.
 const RING: u32 = if cfg!(loom) { 6 } else { 64 };
 
-/// One queueing of an item. While there is an entry, its PENDING keeps the item alive, or after a
-/// cancel a reference.
+/// One queueing of an item, kept alive by its PENDING, or after a cancel by a reference.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
     pub(crate) item: ItemPtr,

@@ -33,8 +33,7 @@ pub const BH_PATIENCE: Duration = Duration::from_millis(10);
 pub struct Polled {
     /// How many items the poll ran.
     pub ran: usize,
-    /// Whether more items wait. The poller is not notified of them: it has to poll again within
-    /// [`BH_PATIENCE`].
+    /// Whether more items wait: it has to poll again, unasked, within [`BH_PATIENCE`].
     pub more: bool,
 }
 

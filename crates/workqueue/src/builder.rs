@@ -102,9 +102,8 @@ impl SystemBuilder {
         self
     }
 
-    /// Whether the system looks for workers that sleep outside [`blocking`](crate::blocking), and
-    /// for items that compute for long. On by default on Linux if the clock is the system's. Not
-    /// available elsewhere.
+    /// Whether the system looks for workers that sleep outside [`blocking`](crate::blocking), or
+    /// compute for long. On by default on Linux with the system's clock. Not available elsewhere.
     ///
     /// The sampler looks only while items wait because others run: first after 50 us, then again
     /// after up to 1 ms. If it finds a worker asleep, the pool lets another one run.
@@ -113,17 +112,15 @@ impl SystemBuilder {
         self
     }
 
-    /// How much CPU time an item of a bound or an unbound queue may use before the pool lets
-    /// another worker run beside it: 10 ms by default. Zero means any amount. The time counts from
-    /// when the item began or last blocked. [Sampling](SystemBuilder::sampling) detects it, so only
-    /// while items wait.
+    /// How much CPU time an item of a bound or an unbound queue may use, since it began or last
+    /// blocked, before the pool lets another worker run beside it: 10 ms by default; zero means
+    /// any. [Sampling](SystemBuilder::sampling) detects it, so only while items wait.
     pub fn intensive_threshold(mut self, cpu_time: Duration) -> Self {
         self.intensive = cpu_time;
         self
     }
 
-    /// Calls `f` for each step of each item: queued, activated, started, ended, panicked,
-    /// cancelled.
+    /// Calls `f` for each [step](crate::TraceStep) of each item.
     ///
     /// `f` runs on the thread that takes the step, or on the report thread for the timer's steps,
     /// without a lock. So steps of one item that two threads take may come in either order:
@@ -168,15 +165,13 @@ impl SystemBuilder {
         self
     }
 
-    /// The topology of the machine. Without it, [`build`](SystemBuilder::build) reads that of this
-    /// machine.
+    /// The topology of the machine; if none is given, [`build`](SystemBuilder::build) reads it.
     pub fn topology(mut self, topology: impl Borrow<Topology>) -> Self {
         self.topology = Some(topology.borrow().clone());
         self
     }
 
-    /// The scope of unbound queues whose [`Attrs`](crate::Attrs) name none: `cache_shard` unless
-    /// set.
+    /// The scope of unbound queues that name none: `cache_shard` unless set.
     pub fn default_scope(mut self, default_scope: Scope) -> Self {
         self.default_scope = default_scope;
         self
@@ -190,8 +185,7 @@ impl SystemBuilder {
     }
 
     /// The clock for delays, timed waits, idle workers and reports; the machine's by default. Timed
-    /// waits for a [`Work`](crate::Work) or [`DelayedWork`](crate::DelayedWork), which belong to no
-    /// system, use real time.
+    /// waits for a [`Work`](crate::Work) or [`DelayedWork`](crate::DelayedWork) use real time.
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self

@@ -51,8 +51,7 @@ impl fmt::Display for BusyWorker {
     }
 }
 
-/// The name and the description of the item that a worker runs. Items that have neither do not
-/// touch it.
+/// The name and the description of a running item. Others do not touch it.
 #[derive(Default)]
 pub(crate) struct WorkerDesc {
     /// The item's entry in the worker's batch. For any other entry the texts count as empty.

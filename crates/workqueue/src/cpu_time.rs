@@ -163,9 +163,8 @@ impl Meter {
         !self.armed.load(Ordering::Relaxed) && !self.armed.swap(true, Ordering::Relaxed)
     }
 
-    /// Reads and charges what the workers have used. `look` returns the workers, and whether there
-    /// are more whose threads have not arrived yet. Returns when to read again, `None` if no worker
-    /// runs or is being created.
+    /// Reads and charges what the workers have used. `look` returns them, and whether more are
+    /// coming. Returns when to read again, `None` if no worker runs or comes.
     pub(crate) fn read(
         &self,
         metering: &Metering,

@@ -28,8 +28,7 @@ use std::time::Duration;
 /// [`WorkqueueStats::refused`](crate::WorkqueueStats::refused) counts it. The same happens to works
 /// whose delay has not ended when the system is shut down.
 ///
-/// The time is that of the system's [clock](crate::SystemBuilder::clock). A run never begins
-/// earlier.
+/// A run never begins before its time on the system's [clock](crate::SystemBuilder::clock).
 ///
 /// ```
 /// use inflight_workqueue::{DelayedWork, WorkqueueSystem};

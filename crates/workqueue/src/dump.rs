@@ -1,5 +1,4 @@
-//! A system as text: scopes, pools and queues in the layout of the kernel's `wq_dump` tool, and
-//! then their present state.
+//! A system as text, in the layout of the kernel's `wq_dump` tool, and its present state.
 
 use crate::attrs::{Kind, Mode};
 use crate::pool_attrs::{PoolAttrs, Settings};
@@ -157,8 +156,7 @@ impl Dump<'_> {
                 write!(out, " {:>w$}", self.pool_with(&attrs))?;
             }
             if !queue.mode.is_bound() {
-                // The pool for CPUs outside the queue's mask, which has all CPUs of the mask, if it
-                // exists.
+                // The pool for CPUs outside the queue's mask, if it exists.
                 let attrs = queue.default_pool_attrs(&self.settings);
                 write!(out, " {:>w$}", self.pool_with(&attrs))?;
             }

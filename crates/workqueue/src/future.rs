@@ -1,8 +1,7 @@
 //! Futures as items: each poll is a run.
 //!
-//! The item's word does what an executor needs. A wake queues the item. While it is pending,
-//! further wakes change nothing. After a wake during a poll, it runs again. It never runs twice at
-//! once.
+//! The item's word does what an executor needs. A wake queues the item; while it is pending, more
+//! wakes change nothing; after one during a poll it runs again, never twice at once.
 //!
 //! A waker holds the task, and the task holds its item. The item holds the task only from a wake
 //! until the poll that follows, so a future that nothing can wake any more is dropped.

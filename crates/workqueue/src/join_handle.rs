@@ -173,12 +173,10 @@ impl<T> JoinHandle<T> {
         }
     }
 
-    /// Cancels the function if it has not begun; `true` if so. The handle then gives
-    /// [`JoinError::Cancelled`].
+    /// Cancels the function if it has not begun: [`JoinError::Cancelled`]; `true` if so.
     ///
-    /// A future is dropped and not polled any more; `true` if it had not completed. If it is being
-    /// polled, it is dropped when that poll has ended, and the handle gives the result if that poll
-    /// was the last.
+    /// A future is dropped, after the poll if it is being polled; `true` if it had not completed.
+    /// If that poll was the last, the handle gives the result.
     ///
     /// The function is dropped in this call. If that panics, the call panics after the handle has
     /// resolved.

@@ -30,9 +30,8 @@ impl Leftover {
         Self { queues, own_worker }
     }
 
-    /// How many items were queued or running, or had been cancelled after a worker had taken them:
-    /// these count until the worker has come to them. 0 if all items had ended, but not all worker
-    /// threads.
+    /// How many items were queued or running, or had been cancelled in a batch that a worker had
+    /// taken. 0 if all items had ended, but not all worker threads.
     #[must_use]
     pub fn items(&self) -> u64 {
         self.queues.iter().map(|(_, items)| items).sum()

@@ -59,8 +59,7 @@ impl ManualPool {
         taken
     }
 
-    /// Looks at the siblings, like a worker that has found nothing to do. Returns whether it has
-    /// stolen a batch and run it.
+    /// Looks at siblings as a worker without work. Returns whether it has stolen and run a batch.
     #[allow(clippy::must_use_candidate, reason = "a model may not care")]
     pub fn steal(&self) -> bool {
         let pool = &self.0;

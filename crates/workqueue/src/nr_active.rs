@@ -172,8 +172,7 @@ impl NrActive {
         at.is_some()
     }
 
-    /// Changes the number of slots. After a raise, call [`next`](NrActive::next) until it returns
-    /// `None`.
+    /// Changes the number of slots. If raised, call [`next`](NrActive::next) until it is `None`.
     pub fn set_max(&self, max: usize) {
         self.max.store(max, Ordering::Relaxed);
         // Ordering: as R2: a pwq that begins to wait after this sees the new limit.

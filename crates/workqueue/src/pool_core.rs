@@ -1,6 +1,5 @@
 //! The state of a worker pool: queues, slots, workers. Pure: it has no threads and no clock, and
-//! does not touch items. The pool keeps it behind its lock; the simulator drives it in virtual
-//! time.
+//! does not touch items. The pool keeps it behind its lock; the simulator drives it.
 //!
 //! - A **pwq** links a workqueue to this pool, with one FIFO of entries.
 //! - The **worklist** lists the pwqs that have entries and a slot. A pwq without a slot is not on
@@ -131,8 +130,7 @@ impl<T: PoolItem> PoolCore<T> {
         debug_assert_eq!(pwq.in_flight(), 0, "the pwq is idle");
         debug_assert!(!pwq.listed, "the pwq has no entries");
         if let (true, Limit::Shared(nr_active)) = (pwq.pending, &pwq.limit) {
-            // If it is not on the list, the thread that carries its slot finds no pwq and passes
-            // the slot on.
+            // If it is not there, the thread that carries its slot passes the slot on.
             let _ = nr_active.forget(pwq.id);
         }
         shrink_table(&mut self.pwqs, PwqState::is_vacant);
@@ -215,8 +213,7 @@ impl<T: PoolItem> PoolCore<T> {
         self.list_last(index);
     }
 
-    /// Takes a pwq off the worklist that has become empty, frozen or plugged, or whose limit is
-    /// exceeded.
+    /// Takes a pwq off the worklist that is empty or stopped, or above its limit.
     fn unlist(&mut self, index: PwqIndex) {
         let pwq = self.pwq_mut(index);
         if !std::mem::replace(&mut pwq.listed, false) {
@@ -392,8 +389,7 @@ impl<T: PoolItem> PoolCore<T> {
         self.ended(index, colour, 1, 0);
     }
 
-    /// Whether anything waits for the end of the worker's batch: for the worker, or for a slot that
-    /// the batch holds.
+    /// Whether anything waits for the worker's batch to end: for the worker, or for its slots.
     pub(crate) fn waits_for(&self, worker: WorkerId) -> bool {
         let for_slot = |index: &PwqIndex| {
             let pwq = self.pwq(*index);

@@ -1,6 +1,5 @@
-//! A pool_workqueue: the link between a workqueue and a pool. A
-//! [`PwqState`](crate::pool_core::PwqState) has the part that the pool's lock guards; this has the
-//! rest.
+//! A pool_workqueue: the link between a workqueue and a pool, without what the pool's lock guards,
+//! which is in a [`PwqState`](crate::pool_core::PwqState).
 
 use crate::batch::{self, Entry};
 use crate::completion::Completion;

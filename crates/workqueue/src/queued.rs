@@ -18,8 +18,7 @@
 pub enum Queued {
     /// This call queued the item: a run will follow.
     Queued,
-    /// Another call had queued the item, and its run has not begun. That run sees everything that
-    /// this caller did before.
+    /// Another call had queued it, and its run, which sees all that this caller did, has not begun.
     AlreadyPending,
     /// The item is disabled, or a `cancel_sync` is in progress. No run follows from this call.
     Disabled,

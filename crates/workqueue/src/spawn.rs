@@ -65,8 +65,7 @@ impl Workqueue {
     ///
     /// # Panics
     ///
-    /// A function that is refused is dropped here. If the destructor of what it captured panics, so
-    /// does the call.
+    /// If a refused function is dropped here and its destructor panics, so does the call.
     ///
     /// ```
     /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
@@ -84,8 +83,7 @@ impl Workqueue {
         self.spawn_job(self.inner().here(), f)
     }
 
-    /// Runs `f` and returns its result. Runs it on the caller's thread if no worker is about to
-    /// take it.
+    /// Runs `f`, on the caller's thread if no worker is about to take it. Returns its result.
     ///
     /// Waking a worker and being woken by it costs more than most functions. So `f` runs at once on
     /// the caller's thread if the pool is not busy, a slot of `max_active` is free and no item

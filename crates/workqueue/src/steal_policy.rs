@@ -33,8 +33,7 @@ pub struct Load {
     pub awake: usize,
     /// The time that an item takes, in ns.
     pub service: u64,
-    /// Threads, other than workers, that have recently submitted from its CPUs. They need these
-    /// CPUs too.
+    /// Threads other than workers that submit from its CPUs, and need them too.
     pub submitters: usize,
 }
 
@@ -163,9 +162,8 @@ impl StealPolicy {
         whole_core || cpu || backlog
     }
 
-    /// The number of waiting entries from which a pool wants help, whatever the others do, while
-    /// the rest of its load stays the same. With fewer, it has its own workers to wake, or a move
-    /// does not pay.
+    /// The number of waiting entries from which a pool wants help, while the rest of its load stays
+    /// the same. With fewer, it wakes its own workers, or a move does not pay.
     #[must_use]
     pub fn needs_help_from(&self, own: usize, mine: &Load) -> usize {
         if self.seeks_place(own, mine) {
@@ -179,8 +177,7 @@ impl StealPolicy {
         usize::try_from(from.div_ceil(mine.service).max(1)).unwrap_or(usize::MAX)
     }
 
-    /// Whether an item would run better elsewhere than beside the awake workers of its own pod, if
-    /// there is a place.
+    /// Whether an item would run better elsewhere than in its own pod, if there is a place.
     #[must_use]
     pub fn seeks_place(&self, own: usize, mine: &Load) -> bool {
         let sibling =

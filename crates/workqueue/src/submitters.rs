@@ -78,8 +78,7 @@ impl Submitters {
         last.is_some_and(|last| last.load(Ordering::Relaxed) & HEARD != 0)
     }
 
-    /// Counts the submitters for the pods, if the last count was long enough ago. One thread counts
-    /// at a time.
+    /// Counts the submitters, if the last count was long ago. One thread counts at a time.
     #[inline]
     pub fn tick(&self, now: Instant) {
         // Models have no submitters.

@@ -124,8 +124,7 @@ impl WorkqueueSystem {
         }
     }
 
-    /// The queues that have a handle, in the order in which they were made. Several may have the
-    /// same name.
+    /// The queues that have a handle, oldest first. Several may have the same name.
     #[must_use]
     pub fn queues(&self) -> Vec<Workqueue> {
         self.inner.handles()
@@ -288,9 +287,8 @@ impl WorkqueueSystem {
     }
 
     /// A description of the system for people: the machine, the pools, which pools each queue uses,
-    /// and what they do now, read at slightly different moments. The first five sections are those
-    /// of the kernel's `wq_dump` tool; `docs/wq-tools.md` explains the lines. The format may
-    /// change.
+    /// and what they do now. The first five sections are those of the kernel's `wq_dump` tool;
+    /// `docs/wq-tools.md` explains the lines. The format may change.
     #[must_use]
     pub fn dump(&self) -> String {
         self.inner.dump()
@@ -320,8 +318,7 @@ impl WorkqueueSystem {
     }
 
     /// Begins or ends a recording of each step of each item: a [`TraceRecord`](crate::TraceRecord).
-    /// It keeps the last 16,384 steps and counts those dropped before; a new one is empty. Items
-    /// take longer meanwhile.
+    /// It keeps the last 16,384 steps, and counts older ones. A new one is empty.
     pub fn record_trace(&self, on: bool) {
         self.inner.shared.tracing.record(on);
     }
@@ -345,8 +342,7 @@ impl WorkqueueSystem {
         self.inner.shared.hogs.others()
     }
 
-    /// Reports that were dropped because the user's report functions were too slow, or because
-    /// there was no thread.
+    /// Reports dropped because report functions were too slow, or there was no thread.
     #[must_use]
     pub fn reports_dropped(&self) -> u64 {
         self.inner.shared.reporter.dropped.load(Ordering::Relaxed)

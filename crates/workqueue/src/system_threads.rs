@@ -1,5 +1,4 @@
-//! The threads of a system: starting and pinning them, and the functions of the timer thread and
-//! the report thread.
+//! The threads of a system: their start, their CPUs, and what timer and report thread do.
 
 use crate::panics::{contained, dispose, notify_all};
 use crate::proc;

@@ -133,8 +133,7 @@ impl Tracing {
 
     #[inline]
     pub(crate) fn is_on(&self) -> bool {
-        // Uses the subscriber's cached level: locks may be held here, so the subscriber is not
-        // called.
+        // The cached level: locks may be held here, so the subscriber is not called.
         #[cfg(feature = "tracing")]
         if tracing::level_filters::LevelFilter::current()
             == tracing::level_filters::LevelFilter::TRACE

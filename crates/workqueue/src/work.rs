@@ -82,8 +82,7 @@ impl Work {
         }
     }
 
-    /// Waits until the instance that was queued last has ended; `true` if there was one to wait
-    /// for.
+    /// Waits until the instance that was queued last has ended; `true` if there was one.
     ///
     /// Instances queued later are not waited for, so a work that queues itself does not hold the
     /// caller. If the awaited instance is cancelled, the wait ends when the instance before it has

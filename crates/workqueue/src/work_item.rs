@@ -127,8 +127,7 @@ impl<const DELAYED: bool> WorkItem<DELAYED> {
     }
 
     /// Forbids queueing until [`enable`](WorkItem::enable), and cancels a pending instance; `true`
-    /// if there was one. Calls nest: each needs its own call of `enable`. A run that has begun
-    /// continues.
+    /// if there was one. Calls nest: each needs its own `enable`. What runs goes on.
     ///
     /// # Errors
     ///

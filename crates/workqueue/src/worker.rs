@@ -27,8 +27,7 @@ use pace::Pace;
 /// How many entries ahead of the running one a worker prefetches items.
 const AHEAD: u32 = 8;
 
-/// How many times in a row a repeating work may run, and how long after the first run a further one
-/// may begin.
+/// How often in a row a repeating work may run, and how long after the first run.
 const RERUNS: u32 = if cfg!(loom) { 2 } else { 32 };
 const RERUNS_FOR: Duration = Duration::from_micros(20);
 

@@ -117,11 +117,9 @@ impl Workqueue {
         self.inner().queue(&work.item, self.inner().here())
     }
 
-    /// Queues `work` on a CPU: in the CPU's pool if the queue is bound, in that of its group if
-    /// unbound.
+    /// Queues `work` on a CPU; if the queue is unbound, in the pool of its group.
     ///
-    /// While the CPU is offline, or the process may not use it, its workers run where the system
-    /// lets them.
+    /// While the process may not use the CPU, its workers run where the system lets them.
     ///
     /// # Errors
     ///
@@ -159,8 +157,7 @@ impl Workqueue {
         inner.flags.wake_rules.map(|_| inner.load_on(cpu))
     }
 
-    /// Queues `work` after `delay`, on the CPU that the caller runs on now. With a zero delay, at
-    /// once.
+    /// Queues `work` after `delay`, or now if it is zero, on the CPU that the caller runs on now.
     ///
     /// The work is pending during the delay, as [`DelayedWork`] says.
     ///

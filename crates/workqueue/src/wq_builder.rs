@@ -137,9 +137,8 @@ impl WorkqueueBuilder {
         self
     }
 
-    /// Reserves a thread for this queue, its rescuer, so that its items run even when the system
-    /// refuses new threads. For work on which the progress of others depends, such as writing back
-    /// and freeing.
+    /// Reserves a thread for this queue, its rescuer, for the time when the system refuses new
+    /// threads: for work on which the progress of others depends, such as writing back.
     ///
     /// The name is that of the kernel's flag. The rescuer, `inflight/R-NAME`, starts with the queue
     /// and sleeps until a pool has lacked a worker for 10 ms while an item of the queue waits. Then
@@ -172,8 +171,7 @@ impl WorkqueueBuilder {
         self
     }
 
-    /// [`freeze`](crate::WorkqueueSystem::freeze) holds the queue's items: none starts until the
-    /// thaw.
+    /// [`freeze`](crate::WorkqueueSystem::freeze) holds the queue's items until the thaw.
     pub fn freezable(mut self) -> Self {
         self.flags.freezable = true;
         self
@@ -206,9 +204,8 @@ impl WorkqueueBuilder {
         self
     }
 
-    /// How the limit of an unbound queue is split among the memory nodes. The default is
-    /// [`Share::Lend`], which keeps the limit exact. No effect on other queues, or on a machine
-    /// with one node.
+    /// How the limit of an unbound queue is split among several memory nodes. The default is
+    /// [`Share::Lend`], which keeps the limit exact.
     pub fn share(mut self, share: Share) -> Self {
         self.limit.share = share;
         self

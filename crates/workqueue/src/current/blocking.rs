@@ -1,5 +1,4 @@
-//! Blocking sections: while an item sleeps, its worker does not count as running, and another one
-//! may run.
+//! Blocking sections: a worker does not count as running while its item sleeps.
 
 use super::{Context, current, refuse_sleep};
 use crate::pool_core::WorkerId;

@@ -17,9 +17,8 @@ use super::QueueError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WaitError {
-    /// The wait could end only by the caller's own return, or the caller is an item of a BH queue,
-    /// which may not sleep. No wait was begun; or the future that was awaited has ended, and with
-    /// it a drain.
+    /// The wait could end only by the caller's own return, or the caller is an item of a BH queue.
+    /// No wait was begun; or the awaited future has ended, and with it a drain.
     ///
     /// Two cases are detected: what the calling worker runs, and what waits for its slot if
     /// `max_active` is 1. A cycle over several items, each waiting for the next, is not detected.
@@ -41,8 +40,7 @@ pub enum DisableError {
     /// The work has been disabled 65,535 times without being enabled. Nothing has changed.
     #[error("the work is already disabled 65535 times")]
     DepthOverflow,
-    /// The caller is the work itself, which cannot wait for its own end, or an item of a BH queue.
-    /// Nothing has changed.
+    /// The caller is the work itself, or an item of a BH queue. Nothing has changed.
     #[error("{}", WaitError::WouldDeadlock)]
     WouldDeadlock,
     /// The time limit has passed, and an instance still runs. The work is disabled.

@@ -65,8 +65,7 @@ pub(crate) struct VTable {
     ///
     /// # Safety
     ///
-    /// The end has been seen, the result has not been taken, and there is room for it at the
-    /// pointer.
+    /// The end has been seen, the result is there, and so is room for it at the pointer.
     take: unsafe fn(ItemPtr, *mut ()),
     /// For a task: drops the function and ends the task with an error.
     ///
@@ -301,8 +300,7 @@ impl ItemPtr {
         unsafe { run(self, seq, scope) }
     }
 
-    /// Drops a reference: a handle's, or that of an entry that was left behind. Frees the item with
-    /// the last one.
+    /// Drops a reference, of a handle or of an entry left behind. The last one frees the item.
     ///
     /// # Safety
     ///

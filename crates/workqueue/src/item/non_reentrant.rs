@@ -1,6 +1,5 @@
-//! An item never runs twice at once: which thread begins a run, where an entry waits that is taken
-//! while the item runs elsewhere, and what the end of the run does with it. `PROTOCOL.md`, part
-//! *item*.
+//! An item never runs twice at once: who begins a run, where an entry waits that is taken
+//! meanwhile, and what the end does with it. `PROTOCOL.md`, part *item*.
 
 use super::word::{self, *};
 use super::{Header, ItemPtr, NotRun};

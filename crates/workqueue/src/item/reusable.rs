@@ -198,9 +198,8 @@ impl ReusableRef {
         (seen & PENDING != 0, seen & RUNNING != 0)
     }
 
-    /// The queueing that a flush waits for: the last one, if it or an earlier one has not ended. A
-    /// queueing that waits for its delay, and was not `expedited` for the flush, came after the
-    /// flush had begun.
+    /// The queueing that a flush waits for: the last one, if not all have ended. One that waits for
+    /// its delay, and was not `expedited` for the flush, came after it.
     pub(crate) fn unended(&self, expedited: Option<Seq>) -> Option<Seq> {
         let seen = self.header().load();
         let last = seq(seen);
@@ -222,8 +221,7 @@ impl ReusableRef {
         holds(self.header().load()) && holds(self.header().await_end())
     }
 
-    /// Lets waiters look again, after a cancel or if a *redirect* gave them their own slot to wait
-    /// for.
+    /// Lets waiters look again: after a *redirect* they may wait for their own slot.
     pub(crate) fn tell_waiters(&self, old: u64) {
         if old & AWAITED != 0 {
             notify_all(&self.extra().ended);

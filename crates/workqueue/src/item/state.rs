@@ -100,9 +100,8 @@ impl Header {
         taken.ok()
     }
 
-    /// A cancel that finds nothing pending, or a queueing that finds PENDING: a read-modify-write
-    /// all the same, so that the next run sees what the caller did before. `false` if the word is
-    /// no longer `seen`.
+    /// A cancel of nothing, or a queueing that finds PENDING: a read-modify-write all the same, so
+    /// that the next run sees what the caller did. `false` if the word is no longer `seen`.
     pub(crate) fn confirm(&self, seen: u64) -> bool {
         // Ordering: Release, pairs with the Acquire of the next *claim*. A cancel has acquired what
         // it needs by the load of `seen`.

@@ -74,8 +74,7 @@ pub(crate) fn expedite(item: &ReusableRef) -> Result<Option<Seq>, QueueError> {
     }
     let mut job = queue.remove(key);
     if job.is_none() {
-        // The timer thread has taken the job: it may see this mark. Or it has postponed the job
-        // meanwhile.
+        // The timer thread has the job, and may see this mark, or has postponed it.
         set_flushed(item, seq);
         job = queue.remove(key);
     }
@@ -96,8 +95,7 @@ mod tests {
     use inflight_sync::atomic::{AtomicUsize, Ordering};
     use inflight_sync::time::Clock;
 
-    /// A queue whose timer thread has the job at the first `remove`, and has postponed it before
-    /// the second.
+    /// The timer thread has the job at the first `remove`, and has postponed it at the second.
     #[derive(Default)]
     struct Postpones {
         job: Mutex<Option<Job>>,
@@ -175,8 +173,7 @@ mod tests {
         }
     }
 
-    /// *postpone*, case 2: a job that was postponed before the mark was set is found by the
-    /// `remove` after the mark.
+    /// *postpone*, case 2: what was postponed before the mark is found after it.
     #[test]
     fn a_flush_finds_what_was_postponed_meanwhile() {
         let queue = Arc::default();

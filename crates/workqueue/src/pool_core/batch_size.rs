@@ -1,5 +1,4 @@
-//! *take*, and the size of a batch. It depends on how long items take, and on whether other workers
-//! could run some of them.
+//! *take*, and the size of a batch: by the time of items, and by who else could run some.
 
 use super::{INTENSIVE, PoolCore, PoolItem, PwqIndex, WorkerId, at};
 use std::mem;

@@ -71,8 +71,7 @@ pub struct Workers {
     pub(crate) creates: bool,
     /// The last one to become idle is woken first, unless `left_cpu` is set.
     pub(super) idle: Vec<WorkerId>,
-    /// The CPU that a blocked worker is about to leave, until an idle worker is woken or a blocked
-    /// one continues.
+    /// The CPU that a blocking worker leaves, until one is woken or it continues.
     left_cpu: Option<usize>,
     all: Vec<Worker>,
     /// All except free ones, leaving ones and guests.

@@ -12,9 +12,8 @@ use std::time::Duration;
 /// How long a worker spins: the least and the most. A wakeup takes longer than the most.
 const SPIN: (Duration, Duration) = (Duration::from_micros(2), Duration::from_micros(20));
 
-/// A yield that takes longer than this has kept waiting what came meanwhile. So a yield is left out
-/// for each [`LEFT_OUT`] that it took, up to [`MAX_LEFT_OUT`]: a pause of the whole machine says
-/// nothing about its CPUs.
+/// A yield that takes longer has kept waiting what came. So one is left out for each [`LEFT_OUT`]
+/// of it, up to [`MAX_LEFT_OUT`]: the whole machine may have paused.
 const LONG_YIELD: Duration = Duration::from_micros(200);
 /// About what a yield takes if nobody else needs the CPU, and a search after it.
 const LEFT_OUT: Duration = Duration::from_micros(2);

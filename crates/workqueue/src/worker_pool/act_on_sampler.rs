@@ -1,6 +1,5 @@
-//! *tick*: what the timer does for a pool in which something waits for running workers. A worker
-//! that sleeps without having said so no longer counts as running, nor does one that is
-//! CPU-intensive.
+//! *tick*, by the timer, of a pool in which something waits for running workers. One that sleeps
+//! without having said so no longer counts as running, nor one that is CPU-intensive.
 
 use super::{PoolState, WorkerPool};
 use crate::current::{FOUND_AND_COUNTED, FOUND_ASLEEP, FOUND_INTENSIVE};
@@ -85,8 +84,7 @@ impl WorkerPool {
         Some(sampler.next_look(news))
     }
 
-    /// For models: all that hold others back sleep (`true`) or compute, or nobody does. Returns
-    /// whether that was news.
+    /// For models: finds all asleep (`true`) or computing, or nobody. Whether that was news.
     #[cfg(loom)]
     pub(crate) fn tick_finds(&self, asleep: Option<bool>) -> bool {
         let mut state = self.lock();
@@ -169,8 +167,7 @@ impl WorkerPool {
         true
     }
 
-    /// An item that computes for long is a hog if it holds the only CPU of its pool. Unbound pools
-    /// are meant for such items.
+    /// A hog holds the only CPU of its pool; unbound pools are meant for such items.
     fn has_hogs(&self) -> bool {
         self.attrs.cpu.is_some()
     }

@@ -178,8 +178,7 @@ pub(crate) struct WorkerShared {
     unparker: Unparker,
     /// It was woken, or has to leave.
     woken: AtomicBool,
-    /// What the sampler found about the item that it runs. Relaxed, these three: statistics and
-    /// hints.
+    /// What the sampler found about its item. Relaxed, these three: hints.
     pub(crate) found: AtomicU8,
     /// The function that it runs, if any.
     pub(crate) function: FunctionCell,
@@ -349,9 +348,8 @@ impl PoolState {
         self.threads.get(worker)?.as_ref()
     }
 
-    /// Whether the timer ticks for the pool, and neither a poller nor a lingering worker has to be
-    /// notified of an entry. Then an event can need only a worker, of the pool or of a sibling, or
-    /// deferred actions.
+    /// Whether the timer ticks, and no poller or lingering worker has to be told of an entry: an
+    /// event can need only a worker, here or of a sibling, or deferred actions.
     #[inline]
     fn is_looked_at(&self) -> bool {
         debug_assert!(

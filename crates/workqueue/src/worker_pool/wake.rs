@@ -22,8 +22,7 @@ impl WorkerPool {
         if state.poller.is_some() && state.is_polled() {
             return state.need_poller();
         }
-        // Entries are left to running workers only in a watched pool, because those workers might
-        // sleep.
+        // Running workers might sleep: entries are left to them only in a watched pool.
         state.core.need_worker(now || !self.is_looked_after())
     }
 

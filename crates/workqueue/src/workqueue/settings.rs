@@ -54,9 +54,8 @@ impl Workqueue {
         Ok(())
     }
 
-    /// Changes the [`min_active`](crate::WorkqueueBuilder::min_active), with raises and reductions
-    /// like those of [`set_max_active`](Workqueue::set_max_active). A later `max_active` below it
-    /// lowers it too.
+    /// Changes the [`min_active`](crate::WorkqueueBuilder::min_active), as
+    /// [`set_max_active`](Workqueue::set_max_active) does. A later, lower `max_active` lowers it.
     ///
     /// ```
     /// # use inflight_workqueue::{Attrs, Share};

@@ -1,8 +1,7 @@
 //! Attribute changes: where the items of an unbound queue run.
 //!
-//! A pwq never changes its pool. The new pools get their own pwqs, and pwqs that are no longer used
-//! are retired: the items in them end there. The new pwq of an ordered queue is plugged until the
-//! old one is idle.
+//! A pwq never changes its pool. New pools get pwqs, and those no longer used are retired: the
+//! items in them end there. In an ordered queue the new one is plugged until then.
 
 use super::{Control, WorkqueueInner};
 use crate::attrs::{Attrs, Mode};
@@ -66,8 +65,7 @@ impl WorkqueueInner {
         let (shut_down, rescued) = (control.shut_down, self.rescuer.is_some());
         for attrs in &pods.pools {
             let pwq = self.pwq_in(control, attrs, machine, |pwq| self.may_use_again(pwq))?;
-            // Later callers of `queue` start the first worker themselves; a queue in use needs one
-            // now.
+            // Callers of `queue` start the first worker; a queue in use needs one now.
             let in_use = self.is_in_use(control);
             if in_use && !shut_down {
                 let has_worker = pwq.pool.ensure_worker(rescued);

@@ -121,8 +121,8 @@ impl WorkqueueInner {
         self.busy.load(Ordering::Acquire) == 0
     }
 
-    /// Changes what the queue accepts. While it does not accept everything, its busy pwqs are
-    /// counted in `busy`. The count includes the caller until this returns.
+    /// Changes what the queue accepts. Unless that is all, its busy pwqs are counted in `busy`, and
+    /// so is the caller until this returns.
     fn change(self: &Arc<Self>, change: impl FnOnce(&mut Control)) {
         let mut control = self.control.lock();
         change(&mut control);

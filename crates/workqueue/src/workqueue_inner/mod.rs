@@ -107,8 +107,7 @@ pub(crate) trait QueueHost: Send + Sync {
     /// A closed queue has become idle.
     fn queue_is_idle(&self);
 
-    /// Changes the attributes of an unbound queue, unless they differ from `expected`. Returns
-    /// whether they were changed.
+    /// Changes the attributes, unless they differ from `expected`. Returns whether it did.
     fn set_attrs(
         &self,
         queue: &Arc<WorkqueueInner>,

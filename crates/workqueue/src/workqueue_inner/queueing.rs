@@ -22,8 +22,7 @@ pub(crate) type Pushed<E> = Result<Result<(), E>, QueueError>;
 pub(crate) enum Origin {
     /// Any caller: while the queue is drained, only its own items may queue.
     Anybody,
-    /// The waker of one of the queue's futures, or a flush or a `mod_delayed` that was accepted
-    /// before.
+    /// The waker of a future, or a flush or `mod_delayed` that was accepted before.
     Own,
     /// A timer. An item that comes due during a drain is postponed, so this one came before.
     Timer,
@@ -186,8 +185,7 @@ impl WorkqueueInner {
         Ok(self.push_locked(state, pwq, item, set))
     }
 
-    /// Pushes under the pool's lock, and releases it. A pool that has called rescuers calls again
-    /// for each new item at once.
+    /// Pushes under the pool's lock, and releases it. A pool that has called rescuers calls again.
     #[inline(always)]
     #[allow(
         clippy::inline_always,

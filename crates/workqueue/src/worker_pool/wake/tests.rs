@@ -8,8 +8,7 @@ use inflight_sync::fault::Faults;
 use inflight_sync::{Arc, Mutex, thread};
 use inflight_topology::Scope;
 
-/// Pods of one CPU each. The clock stands still, so there are no ticks, and a woken worker arrives
-/// at once.
+/// Pods of one CPU each. The clock stands still: no ticks; a woken worker arrives at once.
 fn pods(machine: &str) -> (Rigged, Workqueue) {
     pods_with(machine, &Faults::none())
 }
@@ -60,8 +59,7 @@ fn an_invite_brings_nobody_beyond_the_target() {
     held.into_iter().for_each(end);
 }
 
-/// Siblings are told that something waits, and are told of more only when enough waits that one of
-/// them could help.
+/// Siblings are told that something waits, and then only when one of them could help.
 #[test]
 fn siblings_are_told_when_they_could_help() {
     let (_sys, wq) = pods("core:2");
@@ -158,8 +156,7 @@ fn an_invite_whose_thread_is_refused_brings_nobody() {
     assert_eq!(wq.stats().remote_wakeups, 0);
 }
 
-/// A pool without queues, or one that no longer exists, does not help and does not keep others from
-/// helping.
+/// A pool without queues, or that is gone, does not help, and holds nobody up who does.
 #[test]
 fn a_pool_that_nobody_uses_is_no_helper() {
     for has_gone in [false, true] {
@@ -186,8 +183,7 @@ fn a_pool_that_nobody_uses_is_no_helper() {
     }
 }
 
-/// Each queue counts the stolen items of its own, also if other queues have items in the same
-/// batch.
+/// Each queue counts its own stolen items, also beside others in one batch.
 #[test]
 fn each_queue_counts_what_was_stolen_of_it() {
     let (sys, wq) = pods("core:2");
