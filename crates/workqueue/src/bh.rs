@@ -208,7 +208,7 @@ impl Drop for BhPoller {
     }
 }
 
-debug_fields!(BhPoller [], |this| "cpu": this.cpu);
+inflight_sync::debug_fields!(BhPoller: |this| cpu = this.cpu);
 
 impl PoolState {
     pub(crate) fn is_poller(&self, worker: WorkerId) -> bool {

@@ -60,9 +60,8 @@ pub struct SystemBuilder {
     power_efficient: bool,
 }
 
-debug_fields!(SystemBuilder [], |this|
-    "topology": this.topology,
-    "default_scope": this.default_scope);
+inflight_sync::debug_fields!(SystemBuilder: |this|
+    topology = this.topology, default_scope = this.default_scope);
 
 /// How much CPU time makes an item CPU-intensive, unless the builder sets another value.
 const INTENSIVE_THRESHOLD: Duration = Duration::from_millis(10);

@@ -51,7 +51,7 @@ impl Drop for Frozen {
     }
 }
 
-debug_fields!(Frozen [], |_this|);
+inflight_sync::debug_fields!(Frozen);
 
 impl SystemInner {
     /// Changes the number of freezes, and so perhaps freezes or thaws the freezable queues.

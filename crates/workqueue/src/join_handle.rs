@@ -243,4 +243,4 @@ impl<T> Future for JoinHandle<T> {
 // Nothing in it is pinned.
 impl<T> Unpin for JoinHandle<T> {}
 
-debug_fields!(JoinHandle [T], |this| "finished": this.is_finished());
+inflight_sync::debug_fields!([T] JoinHandle<T>: |this| finished = this.is_finished());

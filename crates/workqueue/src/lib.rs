@@ -71,20 +71,6 @@
     allow(unreachable_pub, reason = "public for the simulator and for models")
 )]
 
-/// `Debug` of a type that shows these fields, and has others.
-macro_rules! debug_fields {
-    ($name:ident [$($generic:ident)?], |$this:ident| $($field:literal: $value:expr),*) => {
-        impl<$($generic)?> std::fmt::Debug for $name<$($generic)?> {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                let $this = self;
-                let mut shown = f.debug_struct(stringify!($name));
-                $(shown.field($field, &$value);)*
-                shown.finish_non_exhaustive()
-            }
-        }
-    };
-}
-
 // The public API.
 mod attrs;
 mod bh;

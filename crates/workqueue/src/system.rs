@@ -374,7 +374,6 @@ impl WorkqueueSystem {
     }
 }
 
-debug_fields!(WorkqueueSystem [], |this|
-    "pools": this.inner.pools().len(),
-    "queues": this.inner.queues().len(),
-    "shut": this.inner.is_shut());
+inflight_sync::debug_fields!(WorkqueueSystem: |this|
+    pools = this.inner.pools().len(), queues = this.inner.queues().len(),
+    shut = this.inner.is_shut());

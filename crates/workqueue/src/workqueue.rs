@@ -324,7 +324,7 @@ impl Workqueue {
     }
 }
 
-debug_fields!(Workqueue [], |this| "name": this.name(), "kind": this.kind());
+inflight_sync::debug_fields!(Workqueue: |this| name = this.name(), kind = this.kind());
 
 pub(crate) fn checked_name(name: String) -> Result<String, BuildError> {
     match name.len() {

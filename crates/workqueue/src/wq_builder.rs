@@ -88,7 +88,7 @@ impl WorkqueueDraft {
     }
 }
 
-debug_fields!(WorkqueueDraft [], |this| "name": this.name);
+inflight_sync::debug_fields!(WorkqueueDraft: |this| name = this.name);
 
 /// Builds a [`Workqueue`].
 ///

@@ -88,7 +88,7 @@ impl PanicPayload {
     }
 }
 
-debug_fields!(PanicPayload [], |this| "item": this.item, "message": this.message);
+inflight_sync::debug_fields!(PanicPayload: |this| item = this.item, message = this.message);
 
 /// A function that a workqueue refused, and the reason. See
 /// [`try_spawn`](crate::Workqueue::try_spawn) for an example.
@@ -118,4 +118,4 @@ impl<F> Rejected<F> {
     }
 }
 
-debug_fields!(Rejected [F], |this| "error": this.error);
+inflight_sync::debug_fields!([F] Rejected<F>: |this| error = this.error);
