@@ -275,7 +275,7 @@ fn joins_above_their_share_do_not_wait_for_each_other() {
             panic!("{one} of {depth} tags are free");
         };
         let second = of_b.as_mut().poll(&mut cx);
-        assert_eq!(second.is_ready(), usize::from(one + other) <= depth);
+        assert_eq!(second.is_ready(), one + other <= depth);
         drop(first);
         if second.is_pending() {
             let Poll::Ready(Ok(second)) = of_b.poll(&mut cx) else {
