@@ -19,6 +19,14 @@ pub trait ShareLimiter: Debug + Send + Sync {
     /// do not notice the limit otherwise.
     fn may_take(&self, tenant: TenantIndex) -> bool;
 
+    /// Returns how many more bits the tenant may take now. A request whose bits come together begins
+    /// if that is enough, or if as many bits are free. Then it gets all of them, although the tenant
+    /// [may not](ShareLimiter::may_take) take some.
+    fn room(&self, tenant: TenantIndex) -> usize {
+        let _ = tenant;
+        usize::MAX
+    }
+
     /// Records that the tenant has taken this bit, which is not kept for another waiter.
     fn took(&self, tenant: TenantIndex, bit: usize);
 
@@ -51,6 +59,11 @@ pub trait ShareLimiter: Debug + Send + Sync {
 impl ShareLimiter for Option<Arc<dyn ShareLimiter>> {
     fn may_take(&self, tenant: TenantIndex) -> bool {
         self.as_ref().is_none_or(|shares| shares.may_take(tenant))
+    }
+
+    fn room(&self, tenant: TenantIndex) -> usize {
+        self.as_ref()
+            .map_or(usize::MAX, |shares| shares.room(tenant))
     }
 
     fn took(&self, tenant: TenantIndex, bit: usize) {

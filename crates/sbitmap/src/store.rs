@@ -65,6 +65,9 @@ pub(crate) trait Store: Debug + Send + Sync + 'static {
     /// The number of ids.
     fn depth(&self) -> usize;
 
+    /// The number of free ids that [`take`](Store::take) sees now.
+    fn free(&self) -> usize;
+
     /// Changes the depth. New ids are free at once, and the next `take` sees them.
     fn resize(&self, depth: usize) -> Result<(), ResizeError>;
 }

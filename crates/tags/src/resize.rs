@@ -15,7 +15,7 @@ use crate::tag_layout::TagMapId;
 use crate::tag_maps::TagMaps;
 use inflight_sbitmap::tenancy::Tenancy as _;
 use inflight_sync::atomic::Ordering;
-use inflight_sync::panics::call_for_each;
+use inflight_sync::panics::FirstPanic;
 
 impl<T> Shared<T> {
     /// Makes the missing slots for `depth` tags in these tables, and those beyond the depth. Under
@@ -58,10 +58,12 @@ impl<T> Shared<T> {
         }
         drop(change);
         // R4.
-        call_for_each(0..layout.tables(), |hw_queue| {
-            bitmaps.bitmap(TagMapId::normal(hw_queue)).depth_changed();
-            bitmaps.shares_changed(hw_queue);
-        });
+        let mut panic = FirstPanic::default();
+        for hw_queue in 0..layout.tables() {
+            panic.run(|| bitmaps.bitmap(TagMapId::normal(hw_queue)).depth_changed());
+            panic.run(|| bitmaps.shares_changed(hw_queue));
+        }
+        panic.finish();
         Ok(())
     }
 }

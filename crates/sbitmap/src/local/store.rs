@@ -149,6 +149,12 @@ impl Store for PerCpuStore {
         self.layout().depth
     }
 
+    fn free(&self) -> usize {
+        let depths = WordDepths::all(self.layout());
+        let free = |i| (self.words.free(i) & depths.mask(i)).count_ones() as usize;
+        (0..self.layout().words()).map(free).sum()
+    }
+
     /// Ids above a smaller depth stay with their owners. Once put, they stay in the words, where no
     /// getter looks. When the call returns, no later get takes an id above the depth.
     fn resize(&self, depth: usize) -> Result<(), ResizeError> {

@@ -108,6 +108,11 @@ impl Store for SharedStore {
         self.map.depth()
     }
 
+    fn free(&self) -> usize {
+        // Bits above the depth that are in use count too; each of their puts serves.
+        self.map.depth().saturating_sub(self.map.weight())
+    }
+
     fn resize(&self, depth: usize) -> Result<(), ResizeError> {
         self.map.resize(depth)
     }

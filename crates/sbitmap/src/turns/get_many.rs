@@ -5,7 +5,6 @@
 
 use super::Turns;
 use super::wait_queue::WaitQueue;
-use crate::share_limiter::ShareLimiter as _;
 use crate::store::Store;
 
 impl<S: Store> Turns<S> {
@@ -14,7 +13,7 @@ impl<S: Store> Turns<S> {
         if queue.list.all_want_one() {
             return;
         }
-        let next = queue.list.next(|tenant| self.shares.may_take(tenant));
+        let next = self.next(queue);
         let Some(next) = next.and_then(|next| queue.list.node(next)) else {
             return;
         };

@@ -3,7 +3,8 @@
 //!
 //! A tenant's small requests and its large ones have separate lists, which are served alternately,
 //! so that neither waits for all of the other. While the first of one list has a part that its
-//! owner has not fetched, the other list is served (F2). A queue whose users name no tenant has one
+//! owner has not fetched, or waits for more ids together than there can be now, the other list is
+//! served (F2). A queue whose users name no tenant has one
 //! tenant with one list: first come, first served.
 
 use super::list::{List, NIL, NodeKey};
@@ -54,17 +55,17 @@ impl TenantQueue {
     }
 
     /// The slot of the next to be served: of the request that continues, else of the list whose
-    /// turn it is. F2: not of a list whose first `is_full`.
-    fn first(&self, is_full: impl Fn(u32) -> bool) -> Option<u32> {
+    /// turn it is. F2: not of a list whose first `is_passed`.
+    fn first(&self, is_passed: impl Fn(u32) -> bool) -> Option<u32> {
         let goes_on = |large| self.ends(large).goes_on.is_some();
         let large = goes_on(true) || (!goes_on(false) && self.large_next);
-        let lists = [large, !large].map(|large| self.ends(large));
-        let first = lists.into_iter().find(|ends| {
+        let lists = [large, !large].map(|large| (large, self.ends(large)));
+        let first = lists.into_iter().find(|(large, ends)| {
             let first = ends.first();
-            // Only a request that continues can have a part.
-            first != NIL && (ends.goes_on.is_none() || !is_full(first))
+            // Only a request that continues can have a part, and only a large one can be too large.
+            first != NIL && ((!large && ends.goes_on.is_none()) || !is_passed(first))
         });
-        first.map(ListEnds::first)
+        first.map(|(_, ends)| ends.first())
     }
 }
 
@@ -151,17 +152,26 @@ impl TenantQueues {
 }
 
 impl List {
-    /// The next waiter among the tenants that `may` be served. `None` if there is none.
+    /// The next waiter among the tenants that `may` be served. `None` if there is none. A request
+    /// whose ids come together is passed over unless so many ids `fit`.
     ///
     /// A collecting waiter is the next although its tenant may not be served any more.
-    pub(super) fn next(&self, may: impl Fn(TenantIndex) -> bool) -> Option<NodeKey> {
-        let index = self.next_slot(may)?;
+    pub(super) fn next(
+        &self,
+        may: impl Fn(TenantIndex) -> bool,
+        fit: impl Fn(TenantIndex, usize) -> bool,
+    ) -> Option<NodeKey> {
+        let index = self.next_slot(may, fit)?;
         let serial = self.slots[index as usize].serial;
         Some(NodeKey { index, serial })
     }
 
-    /// Its slot, which is not accessed: its cache line is cold.
-    pub(super) fn next_slot(&self, may: impl Fn(TenantIndex) -> bool) -> Option<u32> {
+    /// Its slot, which is not accessed if the request is small: its cache line is cold.
+    pub(super) fn next_slot(
+        &self,
+        may: impl Fn(TenantIndex) -> bool,
+        fit: impl Fn(TenantIndex, usize) -> bool,
+    ) -> Option<u32> {
         let tenants = &self.tenants;
         if self.is_empty() || tenants.collecting.is_some() {
             return tenants.collecting.map(|key| key.index);
@@ -172,13 +182,15 @@ impl List {
                 tenant if tenant < n => tenant,
                 wrapped => wrapped % n,
             };
-            let index = tenants.all[tenant].first(|index| self.is_full(index))?;
+            let is_passed = |index: u32| {
+                let node = self.slots[index as usize].node.as_ref();
+                node.is_some_and(|node| {
+                    let begins = node.comes_together() && !node.has_some();
+                    node.full || (begins && !fit(node.tenant, node.want))
+                })
+            };
+            let index = tenants.all[tenant].first(is_passed)?;
             may(tenant as TenantIndex).then_some(index)
         })
-    }
-
-    fn is_full(&self, index: u32) -> bool {
-        let node = self.slots[index as usize].node.as_ref();
-        node.is_some_and(|node| node.full)
     }
 }

@@ -4,7 +4,7 @@
 use super::{Turns, turn};
 use crate::mask::BitMask;
 use crate::newcomer_policy::must_wait;
-use crate::share_limiter::{ShareLimiter as _, TenantIndex};
+use crate::share_limiter::TenantIndex;
 use crate::store::Store;
 
 impl<S: Store> Turns<S> {
@@ -54,14 +54,14 @@ impl<S: Store> Turns<S> {
     }
 
     /// Takes an id past the waiters, if none of them could take it: all are of tenants that may not
-    /// be served, or behind a waiter that has not fetched its part (F2), and none would be served
-    /// before this caller.
+    /// be served, or passed over or behind such a one (F2), and none would be served before this
+    /// caller.
     pub(crate) fn try_get_past(&self, tenant: TenantIndex, large: bool) -> Option<usize> {
         let queue = self.wait_queue.lock();
         let waits = |large| queue.list.tenants.has(tenant, large);
         let comes_later = waits(false) || (large && waits(true));
         // A waiter that may be served will be served soon, by the threads that the claim names.
-        let next = queue.list.next(|tenant| self.shares.may_take(tenant));
+        let next = self.next(&queue);
         let may = next.is_none() && !comes_later && !queue.closed;
         let id = may.then(|| self.store.take()).flatten();
         drop(queue);

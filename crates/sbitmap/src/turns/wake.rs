@@ -6,7 +6,7 @@
 use super::Turns;
 use super::list::{NodeKey, WaiterState};
 use super::wait_queue::WaitQueue;
-use crate::share_limiter::ShareLimiter as _;
+use crate::share_limiter::{ShareLimiter as _, TenantIndex};
 use crate::store::Store;
 use inflight_sync::MutexGuard;
 use inflight_sync::atomic::{Ordering, fence};
@@ -25,13 +25,26 @@ impl<S: Store> Turns<S> {
         if self.is_announced() != somebody_waits {
             self.store.set_waiters(usize::from(somebody_waits));
         }
-        let next = queue.list.next_slot(|tenant| self.shares.may_take(tenant));
+        let may = |tenant| self.shares.may_take(tenant);
+        let next = queue.list.next_slot(may, |tenant, n| self.fit(tenant, n));
         // Tasks need no token.
         self.unlocked
             .set_awaits_token(next.is_some_and(|next| queue.needs_token(next, self.rules.tokens)));
         self.unlocked
             .hold_up(!queue.list.is_empty() && next.is_none());
         next
+    }
+
+    /// The waiter that is served next, if one may be served.
+    pub(super) fn next(&self, queue: &WaitQueue) -> Option<NodeKey> {
+        let may = |tenant| self.shares.may_take(tenant);
+        queue.list.next(may, |tenant, n| self.fit(tenant, n))
+    }
+
+    /// Whether a tenant can have `n` ids together: within its share, or because so many are free.
+    /// Otherwise a request for them would keep ids from others for an unknown time.
+    fn fit(&self, tenant: TenantIndex, n: usize) -> bool {
+        self.shares.room(tenant) >= n || (self.store.is_drained() && self.store.free() >= n)
     }
 
     /// Whether puts and gets know that there are waiters.
@@ -71,7 +84,7 @@ impl<S: Store> Turns<S> {
             if std::mem::take(&mut first) {
                 self.end_turns_for_collector(queue);
             }
-            let Some(key) = queue.list.next(|tenant| self.shares.may_take(tenant)) else {
+            let Some(key) = self.next(queue) else {
                 break;
             };
             if me != Some(key) && queue.needs_token(key.index, self.rules.tokens) {
@@ -79,7 +92,7 @@ impl<S: Store> Turns<S> {
             }
             let node = queue.list.node(key).expect("the waiter is in the list");
             let tenant = node.tenant;
-            // What comes together comes whole: with some of them it would hold up others for ever.
+            // F0: with a part of them it could do nothing.
             let goes_on = node.comes_together() && node.has_some();
             if !node.has_part() && (goes_on || self.shares.may_take(tenant)) {
                 let Some(id) = self.store.take() else { break };

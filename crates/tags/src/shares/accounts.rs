@@ -118,14 +118,6 @@ impl ShareAccounts {
         self.account(tenant).nr_active.load(Ordering::Relaxed) as usize
     }
 
-    /// How many more tags the tenant may take now.
-    pub(crate) fn room(&self, tenant: TenantIndex) -> usize {
-        let share = self.share(tenant);
-        share.map_or(usize::MAX, |share| {
-            share.saturating_sub(self.nr_active(tenant))
-        })
-    }
-
     /// C3 for several bits: one subtraction for each run of bits of one tenant.
     pub(crate) fn gives_all(&self, bits: &[usize]) {
         let (mut tenant, mut n) = (0, 0);
@@ -172,6 +164,13 @@ impl ShareLimiter for ShareAccounts {
             self.limited.store(true, Ordering::Relaxed);
         }
         may
+    }
+
+    fn room(&self, tenant: TenantIndex) -> usize {
+        let share = self.share(tenant);
+        share.map_or(usize::MAX, |share| {
+            share.saturating_sub(self.nr_active(tenant))
+        })
     }
 
     /// C2: after the bit was taken.
