@@ -112,6 +112,19 @@ impl Attrs {
     /// [unbound mask](crate::WorkqueueSystem::set_unbound_cpumask), or the whole mask if they have
     /// none in common. An item queued on a CPU outside goes to the pool of the remaining CPUs of
     /// its group, or else to a pool of all CPUs that the queue uses.
+    ///
+    /// ```
+    /// use inflight_topology::{CpuSet, Topology};
+    /// use inflight_workqueue::{Attrs, WorkqueueSystem};
+    ///
+    /// let topo = Topology::synthetic("core:4")?;
+    /// let sys = WorkqueueSystem::builder().topology(topo).build()?;
+    /// let attrs = Attrs::new().strict(true).cpumask(CpuSet::from([2, 3]));
+    /// let wq = sys.workqueue("two").unbound(attrs).build()?;
+    /// wq.spawn(|| ()).wait()?;
+    /// assert!(sys.dump().contains("pool u0 cpus 2-3 strict"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn cpumask(self, cpus: CpuSet) -> Self {
         Self { cpus, ..self }
@@ -191,6 +204,16 @@ impl fmt::Display for Attrs {
 }
 
 /// The kind of a workqueue.
+///
+/// ```
+/// use inflight_workqueue::{Attrs, Kind, WorkqueueSystem};
+///
+/// let sys = WorkqueueSystem::builder().build()?;
+/// let wq = sys.workqueue("any").unbound(Attrs::new()).build()?;
+/// assert_eq!(wq.kind(), Kind::Unbound(Attrs::new()));
+/// assert_eq!(wq.kind().to_string(), "unbound default");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Kind {

@@ -126,12 +126,15 @@ impl BhPoller {
         self.cpu
     }
 
-    /// Runs up to `budget` items on the calling thread ([`BH_BUDGET`] is a good one), and begins
-    /// none once 2 ms have passed by the system's clock. Items that these items queue go to the
-    /// poller's CPU. The items' CPU time is the caller's, and is not counted for the queues.
+    /// Runs up to `budget` items on the calling thread, and begins none once 2 ms have passed by
+    /// the system's clock. [`BH_BUDGET`] is a good budget. Items that these items queue go to the
+    /// poller's CPU.
     ///
-    /// While the thread of the CPU runs an item or is being woken, and inside a BH item, the poll
-    /// runs nothing. The items that remain then are the poller's, and it is notified of them.
+    /// While the thread of the CPU runs an item or is being woken, the poll runs nothing. After
+    /// that the remaining items are the poller's, and it is notified of them, also if the thread
+    /// was refused. Inside a BH item the poll runs nothing either.
+    ///
+    /// The items' CPU time is the caller's, and is not counted for the queues.
     pub fn poll(&mut self, budget: usize) -> Polled {
         if current::may_not_sleep() {
             return Polled::default();

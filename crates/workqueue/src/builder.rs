@@ -190,8 +190,18 @@ impl SystemBuilder {
         self
     }
 
-    /// Lets a test refuse to start threads; see
-    /// [`mem_reclaim`](crate::WorkqueueBuilder::mem_reclaim) for an example.
+    /// Lets a test refuse to start threads.
+    ///
+    /// ```
+    /// # use inflight_sync::fault::Faults;
+    /// # use inflight_workqueue::{QueueError, Work, WorkqueueSystem};
+    /// let faults = Faults::new();
+    /// let sys = WorkqueueSystem::builder().faults(&faults).build()?;
+    /// let wq = sys.workqueue("jobs").bound().build()?;
+    /// faults.refuse_spawns(true);
+    /// assert!(matches!(wq.queue(&Work::new(|| ())), Err(QueueError::NoWorker(_))));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn faults(mut self, faults: &Faults) -> Self {
         self.faults = faults.clone();
         self

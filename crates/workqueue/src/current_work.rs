@@ -107,6 +107,9 @@ pub fn current_work() -> Option<Work> {
 /// wq.queue_delayed(&poll, Duration::ZERO)?;
 /// # (0..3).for_each(|_| looks.recv().unwrap());
 /// poll.cancel_sync_blocking()?; // it runs no more
+/// # assert!(!poll.is_pending());
+/// # drop(poll);
+/// # (0..).find(|_| looks.recv().is_err()); // The function is dropped, and what it owns.
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use]

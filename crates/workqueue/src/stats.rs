@@ -27,9 +27,10 @@ pub struct WorkqueueStats {
     pub panicked: u64,
     /// Items taken back before their run began.
     pub cancelled: u64,
-    /// Delayed items, works that were to run again, and functions and futures spawned or woken,
-    /// when the queue no longer took them or there was no thread. Not items that a call such as
-    /// `queue` and `try_spawn` refused with an error.
+    /// Delayed items whose delay ended, works that were to run again, and functions and futures
+    /// that were spawned or woken, after the queue or the system had stopped taking items, or when
+    /// no thread could be had for them. Not items that a call such as `queue` and `try_spawn`
+    /// refused with an error.
     pub refused: u64,
     /// How often a worker was woken or started because an item blocked: it said so, or its function
     /// has been found asleep before and counts as blocked from its start.

@@ -253,7 +253,8 @@ impl WorkqueueSystem {
     ///
     /// # Errors
     ///
-    /// [`AttrsError::NoCpu`], and those of [`set_attrs`](crate::Workqueue::set_attrs).
+    /// [`AttrsError::NoCpu`] if none of the CPUs can be used. [`AttrsError::NoWorker`] if a pool
+    /// that is needed at once gets no thread.
     pub fn set_unbound_cpumask(&self, cpus: &CpuSet) -> Result<(), AttrsError> {
         self.inner.reconfigure(|settings| {
             if cpus.is_disjoint(settings.topology.allowed()) {
@@ -271,8 +272,11 @@ impl WorkqueueSystem {
         self.inner.settings().unbound_cpus()
     }
 
-    /// Changes the scope of unbound queues whose [`Attrs`](crate::Attrs) name none: all or nothing,
-    /// with the errors of [`set_attrs`](crate::Workqueue::set_attrs).
+    /// Changes the scope of unbound queues whose [`Attrs`](crate::Attrs) name none. All or nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`AttrsError::NoWorker`] if a pool that is needed at once gets no thread.
     pub fn set_default_scope(&self, scope: Scope) -> Result<(), AttrsError> {
         self.inner.reconfigure(|settings| {
             settings.default_scope = scope;

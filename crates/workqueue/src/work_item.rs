@@ -151,7 +151,9 @@ impl<const DELAYED: bool> WorkItem<DELAYED> {
     ///
     /// # Errors
     ///
-    /// [`DisableError`]; but for a time-out, the work is not disabled by this call.
+    /// [`DisableError::DepthOverflow`] at the 65,536th level. [`DisableError::WouldDeadlock`] from
+    /// inside the work's own function, and from any BH item. The work is then not disabled by this
+    /// call.
     pub fn disable_sync(&self) -> Wait<'_, Result<bool, DisableError>> {
         Wait::new(self.item.disable_sync())
     }

@@ -40,7 +40,6 @@ pub(crate) use settings::{NO_LIMIT, checked_max_active, checked_min_active};
 /// let sum = crypt.spawn(|| [1, 2, 3].iter().sum::<u32>()).wait()?;
 /// assert_eq!(sum, 6);
 /// assert_eq!((crypt.name(), crypt.kind()), ("kcryptd", Kind::Unbound(Attrs::new())));
-/// assert_eq!(crypt.kind().to_string(), "unbound default");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
@@ -222,6 +221,11 @@ impl Workqueue {
     }
 
     /// Removes one level of [`disable`](Work::disable). If it was the last level, queues `work`.
+    ///
+    /// # Errors
+    ///
+    /// [`EnableError::NotDisabled`] if the work is not disabled. [`EnableError::Rejected`] if the
+    /// queue does not take the work; the work is enabled all the same.
     ///
     /// ```
     /// # use inflight_workqueue::{Queued, Work, WorkqueueSystem};

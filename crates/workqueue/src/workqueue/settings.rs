@@ -39,6 +39,11 @@ impl Workqueue {
     /// runs goes on, and from the return of this call on nothing begins while as many items run as
     /// the new limit allows. 0 sets the default, [`DEFAULT_MAX_ACTIVE`].
     ///
+    /// # Errors
+    ///
+    /// [`MaxActiveError`] above [`MAX_ACTIVE_LIMIT`], for an ordered queue above 1, and for a BH
+    /// queue.
+    ///
     /// ```
     /// # use inflight_workqueue::MaxActiveError;
     /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
@@ -54,8 +59,14 @@ impl Workqueue {
         Ok(())
     }
 
-    /// Changes the [`min_active`](crate::WorkqueueBuilder::min_active), as
-    /// [`set_max_active`](Workqueue::set_max_active) does. A later, lower `max_active` lowers it.
+    /// Changes the [`min_active`](crate::WorkqueueBuilder::min_active), with raises and reductions
+    /// like those of [`set_max_active`](Workqueue::set_max_active). A later `max_active` below it
+    /// lowers it too.
+    ///
+    /// # Errors
+    ///
+    /// [`MinActiveError`] outside 1 to `max_active`, and for queues whose limit is not split among
+    /// the nodes: all but unbound ones with [`Share::PerNode`](crate::Share::PerNode).
     ///
     /// ```
     /// # use inflight_workqueue::{Attrs, Share};
@@ -75,6 +86,12 @@ impl Workqueue {
     /// item that is queued again while it runs goes to its new pool and waits there for the end of
     /// that run. An ordered queue stays ordered across the change. A pool that no queue uses any
     /// more goes away with its threads once it is empty. Items of the queue may call this too.
+    ///
+    /// # Errors
+    ///
+    /// [`AttrsError::NotUnbound`] for a bound or BH queue. [`AttrsError::Nice`] for a nice value
+    /// out of range. [`AttrsError::NoWorker`] if a pool that is needed at once gets no thread, or
+    /// [`AttrsError::ShutDown`] if the reason is that the system has ended.
     ///
     /// ```
     /// # use inflight_topology::Scope;
