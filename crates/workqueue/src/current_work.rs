@@ -47,6 +47,8 @@ impl fmt::Display for CurrentItem {
 }
 
 /// What the calling worker runs, for a log or a dump. `None` on a thread that is not a worker.
+///
+/// See [`CurrentItem`] for an example.
 #[must_use]
 pub fn current_item() -> Option<CurrentItem> {
     current::with_running(|_, pwq, context| CurrentItem {
@@ -132,9 +134,10 @@ const DESCRIPTION_LIMIT: usize = 128;
 /// far it has got. [Stalls](crate::Stall) and the [dump](crate::WorkqueueSystem::dump) show the
 /// first 128 bytes beside the item's name, until the item sets another description or ends.
 ///
-/// It takes a lock of the worker, and memory for the text, so do not call it in each step of a
-/// loop. On a thread that is not a worker it does nothing. Inside a
-/// [`call_blocking`](crate::Workqueue::call_blocking) of an item it describes that item.
+/// The call takes a lock of the worker, and memory for the text, so do not call it in each step of
+/// a loop. Items that do not call it pay nothing. On a thread that is not a worker it does nothing.
+/// In a function that [`call_blocking`](crate::Workqueue::call_blocking) runs on the thread of an
+/// item, it describes that item.
 ///
 /// ```
 /// use inflight_workqueue::{WorkqueueSystem, set_worker_desc};
@@ -162,7 +165,8 @@ pub fn set_worker_desc(description: impl fmt::Display) {
 
 /// Reports that the calling item makes progress although it takes long. For another threshold the
 /// [watchdog](crate::SystemBuilder::watchdog) then takes neither its pool nor its queue's limit for
-/// stalled. It costs two additions. On a thread that is not a worker it does nothing.
+/// stalled. It costs two additions, so do not call it in each step of a loop. On a thread that is
+/// not a worker it does nothing.
 ///
 /// ```
 /// use inflight_workqueue::{WorkqueueSystem, touch_watchdog};

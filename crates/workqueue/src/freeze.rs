@@ -11,7 +11,8 @@ use inflight_sync::Arc;
 /// While it exists, no item of a [`freezable`](crate::WorkqueueBuilder::freezable) queue begins.
 ///
 /// Made by [`WorkqueueSystem::freeze`](crate::WorkqueueSystem::freeze). When the last one is
-/// dropped, the items queued meanwhile run in their order. It does not keep the system alive.
+/// dropped, the items queued meanwhile run in their order. It does not keep the system alive; a
+/// shutdown of the system ends the freeze.
 ///
 /// ```
 /// # use inflight_workqueue::WorkqueueSystem;

@@ -88,11 +88,13 @@ impl Workqueue {
     /// Waking a worker and being woken by it costs more than most functions. So `f` runs at once on
     /// the caller's thread if the pool is not busy, a slot of `max_active` is free and no item
     /// waits for one. It runs as an item of this queue: it takes the slot, it is counted, and a
-    /// flush or drain waits for it. Otherwise the call is `spawn(f).wait()`, behind what waits. So
-    /// it is for queues whose workers have properties that the caller lacks (bound, strict or
-    /// highpri ones, and those with a nice or a mask of CPUs, the system's mask too), and for calls
-    /// nested more than four deep. The idea is that of waiting threads that help, as in rayon's
-    /// `join`.
+    /// flush or drain waits for it. Otherwise the call is `spawn(f).wait()`. That also holds for
+    /// queues whose workers have properties that the caller lacks (bound, strict or highpri ones,
+    /// and those with a nice or a mask of CPUs, the system's mask too), and for calls nested more
+    /// than four deep. The call does not overtake: if an item waits, `f` is queued behind it.
+    ///
+    /// The idea is that of waiting threads that help, as in rayon's `join`. For a future that does
+    /// not hold up its thread, or a wait with a limit, use [`spawn`](Workqueue::spawn).
     ///
     /// # Errors
     ///
@@ -155,7 +157,7 @@ impl Workqueue {
     }
 
     /// As [`spawn_future`](Workqueue::spawn_future), with a name for traces, stall reports and
-    /// panics in place of the future's type.
+    /// panics. Without one, the type of the future serves as its name.
     pub fn spawn_future_named<F>(&self, name: impl Into<Name>, future: F) -> JoinHandle<F::Output>
     where
         F: Future + Send + 'static,

@@ -210,8 +210,10 @@ impl WorkqueueSystem {
         *self.inner.shared.nice_refused.lock()
     }
 
-    /// Begins to measure what [`SystemBuilder::cpu_time`](crate::SystemBuilder::cpu_time) measures
-    /// from the start. What was used before is not charged. Cannot be switched off. No effect where
+    /// Begins to measure the CPU time that the items of each queue use, as
+    /// [`SystemBuilder::cpu_time`](crate::SystemBuilder::cpu_time) does from the start.
+    ///
+    /// CPU time used before is not charged. The measurement cannot be switched off. No effect where
     /// the CPU times of threads cannot be read, and with a manual clock.
     pub fn measure_cpu_time(&self) {
         let shared = &self.inner.shared;
@@ -225,6 +227,11 @@ impl WorkqueueSystem {
     /// A poller of the BH queues of a CPU: their items run on the thread that polls. `notify` is
     /// called, on any thread, when there is something to poll for. It should be quick and wake the
     /// event loop, with an eventfd for instance. Its panics are ignored.
+    ///
+    /// # Errors
+    ///
+    /// [`PollerError`]: the CPU has a poller already, the number is of no CPU, the timer that
+    /// detects a late poller got no thread, or the system is shutting down.
     pub fn bh_poller(
         &self,
         cpu: usize,
@@ -234,8 +241,9 @@ impl WorkqueueSystem {
     }
 
     /// Holds all [`freezable`](crate::WorkqueueBuilder::freezable) queues until the returned value
-    /// is dropped: after this call has returned, none of their items begins. Items that have begun,
-    /// also those that a worker is about to call, run to their end ([`Frozen::is_busy`]).
+    /// is dropped: after this call has returned, none of their items begins. Items that have begun
+    /// run to their end ([`Frozen::is_busy`]). An item that a worker is about to call has begun,
+    /// and counts as [`started`](crate::WorkqueueStats::started).
     ///
     /// The queues still accept items, which wait. A flush of such a queue, or of an item in it,
     /// ends after the thaw; `cancel_sync` of a held item works. Queues made during a freeze are
@@ -247,9 +255,10 @@ impl WorkqueueSystem {
     /// Sets the CPUs that unbound queues may use. Bound queues are not affected.
     ///
     /// Initially these are all CPUs that the process may use, except isolated ones. An isolated CPU
-    /// is used if it is named here; CPUs that cannot be used are left out. All or nothing, while
-    /// the queues are in use, as [`set_attrs`](crate::Workqueue::set_attrs) for one queue. A queue
-    /// whose own mask has no CPU in common with this one uses all of this one.
+    /// is used if it is named here; CPUs that cannot be used are left out. The change is all or
+    /// nothing and works while the queues are in use, as [`set_attrs`](crate::Workqueue::set_attrs)
+    /// does for one queue. A queue whose own mask has no CPU in common with this one uses all of
+    /// this one.
     ///
     /// # Errors
     ///
@@ -284,15 +293,17 @@ impl WorkqueueSystem {
         })
     }
 
-    /// See [`set_default_scope`](WorkqueueSystem::set_default_scope).
+    /// The scope of unbound queues whose [`Attrs`](crate::Attrs) name none.
     #[must_use]
     pub fn default_scope(&self) -> Scope {
         self.inner.settings().default_scope
     }
 
     /// A description of the system for people: the machine, the pools, which pools each queue uses,
-    /// and what they do now. The first five sections are those of the kernel's `wq_dump` tool;
-    /// `docs/wq-tools.md` explains the lines. The format may change.
+    /// and what they do now. The format may change.
+    ///
+    /// The first five sections are those of the kernel's `wq_dump` tool; `docs/wq-tools.md`
+    /// explains each line. The parts are read at slightly different moments.
     #[must_use]
     pub fn dump(&self) -> String {
         self.inner.dump()
@@ -301,8 +312,9 @@ impl WorkqueueSystem {
 
 /// More settings and reports of a running system.
 impl WorkqueueSystem {
-    /// Sets after how long the [watchdog](SystemBuilder::watchdog) reports a stall; 0 switches it
-    /// off. The [dump](WorkqueueSystem::dump) shows the stalls that the last tick found.
+    /// Sets after how long the watchdog reports a stall; zero switches it off. The
+    /// [dump](WorkqueueSystem::dump) shows the stalls that the last tick found, also in a system
+    /// that was built without [`watchdog`](SystemBuilder::watchdog).
     pub fn set_watchdog_threshold(&self, threshold: Duration) {
         self.inner.shared.watchdog.set_threshold(threshold);
         self.inner.arm_watchdog_for_items();
@@ -321,8 +333,10 @@ impl WorkqueueSystem {
         self.inner.shared.tracing.is_recording()
     }
 
-    /// Begins or ends a recording of each step of each item: a [`TraceRecord`](crate::TraceRecord).
-    /// It keeps the last 16,384 steps, and counts older ones. A new one is empty.
+    /// Begins or ends a recording of each step of each item, with its CPU and time. A recording
+    /// keeps the last 16,384 steps and counts those dropped before. Beginning a new recording
+    /// empties it. Items take longer while a recording is on. See
+    /// [`TraceRecord`](crate::TraceRecord) for an example.
     pub fn record_trace(&self, on: bool) {
         self.inner.shared.tracing.record(on);
     }

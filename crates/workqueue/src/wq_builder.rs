@@ -59,8 +59,8 @@ impl WorkqueueDraft {
     /// or not in time, the thread `inflight/bh:N` of the CPU runs them. For short and frequent
     /// work, such as completions.
     ///
-    /// Such a queue has no limit, and [`highpri`](WorkqueueBuilder::highpri) is its only option.
-    /// [`BhPoller`](crate::BhPoller) says what an item may not do.
+    /// Such a queue has no limit. [`highpri`](WorkqueueBuilder::highpri) is the only option that
+    /// has an effect. [`BhPoller`](crate::BhPoller) says what an item may not do.
     ///
     /// ```
     /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
@@ -118,9 +118,10 @@ pub struct WorkqueueBuilder {
 }
 
 impl WorkqueueBuilder {
-    /// The items run in separate pools whose workers have nice -20, so that the scheduler prefers
-    /// them, if the system permits it
-    /// ([`nice_refused`](crate::WorkqueueSystem::nice_refused)).
+    /// The items run in separate pools whose workers have nice -20, if the system permits it. These
+    /// pools and the normal pools of the same CPUs work independently; the scheduler prefers the
+    /// higher priority. [`nice_refused`](crate::WorkqueueSystem::nice_refused) says if the priority
+    /// was refused; the pools are separate all the same.
     pub fn highpri(mut self) -> Self {
         self.flags.highpri = true;
         self
@@ -130,8 +131,9 @@ impl WorkqueueBuilder {
     /// scheduler shares the CPU among them. Items still start in their order, and only when a
     /// worker of the pool is free to start them. The flag has no effect on an unbound queue.
     ///
-    /// Without this flag, items are found out by the
-    /// [`intensive_threshold`](crate::SystemBuilder::intensive_threshold).
+    /// Without this flag, an item counts as CPU-intensive once it has used
+    /// [`intensive_threshold`](crate::SystemBuilder::intensive_threshold) of CPU time while others
+    /// wait.
     pub fn cpu_intensive(mut self) -> Self {
         self.flags.cpu_intensive = true;
         self
@@ -140,11 +142,12 @@ impl WorkqueueBuilder {
     /// Reserves a thread for this queue, its rescuer, for the time when the system refuses new
     /// threads: for work on which the progress of others depends, such as writing back.
     ///
-    /// The name is that of the kernel's flag. The rescuer, `inflight/R-NAME`, starts with the queue
-    /// and sleeps until a pool has lacked a worker for 10 ms while an item of the queue waits. Then
-    /// it runs the queue's items, one at a time, until the pool has workers again. So items that
-    /// wait for each other need two queues. A bound pool may meanwhile run one item more than
-    /// usual. Queueing never fails with [`QueueError::NoWorker`](crate::QueueError::NoWorker).
+    /// The name is that of the kernel's flag; in the kernel memory is what runs out. The rescuer
+    /// starts with the queue and is named `inflight/R-NAME`. It sleeps until a pool has lacked a
+    /// worker for 10 ms while an item of the queue waits there. Then it runs the queue's items, one
+    /// at a time, until the pool has workers again. So items that wait for each other need two
+    /// queues. While the rescuer runs, a bound pool may run one item more than usual. Queueing
+    /// never fails with [`QueueError::NoWorker`](crate::QueueError::NoWorker).
     ///
     /// ```
     /// # use inflight_sync::fault::Faults;
@@ -163,8 +166,9 @@ impl WorkqueueBuilder {
         self
     }
 
-    /// If the system was built as [`power_efficient`](crate::SystemBuilder::power_efficient), makes
-    /// a bound queue an unbound one, so that its items gather on CPUs that are awake. Its
+    /// Lets the items run on another CPU than the one that they are queued on, if that saves power.
+    /// If the system was built as [`power_efficient`](crate::SystemBuilder::power_efficient), a
+    /// bound queue becomes an unbound one, so that its items gather on CPUs that are awake. Its
     /// `max_active` then counts for the whole queue.
     pub fn power_efficient(mut self) -> Self {
         self.flags.power_efficient = true;
@@ -182,9 +186,10 @@ impl WorkqueueBuilder {
     /// and from the current load of the queue's pools, which is a hint.
     ///
     /// The previous CPU is the one where the future was polled last, or the one named by the
-    /// caller. An item of a bound queue that makes the call is a bound worker; the stack rule
-    /// assumes that the call is its last action. Any other thread is taken for an interrupt, and
-    /// its CPU counts as idle if no worker of the pools runs there.
+    /// caller. If the call comes from an item of a bound queue, the waker is a bound worker; the
+    /// stack rule assumes that the call is the item's last action. Any other calling thread is
+    /// taken for an interrupt, and its CPU counts as idle if no worker of the pools runs there:
+    /// other threads on it are not known.
     ///
     /// Without rules, a future is polled on the CPU of the thread that wakes it, and `queue_near`
     /// is [`queue_on`](Workqueue::queue_on). With rules, the queue's pools write two more words for
@@ -212,9 +217,10 @@ impl WorkqueueBuilder {
     }
 
     /// How many items may be active on each memory node with [`Share::PerNode`], however few CPUs
-    /// the node has: that many items that wait for each other always make progress. From 1 to
-    /// `max_active`; the default is 8, or `max_active` if that is less. Checked but without effect
-    /// with [`Share::Lend`], where the limit is exact, and on other queues.
+    /// the node has. So that many items that wait for each other always make progress. The default
+    /// is 8, at most `max_active`; a node's part is at least 1. It must be from 1 to `max_active`.
+    /// No effect with [`Share::Lend`], where the limit is exact, and on other queues; it is checked
+    /// all the same.
     pub fn min_active(mut self, min_active: usize) -> Self {
         self.limit.min_active = Some(min_active);
         self
