@@ -96,3 +96,28 @@ impl QueueOrder {
             .filter(move |queue| visited >> queue & 1 == 0)
     }
 }
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    /// The queues that one batch visits if none uses it up.
+    fn visited(policy: WakePolicy, turn: usize, lens: [usize; 8]) -> Vec<usize> {
+        let mut order = QueueOrder::new(policy, turn);
+        std::iter::from_fn(|| order.next(|queue| lens[queue])).collect()
+    }
+
+    #[test]
+    fn b20_in_turn_every_queue_is_visited_once() {
+        let all = visited(WakePolicy::RoundRobin, 6, [9, 0, 0, 0, 0, 0, 0, 1]);
+        assert_eq!(all, [6, 7, 0, 1, 2, 3, 4, 5]);
+    }
+
+    #[test]
+    fn b33_the_fullest_comes_first_and_of_equals_the_first_in_turn() {
+        let lens = [1, 5, 0, 2, 5, 0, 0, 1];
+        assert_eq!(visited(WakePolicy::FullestFirst, 0, lens), [1, 4, 3, 7, 0]);
+        assert_eq!(visited(WakePolicy::FullestFirst, 2, lens), [4, 1, 3, 7, 0]);
+        assert!(visited(WakePolicy::FullestFirst, 2, [0; 8]).is_empty());
+    }
+}
