@@ -216,6 +216,13 @@ mod tests {
     }
 
     #[test]
+    fn c51_groups_are_hardware_queues() {
+        let queues = |nodes, n| queues(&map(nodes, DEFAULT_ONLY, n), QueueKind::Default, 8);
+        assert_eq!(queues("core:8", 3), [0, 0, 0, 1, 1, 1, 2, 2]);
+        assert_eq!(queues("numa:2 core:2 smt:2", 2), [0, 0, 1, 1, 0, 0, 1, 1]);
+    }
+
+    #[test]
     fn a_hardware_queue_has_as_many_users_as_cpus() {
         let counts = |map: CpuMap, shared| -> Vec<usize> {
             let users = map.users(shared).into_iter();
@@ -252,5 +259,19 @@ mod tests {
         assert_eq!(queues(&map, QueueKind::Default, 2), [0, 1]);
         let serving: Vec<usize> = (0..5).filter(|&n| map.serves_any(n)).collect();
         assert_eq!(serving, [0, 1]);
+    }
+
+    #[test]
+    fn c8_each_kind_has_a_map_and_a_missing_one_falls_back() {
+        let map = map("core:4", Kinds { read: 2, poll: 1 }, 5);
+        assert_eq!(queues(&map, QueueKind::Default, 4), [0, 0, 1, 1]);
+        assert_eq!(queues(&map, QueueKind::Read, 4), [2, 2, 3, 3]);
+        assert_eq!(queues(&map, QueueKind::Poll, 4), [4; 4]);
+        map.set_hw_queues(2);
+        assert_eq!(queues(&map, QueueKind::Poll, 4), [1; 4]);
+        assert_eq!(queues(&map, QueueKind::Read, 4), [0; 4], "none is left");
+        let modulo = CpuMap::new(None, Kinds { read: 2, poll: 0 }, 5, 5);
+        assert_eq!(queues(&modulo, QueueKind::Read, 4), [3, 4, 3, 4]);
+        assert_eq!(queues(&modulo, QueueKind::Poll, 4), [0, 1, 2, 0]);
     }
 }
