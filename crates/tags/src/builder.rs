@@ -300,8 +300,8 @@ impl<T> TagSetBuilder<T> {
         let tables = layout.tables_of(hw_queues);
         let map = CpuMap::new(self.nodes, kinds, hw_queues, layout.hw_queues);
         let setup = Setup {
-            depth,
-            hw_queues,
+            depth: Some(depth),
+            hw_queues: Some(hw_queues),
             users: map.users(layout.shared_tags),
             kinds,
             free: Some(Shared::<T>::free),

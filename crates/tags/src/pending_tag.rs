@@ -106,3 +106,75 @@ impl TagMaps {
         }
     }
 }
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::admission::Admission;
+    use crate::freeze::Freeze;
+    use crate::freeze::is_unused;
+    use crate::tag_layout::TagLayout;
+    use crate::tag_maps::Setup;
+    use inflight_sbitmap::tenancy::Request;
+    use inflight_sync::Arc;
+    use inflight_sync::atomic::{AtomicUsize, Ordering};
+    use inflight_sync::time::Clock;
+    use std::future::Future;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::pin::pin;
+    use std::task::{Context, Poll, Wake, Waker};
+
+    const NORMAL: TagMapId = TagMapId::normal(0);
+
+    struct Panics;
+    impl Wake for Panics {
+        fn wake(self: Arc<Self>) {
+            panic!("the waker's panic");
+        }
+    }
+
+    #[derive(Default)]
+    struct Counts(AtomicUsize);
+    impl Wake for Counts {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A refused batch whose put wakes a waker that panics: no bit is lost, and the freezer is
+    /// notified.
+    #[test]
+    fn h24_a_batch_goes_back_although_a_waker_panics() {
+        let layout = TagLayout {
+            hw_queues: 1,
+            depth: 3,
+            reserved: 0,
+            shared_tags: false,
+            extra: 0,
+        };
+        let preempt = Setup {
+            admission: Admission::preempt(), // a bit that is put is free, whoever waits
+            ..Setup::default()
+        };
+        let bitmaps = Arc::new(TagMaps::new(layout, Clock::system(), false, preempt));
+        let batch = bitmaps.try_get_batch(NORMAL, 9, 0);
+        assert_eq!(batch.len(), 3);
+        let mut waiter = bitmaps.wait_for(NORMAL, Request::one(0));
+        let panics = Waker::from(Arc::new(Panics));
+        let polled = waiter.poll_one(&bitmaps, &Context::from_waker(&panics));
+        assert!(polled.is_pending());
+
+        let counts = Arc::new(Counts::default());
+        let waker = Waker::from(counts.clone());
+        let mut cx = Context::from_waker(&waker);
+        let mut freeze = pin!(Freeze::new(&bitmaps));
+        assert!(freeze.as_mut().poll(&mut cx).is_pending());
+        let put = catch_unwind(AssertUnwindSafe(|| drop(batch)));
+        let message = put.unwrap_err();
+        assert_eq!(message.downcast_ref(), Some(&"the waker's panic"));
+        assert_eq!(counts.0.load(Ordering::Relaxed), 1, "the freezer is told");
+        assert_eq!(is_unused(&bitmaps), Ok(()));
+        waiter.end(&bitmaps);
+        assert!(matches!(freeze.as_mut().poll(&mut cx), Poll::Ready(_)));
+    }
+}

@@ -84,10 +84,10 @@ pub(crate) struct Setup {
     pub(crate) engine: Engine,
     pub(crate) share: SharePolicy,
     pub(crate) kinds: Kinds,
-    /// The initial depth, and the initial number of hardware queues.
-    pub(crate) depth: usize,
-    pub(crate) hw_queues: usize,
-    /// The CPUs that each hardware queue serves.
+    /// The initial depth, if it is not the largest; and the initial number of hardware queues.
+    pub(crate) depth: Option<usize>,
+    pub(crate) hw_queues: Option<usize>,
+    /// The CPUs that each hardware queue serves, if that is known.
     pub(crate) users: Vec<Users>,
     /// Frees the set that will be [the owner](TagMaps::set_owner).
     pub(crate) free: Option<unsafe fn(NonNull<()>)>,
@@ -103,7 +103,8 @@ impl TagMaps {
                 Engine::Shared,
             ),
         };
-        let (depth, hw_queues) = (setup.depth, setup.hw_queues);
+        let depth = setup.depth.unwrap_or(layout.depth);
+        let hw_queues = setup.hw_queues.unwrap_or(layout.hw_queues);
         let bitmap = |n: usize, depth, max_depth, shares| {
             SbitmapQueue::builder(depth)
                 .max_depth(max_depth)
