@@ -152,7 +152,8 @@ impl StealPolicy {
         let whole_core = self.is_packed(from, here)
             && there.awake < self.cores_left(to, there)
             && self.sibling_loss(from, here) > transfer;
-        let has_place = || there.awake < self.cpus_left(to, there) && there.submitters < self.cpus(to);
+        let has_place =
+            || there.awake < self.cpus_left(to, there) && there.submitters < self.cpus(to);
         let cpu = self.is_short_of_cpus(from, here) && has_place();
         let drain_ns = here.service.saturating_mul(here.waiting as u64) / self.cpus(from) as u64;
         let backlog = self.is_full(from, here)

@@ -119,4 +119,16 @@ mod tests {
         linger.yielded(Duration::MAX);
         assert_eq!(linger.left_out, 16_384);
     }
+
+    #[test]
+    fn a_worker_that_was_woken_soon_spins_longer() {
+        let clock = Clock::manual();
+        let mut linger = Linger::new();
+        let mut slept = |micros| {
+            linger.sleep(&clock, || clock.advance(Duration::from_micros(micros)));
+            linger.spin.as_micros()
+        };
+        assert_eq!([19; 5].map(&mut slept), [4, 8, 16, 20, 20]);
+        assert_eq!([20; 4].map(&mut slept), [10, 5, 2, 2]);
+    }
 }

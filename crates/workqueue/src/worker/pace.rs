@@ -145,4 +145,11 @@ mod tests {
         pace.took(1);
         assert_eq!(pace.turns, MOST / PARTS);
     }
+
+    #[test]
+    fn a_worker_that_nobody_looks_after_never_pauses() {
+        let mut pace = Pace::new(false);
+        assert_eq!(mean(&mut pace, 10, |_| 15), 0);
+        assert!(Pace::new(true).turns > 0);
+    }
 }

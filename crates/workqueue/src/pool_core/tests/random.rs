@@ -469,6 +469,26 @@ impl<'a> Driver<'a> {
         self.check();
     }
 
+    /// Entries that could begin: one of each listed pwq, and as many more as slots are free.
+    fn ready(&self) -> usize {
+        let of = |(at, queue): (usize, &Queue)| {
+            let pwq = self.core.pwq(at as PwqIndex);
+            let more = match pwq.limit {
+                Limit::None => usize::MAX - 1,
+                Limit::Own { max, used } => max.saturating_sub(used),
+                Limit::Shared(_) => {
+                    let (nr, max) = self.shared.level();
+                    max.saturating_sub(nr)
+                }
+            };
+            queue
+                .waiting
+                .len()
+                .min(usize::from(pwq.listed) * more.saturating_add(1))
+        };
+        self.queues.iter().enumerate().map(of).sum()
+    }
+
     fn unlock(&mut self, now: bool) {
         for deferred in self.core.drain_deferred().collect::<Vec<_>>() {
             match deferred {
@@ -491,7 +511,7 @@ impl<'a> Driver<'a> {
         let listed = self.core.listed();
         let little = listed as u64 * self.core.service_ns() < WAKE_NS;
         let left_to_those_who_run = !now && running > 0 && little;
-        let wanted = self.core.ready() > coming && running < target && !left_to_those_who_run;
+        let wanted = self.ready() > coming && running < target && !left_to_those_who_run;
         let action = self.core.need_worker(now);
         assert_eq!(
             action != WakeAction::None,

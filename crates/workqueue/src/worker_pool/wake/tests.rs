@@ -85,6 +85,29 @@ fn siblings_are_told_when_they_could_help() {
     items.into_iter().for_each(|item| item.wait().unwrap());
 }
 
+/// Siblings are also told when something else that they know has changed.
+#[test]
+fn siblings_are_told_when_something_else_has_changed() {
+    type Change = fn(&mut PoolState, &WorkerPool);
+    let changes: [Change; 2] = [
+        |state, _| state.core.note_service(1 << 40),
+        |_, pool| pool.hint.set_submitters(1),
+    ];
+    for change in changes {
+        let (_sys, wq) = pods("core:2");
+        let held = [0, 1].map(|cpu| hold(&wq, cpu));
+        let own = pool(&wq, 0);
+        own.lock().watched = true;
+        let mut items: Vec<_> = (0..3).map(|_| wq.spawn_on(0, || ())).collect();
+        assert!(!own.lock().overloaded);
+        change(&mut own.lock(), &own);
+        items.push(wq.spawn_on(0, || ()));
+        assert!(own.lock().overloaded);
+        held.into_iter().for_each(end);
+        items.into_iter().for_each(|item| item.wait().unwrap());
+    }
+}
+
 /// A pod's own items come first, however many another one has.
 #[test]
 fn a_worker_with_something_at_home_does_not_steal() {
