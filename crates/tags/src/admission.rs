@@ -8,8 +8,10 @@ use inflight_sbitmap::tenancy::{Force, NewcomerPolicy};
 
 /// The order in which callers get tags when tags are short.
 ///
-/// The policies differ most for [`Tenant::split`](crate::Tenant::split): whether the pieces of one
-/// request stay together.
+/// Large requests are split into pieces of the size that the device takes, and each piece needs a
+/// tag of its own. When many submitters wait, the order in which tags are given out decides whether
+/// the pieces of one request stay together. A disk needs a seek wherever they do not. So the
+/// policies differ most for [`Tenant::split`](crate::Tenant::split).
 ///
 /// | | newcomers past those who wait | pieces of a split | a wake |
 /// |---|---|---|---|
@@ -18,10 +20,18 @@ use inflight_sbitmap::tenancy::{Force, NewcomerPolicy};
 /// | [`NoPreempt`](Admission::NoPreempt) | while few wait, or tags are plenty | each, past newcomers | by [`WakeAccounting`] |
 /// | [`ElasticOvercommit`](Admission::ElasticOvercommit) | yes | beyond the depth if need be | one for a request that has no tag yet |
 ///
+/// The ideas: `Preempt` is what block layers do; `NoPreempt` and the accounting by tags come from a
+/// patch series for blk-mq ("improve tag allocation under heavy load", 2022), `ElasticOvercommit`
+/// from its review. `WholeIo` is this crate's.
+///
 /// ```
-/// use inflight_tags::{Admission, TagSet};
-/// let set = TagSet::builder().depth(8).admission(Admission::elastic_overcommit(2));
-/// assert_eq!(set.build(|_, _| ())?.capacity(), 10);
+/// use inflight_tags::{Admission, NoPreempt, TagSet, WakeAccounting};
+/// let policy = NoPreempt::default().accounting(WakeAccounting::PerTag);
+/// let set = TagSet::builder()
+///     .depth(64)
+///     .admission(Admission::NoPreempt(policy))
+///     .build(|_, _| ())?;
+/// # let _ = set;
 /// # Ok::<(), inflight_tags::BuildError>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,6 +67,13 @@ impl Admission {
 
     /// Returns [`ElasticOvercommit`](Admission::ElasticOvercommit) with its wait queues served
     /// round robin.
+    ///
+    /// ```
+    /// # use inflight_tags::{Admission, TagSet};
+    /// let set = TagSet::builder().depth(8).admission(Admission::elastic_overcommit(2));
+    /// assert_eq!(set.build(|_, _| ())?.capacity(), 10);
+    /// # Ok::<(), inflight_tags::BuildError>(())
+    /// ```
     #[must_use]
     pub const fn elastic_overcommit(max_extra: usize) -> Self {
         Self::ElasticOvercommit {

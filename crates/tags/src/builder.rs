@@ -117,11 +117,14 @@ impl<T> TagSetBuilder<T> {
     }
 
     /// Sets a hook that is called with the submitter's hardware queue before the submitter waits
-    /// for a tag or for a thaw, to submit what was collected and to reap completions. The submitter
-    /// tries again before it waits.
+    /// for a tag or for a thaw. The hook submits what was collected and reaps completions, because
+    /// otherwise nothing might complete. It may free tags; the submitter tries again before it
+    /// waits.
     ///
-    /// The hook runs on the submitter's thread, or in its task's poll, so it should not block. It
-    /// may use the set, by the try forms: a wait within the hook does not call the hook again.
+    /// The hook runs on the submitter's thread, or in its task's poll, so it should not block. The
+    /// try forms do not call it. It may use the set. A wait for a tag of the set within the hook
+    /// does not call the hook again, so nobody submits what was collected before that wait: use
+    /// the try forms there.
     ///
     /// ```
     /// # use inflight_tags::TagSet;
@@ -152,11 +155,13 @@ impl<T> TagSetBuilder<T> {
     /// Spreads the hardware queues over the CPUs of `topology`. Without a topology, they are spread
     /// round robin: hardware queue `n % hw_queues` serves CPU `n`.
     ///
-    /// Each memory node has queues of its own, in proportion to its CPUs, for even groups of
-    /// neighbours; with fewer queues than nodes, the nodes go to them round robin. CPUs that cannot
-    /// be used now are placed after the others; one that the topology does not have goes to the
-    /// first queue. With more queues than CPUs only
-    /// [`AllocOptions::hw_queue`](crate::AllocOptions::hw_queue) reaches the last ones.
+    /// With more hardware queues than memory nodes, each node has queues of its own, in proportion
+    /// to its CPUs. The groups of CPUs within a node are neighbours (same core, same cache) and
+    /// differ by at most one CPU. With fewer hardware queues, the nodes go to the queues round
+    /// robin. CPUs that cannot be used now, but may be later, are placed after the others. A CPU
+    /// that the topology does not have goes to the first hardware queue. With more queues than CPUs
+    /// the last ones serve no CPU, and only
+    /// [`AllocOptions::hw_queue`](crate::AllocOptions::hw_queue) reaches them.
     ///
     /// ```
     /// # use inflight_tags::TagSet;
@@ -187,10 +192,12 @@ impl<T> TagSetBuilder<T> {
         self
     }
 
-    /// Sets whether tags note the time when they are put in flight (some 3 ns); by default they do.
-    /// With `false` each [`age`](crate::InFlight::age) is zero, and **no request expires**, not
-    /// even by [`set_timeout`](crate::Tag::set_timeout). A [`timeout`](Self::timeout) of the
-    /// builder is refused then.
+    /// Sets whether tags note the time when they are put in flight; by default they do. It costs a
+    /// reading of the system's last tick (some 3 ns; without a tick, a reading of the clock) in
+    /// each [`into_token`](crate::Tag::into_token). With `false` each [`age`](crate::InFlight::age)
+    /// is zero, and **no request expires**: not by the set's timeout, and not by its own
+    /// ([`set_timeout`](crate::Tag::set_timeout) has no effect). A [`timeout`](Self::timeout) of
+    /// the builder is refused then.
     ///
     /// ```
     /// # use inflight_tags::{BuildError, TagSet};

@@ -31,9 +31,10 @@ pub(crate) const fn answer_of_wait(ended: GetError) -> AllocError {
 }
 
 impl<T: Send + 'static> TagSet<T> {
-    /// Closes the set, for good: waiters for a tag and later callers get
-    /// [`Closed`](crate::AllocError::Closed), also behind a freeze. Tags in use live on, and
-    /// [`freeze`](TagSet::freeze) waits until there is none: the shutdown of an engine.
+    /// Closes the set, for good: no tag is given out any more. Waiters for a tag and later callers
+    /// get [`Closed`](crate::AllocError::Closed), also behind a freeze. Tags that are held can be
+    /// put in flight, tags in flight can be redeemed, and [`freeze`](TagSet::freeze) waits until
+    /// none is in use: this is the shutdown of an engine.
     ///
     /// An allocation that runs at the same time may still succeed.
     ///

@@ -86,9 +86,11 @@ impl<T: Send + 'static> HwQueues<'_, T> {
         end.unwrap_or(Err(DrainError::InUse { hw_queue }))
     }
 
-    /// Waits until no tag of an inactive hardware queue is held, in flight or collected by a
-    /// [`Split`](crate::Split): its ring can then be closed. Writes of the last owners are visible.
-    /// The future may be dropped at any time.
+    /// Waits until no tag of an inactive hardware queue is held or in flight: its ring can then be
+    /// closed. Writes of the last owners are visible. The future may be dropped at any time.
+    ///
+    /// Its requests must be completed meanwhile. Tags that a [`Split`](crate::Split) has collected
+    /// there count as held.
     ///
     /// # Errors
     ///

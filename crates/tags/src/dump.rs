@@ -28,13 +28,20 @@ struct InUse {
 }
 
 impl<T: Send + 'static> TagSet<T> {
-    /// Returns the set as text for people, whose form may change: the number of tags of each
-    /// tenant, the tags that waiters have been given and have not taken, then the tags in use, the
-    /// oldest first and those without a running time last. `docs/debugging.md` explains it.
+    /// Returns the set as text for people: the number of tags of each tenant, the tags that waiters
+    /// have been given and have not taken, then the tags in use with tenant, hardware queue, index
+    /// and age, the oldest first and those without a running time last. Its form may change.
+    ///
+    /// A tag is *granted* to a waiter that has not run or been polled since. It is *collected* by a
+    /// waiter for several that has not all of them, or by a [`Split`](crate::Split) for its next
+    /// pieces. Such a tag is not in use, but nobody else gets it, and a freeze waits for it. If the
+    /// number does not change, there is a future that is kept and not polled, or a `Split` that is
+    /// not asked for its next piece.
     ///
     /// It has at most some hundred lines, and says how many tenants and tags are left out. It reads
     /// all slots, and takes the lock of each list of waiters for a moment: tags taken or freed
     /// meanwhile may be in it or not, or count as collected.
+    /// Ages count from [`into_token`](crate::Tag::into_token) or [`track`](crate::Tag::track) on.
     ///
     /// ```
     /// # use inflight_tags::TagSet;

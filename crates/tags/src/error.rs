@@ -1,7 +1,10 @@
 //! The errors of this crate, one small enum per operation.
 //!
-//! An error contains the values that its operation got and its reader may not know. `TimedOut` has
-//! no duration, which would make `Result<Tag<T>, AllocError>` half as large again.
+//! An error contains the values that its operation got and its reader may not know: numbers that
+//! were computed or came from a ring, the hardware queue, the token. As in the other crates of the
+//! family, `TimedOut` has no duration: it is the argument of the call that failed, and a
+//! [`Duration`](std::time::Duration) would make `Result<Tag<T>, AllocError>` half as large again,
+//! in each allocation. The text says what did not happen in time.
 
 use crate::shares::SharePolicy;
 use crate::token::TokenTail;

@@ -9,7 +9,8 @@ impl<T> Tag<T> {
     /// waiters. For a reaper of many completions; each tag ends as if it were dropped. The tags may
     /// be of different hardware queues, also of different sets.
     ///
-    /// All tags of a group are free before the first of its waiters is woken.
+    /// Waiters are served in their order, as many as there are free tags for them. All tags of a
+    /// group are free before the first of these waiters is woken.
     ///
     /// # Panics
     ///

@@ -30,15 +30,20 @@ impl<T: Send + 'static> Cpus<'_, T> {
     ///
     /// An inactive hardware queue gives out no tags. Submitters that still run on its CPUs get tags
     /// of its stand-in, the next hardware queue of its [kind](crate::QueueKind) that has a CPU, or
-    /// of any kind; so do its waiters when their turn comes, at the latest when it is drained. Its
-    /// tags in use stay valid; [`drain`](crate::HwQueues::drain) waits for the last of them.
+    /// of any kind; so do its waiters when their turn comes, at the latest when it is drained. A
+    /// caller that names it gets [`InactiveHwQueue`](crate::AllocError::InactiveHwQueue). Its tags
+    /// in use stay valid; [`drain`](crate::HwQueues::drain) waits for the last of them.
     ///
-    /// A call for the last CPU changes nothing, nor does one for a CPU that is offline or that the
-    /// set does not know. Waits for nothing but a build closure that is making slots.
+    /// The last CPU stays: a call for it changes nothing, and neither does a call for a CPU that is
+    /// offline or that the set does not know. Without a topology the CPUs are those that the
+    /// machine may have. Waits for nothing but the build closure of a change of size that is making
+    /// slots.
     ///
     /// # Panics
     ///
     /// Panics in the build closure of this set.
+    ///
+    /// [`Completions::close_cpu`](crate::Completions::close_cpu) does the same for completions.
     ///
     /// ```
     /// use inflight_tags::{AllocError, AllocOptions, TagSet};
@@ -80,17 +85,20 @@ impl<T: Send + 'static> Cpus<'_, T> {
     /// [`Completions`](crate::Completions) of the set steer by it. Returns the hardware queues that
     /// became [active or inactive](crate::HwQueues::is_active).
     ///
-    /// Tags in use stay with their hardware queue, waiting submitters keep their places, and a
-    /// caller meanwhile gets a tag by the old map or by the new one. CPUs that are
-    /// [`offline`](Cpus::offline) stay so until [`online`](Cpus::online), whatever the topology
-    /// says.
+    /// No freeze is needed: tags in use stay with their hardware queue, waiting submitters keep
+    /// their places, and a caller meanwhile gets a tag by the old map or by the new one. CPUs that
+    /// are [`offline`](Cpus::offline) stay so until [`online`](Cpus::online), whatever the topology
+    /// says. If the map should not change, for example because each hardware queue is a ring of the
+    /// thread of one CPU, use only these two.
     ///
     /// The done lists of CPUs that are not in the topology are closed, and their completions run on
-    /// the calling thread; the lists open again when their CPUs are back, unless the user closed
-    /// them. Each topology that the set has not seen before costs some memory, which stays until
-    /// the `Completions` are dropped.
+    /// the calling thread; the lists open again when their CPUs are back, unless
+    /// [`close`](crate::Completions::close) or [`close_cpu`](crate::Completions::close_cpu) closed
+    /// them. New CPUs get done lists, with a runner of the [sink](crate::CompletionSink). A request
+    /// that was submitted on a removed CPU completes where it is seen. Each topology that the set
+    /// has not seen before costs some memory, which stays until the `Completions` are dropped.
     ///
-    /// Waits for no request, only for a build closure that is making slots.
+    /// Waits for no request, only for the build closure of a change of size that is making slots.
     ///
     /// # Panics
     ///

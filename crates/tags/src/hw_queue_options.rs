@@ -37,8 +37,9 @@ impl HwQueueOptions {
 
     /// Sets the largest number for [`set_hw_queues`](crate::TagSet::set_hw_queues), at least the
     /// first number. The default is twice the first number if that is two or more and this makes
-    /// 65,536 tags at most; otherwise, and under `--cfg loom`, it is the first number. Memory is
-    /// laid out for all at once; the payloads are made when queues are added.
+    /// 65,536 tags at most; otherwise, and under `--cfg loom`, where each queue enlarges a model,
+    /// it is the first number. Memory is laid out for all at once; the payloads are made when
+    /// queues are added.
     pub const fn max(mut self, most: usize) -> Self {
         self.most = Some(most);
         self

@@ -59,9 +59,11 @@ impl InFlight<'_> {
     }
 
     /// Returns how long it had been in flight when the visit began. The value is never too large,
-    /// so no request is timed out too early. With the system's clock it may be too small by a
-    /// [tick](inflight_sync::time::Ticks): 1 to 10 ms on Linux, nothing elsewhere. Zero in a set
-    /// built with [`ages(false)`](crate::TagSetBuilder::ages).
+    /// so no request is timed out too early: if the slot is in its next use meanwhile, it is the
+    /// age of that use. With the system's clock it may be too small by the rest of the tick in
+    /// which the request was submitted: 1 to 10 ms on Linux, [by the kernel's timer
+    /// frequency](inflight_sync::time::Ticks), nothing elsewhere. Zero in a set built with
+    /// [`ages(false)`](crate::TagSetBuilder::ages).
     #[must_use]
     pub fn age(&self) -> Duration {
         self.now.map_or(Duration::ZERO, |now| {

@@ -1,9 +1,11 @@
 //! Tag sets: a limit on the requests in flight, and the data of each.
 //!
-//! A *tag* is the permission to have a request in flight, a slot of memory for it, and the number
-//! of its completion. A [`TagSet`] has a fixed number of them, divided among *hardware queues*
-//! (usually one per ring). Taking a free tag allocates no memory, and takes no lock while many are
-//! free.
+//! A storage engine that submits requests to a ring needs three things for each of them:
+//! permission, so that no more are in flight than the device takes; memory, which must not move
+//! while the device works; and a number that identifies its completion. A *tag* is all three. A
+//! [`TagSet`] has a fixed number of them, divided among *hardware queues* (usually one per ring),
+//! each with a slot of the user's type `T` that is made once. Taking a free tag allocates no
+//! memory, and takes no lock while many tags are free.
 //!
 //! ```
 //! use inflight_tags::TagSet;
@@ -32,11 +34,22 @@
 //! | token, in flight | none | [`redeem`](TagSet::redeem) |
 //! | token, timed out | none | [`redeem_timed_out`](TagSet::redeem_timed_out) |
 //!
-//! A slot in flight is never moved or freed: if the program drops the last handle of the set, such
-//! slots are leaked.
+//! A token is refused ([`RedeemError`]) if it is of an earlier use of the slot, of another set,
+//! redeemed twice or damaged. A slot in flight is never moved or freed: if the program drops the
+//! last handle of the set, such slots are leaked. [`freeze`](TagSet::freeze) waits until no tag is
+//! in use. [`close`](TagSet::close) ends all waits for good. [`TagSet::for_each_in_flight`] visits
+//! requests while others complete.
 //!
-//! `docs/tags.md` is the reference, `docs/tags-items.md` compares with blk-mq, whose ideas these
-//! are. `PROTOCOL.md` beside the sources has the proofs.
+//! [`Tenant::split`] takes several tags for one request. When tags are short, the set's
+//! [`Admission`] decides the order, and each [`Tenant`] has a [share](SharePolicy).
+//! [`TagSet::expired`] returns late requests. [`steering`] runs completions on the CPU that
+//! submitted.
+//!
+//! For a count without an index or memory take a semaphore instead.
+//!
+//! The ideas are those of the block layer's multi-queue tag sets (blk-mq), which
+//! `docs/tags-items.md` goes through one by one. The protocols and their proofs are in
+//! `PROTOCOL.md` beside the sources; the loom models in `tests/` use its names.
 #![deny(missing_docs)]
 
 // rustdoc shows the methods of a type in the order of these modules: what users need first is

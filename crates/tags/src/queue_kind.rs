@@ -4,9 +4,10 @@ use std::fmt;
 
 /// The kind of requests for which a hardware queue is.
 ///
-/// A set may keep some of its hardware queues for [reads](crate::HwQueueOptions::read) and for
-/// [polled requests](crate::HwQueueOptions::poll). Each kind has a map of its own from CPUs to
-/// hardware queues. The default queues serve a kind that the set does not have.
+/// A set may keep some of its hardware queues for reads and for polled requests
+/// ([`read`](crate::HwQueueOptions::read), [`poll`](crate::HwQueueOptions::poll)), so that reads do
+/// not wait behind writes, and a poller sees its own completions only. Each kind has a map of its
+/// own from CPUs to hardware queues. The default queues serve a kind that the set does not have.
 ///
 /// ```
 /// use inflight_tags::{AllocOptions, HwQueueOptions, QueueKind, TagSet};

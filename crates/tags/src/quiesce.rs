@@ -132,9 +132,10 @@ impl<T: Send + 'static> TagSet<T> {
     /// is dropped. Does not wait.
     ///
     /// The try forms of a [`Tenant`](crate::Tenant) return
-    /// [`Quiesced`](crate::AllocError::Quiesced) and the waiting forms wait for the end. Tags in
-    /// use live on. An allocation that was admitted before may return its tag after this call has
-    /// returned. A [freeze](TagSet::freeze) also waits until no tag is in use.
+    /// [`Quiesced`](crate::AllocError::Quiesced) and the waiting forms wait for the end. Tags that
+    /// are held can be put in flight, and tags in flight complete. An allocation that was admitted
+    /// before may return its tag after this call has returned. [`QuiesceGuard::drain`] waits until
+    /// no tag is in use; a [freeze](TagSet::freeze) does both at once.
     ///
     /// # Panics
     ///

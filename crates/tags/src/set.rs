@@ -22,11 +22,27 @@ use std::collections::btree_map::Entry;
 /// on their buffers. So an engine redeems, or [freezes](TagSet::freeze_blocking), before it drops
 /// the last handle.
 ///
+/// The idea is the tag set of blk-mq.
+///
 /// ```
-/// use inflight_tags::TagSet;
-/// let set = TagSet::builder().hw_queues(4).depth(256).reserved(8).build(|_hwq, tag| tag)?;
-/// assert_eq!((set.capacity(), set.depth(), set.reserved()), (1024, 256, 8));
-/// # Ok::<(), inflight_tags::BuildError>(())
+/// use inflight_tags::{AllocOptions, TagSet};
+///
+/// struct Req { off: u64, buf: Vec<u8> }
+/// let set = TagSet::builder()
+///     .hw_queues(4)
+///     .depth(256)
+///     .reserved(8)
+///     .build(|_hwq, _tag| Req { off: 0, buf: vec![0; 4096] })?;
+/// let dev = set.add_tenant("nvme0n1")?;
+///
+/// let mut tag = dev.try_alloc()?;
+/// tag.off = 4096;
+/// tag.buf[0] = 1;
+/// let token: u64 = tag.into_token(); // the ring's user data; the tag is now in flight
+/// let tag = set.redeem(token)?;
+/// assert_eq!((tag.off, tag.buf[0]), (4096, 1));
+/// drop(tag); // frees it, wakes the right waiter
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct TagSet<T> {
     pub(crate) shared: Handle<T>,
@@ -67,7 +83,12 @@ impl<T: Send + 'static> TagSet<T> {
     ///
     /// # Errors
     ///
-    /// [`RedeemError`] says why a token was refused, which changes nothing.
+    /// A refused token changes nothing: [`NotInFlight`](RedeemError::NotInFlight) if it has been
+    /// redeemed, [`Stale`](RedeemError::Stale) if its slot has been freed since or its generation
+    /// is damaged, [`TimedOut`](RedeemError::TimedOut) if it was marked,
+    /// [`Foreign`](RedeemError::Foreign) if another set made it (certain unless more than 64 sets
+    /// existed in the process at once), [`OutOfRange`](RedeemError::OutOfRange) if it names no
+    /// slot.
     ///
     /// ```
     /// # use inflight_tags::{AllocOptions, RedeemError, TagSet};
@@ -156,6 +177,8 @@ impl<T: Send + 'static> TagSet<T> {
     }
 
     /// Returns whether a tag is in flight, marked ones included. Stops at the first.
+    ///
+    /// The idea is the in-flight test of blk-mq.
     #[must_use]
     pub fn any_in_flight(&self) -> bool {
         self.slots_in_flight().next().is_some()

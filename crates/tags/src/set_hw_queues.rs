@@ -89,12 +89,14 @@ impl<T: Send + 'static> TagSet<T> {
     /// Changes the number of hardware queues: from 1 to the builder's
     /// [`max`](crate::HwQueueOptions::max).
     ///
-    /// [Freezes](TagSet::freeze) the set for the change, so a caller that holds a tag waits for
-    /// itself, for ever. If there are `n` already, the call does not wait, and changes nothing.
-    /// CPUs are spread over the new number by the rule of the builder. Of each
-    /// [kind](crate::QueueKind) there are as many as in the builder; if `n` is too small, the order
-    /// is one default queue, then those for polling, then those for reads. Waiting submitters go to
-    /// the hardware queue that serves them after the change; those that named a removed one get
+    /// [Freezes](TagSet::freeze) the set for the change: waits until no tag is held or in flight.
+    /// So a caller that holds a tag waits for itself, for ever, and requests that never complete
+    /// need [`expired`](TagSet::expired); [`set_hw_queues_timeout`](TagSet::set_hw_queues_timeout)
+    /// has a limit. If there are `n` already, the call does not wait, and changes nothing. CPUs are
+    /// spread over the new number by the rule of the builder. Of each [kind](crate::QueueKind)
+    /// there are as many as in the builder; if `n` is too small, the order is one default queue,
+    /// then those for polling, then those for reads. Waiting submitters go to the hardware queue
+    /// that serves them after the change; those that named a removed one get
     /// [`NoSuchHwQueue`](crate::AllocError::NoSuchHwQueue). Tokens of removed hardware queues are
     /// [`Stale`](crate::RedeemError::Stale).
     ///

@@ -1,8 +1,9 @@
 //! Counters that do not make the fast path write shared data.
 //!
-//! The slot, which its owner writes anyway, counts its allocations; a tenant counts its tags in a
-//! [`PerCpuCounter`], and rarer events in one padded line per CPU. Everything is Relaxed: a reader
-//! gets numbers that were true at some moment of its reading, not all at the same one.
+//! The slot, which its owner writes anyway, counts its allocations. A tenant counts its tags in a
+//! [`PerCpuCounter`], by a plain addition if the system allows that. Rarer events are counted in
+//! one padded line per CPU. Everything is Relaxed: a reader gets numbers that were true at some
+//! moment of its reading, not all at the same one.
 
 use inflight_sync::atomic::{AtomicU64, Ordering};
 use inflight_sync::percpu::{Backend, PerCpuCounter};

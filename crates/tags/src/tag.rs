@@ -24,8 +24,10 @@ use std::time::Duration;
 /// is free and all chosen waiters are woken. While the thread is unwinding already, such a panic is
 /// swallowed.
 ///
+/// The idea is the request of blk-mq, whose number in the tag map and whose memory are one.
+///
 /// ```
-/// use inflight_tags::TagSet;
+/// use inflight_tags::{AllocOptions, TagSet};
 /// let set = TagSet::builder().depth(2).build(|_hwq, _tag| vec![0u8; 512])?;
 /// let dev = set.add_tenant("nvme0n1")?;
 /// let mut tag = dev.try_alloc()?;
@@ -116,11 +118,16 @@ impl<T> Tag<T> {
     /// [`TagSet::redeem`](crate::TagSet::redeem) returns the tag.
     ///
     /// The slot stays alive and does not move until the tag is redeemed, because a device may work
-    /// on its buffers.
+    /// on its buffers. If all handles of the set are dropped before that, the tag can no longer be
+    /// redeemed, and the slot is leaked rather than freed while the device may use it.
     ///
-    /// The redeeming thread must get the token in a way that orders memory: a channel, a lock,
-    /// Release and Acquire, a device's ring. A token passed by a Relaxed store alone may arrive
-    /// before the slot is seen in flight, and be refused.
+    /// The redeeming thread must get the token in a way that orders memory: a channel, a lock, an
+    /// atomic stored with Release and loaded with Acquire, or a device's ring, whose doorbell or
+    /// system call orders memory too. A token passed by a Relaxed store alone may arrive before the
+    /// slot is seen in flight, and be refused.
+    ///
+    /// The call notes the time for [`InFlight::age`](crate::InFlight::age), unless the set was
+    /// built without [`ages`](crate::TagSetBuilder::ages).
     #[must_use = "only the token brings the tag back"]
     #[inline]
     pub fn into_token(self) -> u64 {
@@ -181,8 +188,12 @@ impl<T> Tag<T> {
     }
 
     /// Returns hardware queue and index as one number: `hw_queue << 16 | index`, as blk-mq's unique
-    /// tag. It names the slot, not this use of it.
-    /// [`HwQueues::place_of_unique`](crate::HwQueues::place_of_unique) splits the number again.
+    /// tag.
+    ///
+    /// It names the slot, not this use of it. For a device to echo, take the number of
+    /// [`into_token`](Tag::into_token).
+    /// [`HwQueues::place_of_unique`](crate::HwQueues::place_of_unique) splits the number again, and
+    /// [`index`](Tag::index) has an example.
     #[must_use]
     pub fn unique(&self) -> u32 {
         // The builder allows at most 2^16 hardware queues and 10,240 tags each.
@@ -192,7 +203,8 @@ impl<T> Tag<T> {
     /// Sets the time after which the request [expires](crate::TagSet::expire), counted from
     /// [`into_token`](Tag::into_token), or from [`track`](Tag::track), which may have come before.
     /// It replaces the set's timeout until the tag is freed. It has no effect in a set built with
-    /// [`ages(false)`](crate::TagSetBuilder::ages), where nothing expires.
+    /// [`ages(false)`](crate::TagSetBuilder::ages), where nothing expires. How late an expired
+    /// request may be reported is described at [`TagSet::expired`](crate::TagSet::expired).
     ///
     /// # Panics
     ///

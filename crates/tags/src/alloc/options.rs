@@ -70,7 +70,12 @@ impl AllocOptions {
 
     /// Asks for a tag of hardware queue `n`, if `n` serves any CPU; else the error is
     /// [`Unmapped`](crate::AllocError::Unmapped). For requests that the threads of that queue's
-    /// CPUs work on: without such CPUs they would never be served.
+    /// CPUs work on, for example a setup request to each queue: without such CPUs the request would
+    /// never be served. Each allocation searches the map.
+    ///
+    /// With [`reserved`](Self::reserved) and a try form it is blk-mq's allocation for one hardware
+    /// queue, which allows nothing else because a waiter might move. A waiter here stays with the
+    /// queue that it named, so all forms may be used.
     ///
     /// ```
     /// use inflight_tags::{AllocError, AllocOptions, TagSet};

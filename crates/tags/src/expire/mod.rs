@@ -178,9 +178,11 @@ impl<T> Shared<T> {
 ///
 /// # If it is dropped without `redeem`
 ///
-/// The request stays marked, and is not returned again: its tag stays in flight, because the device
-/// may still use its buffers, and freezes wait for it. Keep the [token](Expired::token) elsewhere
-/// before an `await` at which the task may be cancelled, and take the tag by it:
+/// The request stays marked, and is not returned again: its tag stays in flight, and freezes wait
+/// for it. This happens if the task that handles it is cancelled at an `await`, for example while
+/// it waits for the device to cancel the request. Nothing frees the tag by itself, because the
+/// device may still use its buffers. So keep the [token](Expired::token) elsewhere before the
+/// `await`, and take the tag by it when the device has finished:
 ///
 /// ```
 /// # use inflight_tags::TagSet;
@@ -289,12 +291,14 @@ impl<T: Send + 'static> TagSet<T> {
     /// Waits as a task for the next request of [`try_expired`](TagSet::try_expired). `None` when
     /// the set is [closed](TagSet::close) and no tag is in use: the end of a loop.
     ///
-    /// It checks the slots when the next time will be up, and after a second at the latest, or the
-    /// set's timeout or the shortest [`set_timeout`](Tag::set_timeout) of a tag in use, but at most
-    /// every 10 ms; in a closed set every 10 ms. So a request is returned at most that much later
-    /// than its time is up. The first future that has to wait **starts a thread**, one for all
-    /// futures of the set, which ends with the set. A program with a timer of its own calls
-    /// [`expire`](TagSet::expire) instead.
+    /// It checks the slots when the next time will be up, and after a second at the latest, because
+    /// requests with shorter times may have been submitted meanwhile. If the set's timeout is
+    /// shorter, or a tag that is not yet free has a shorter [one of its own](Tag::set_timeout),
+    /// that takes the place of the second, but not less than 10 ms. So a request is returned at
+    /// most that much later than its time is up. [`close`](TagSet::close) wakes it; from then on it
+    /// checks every 10 ms. The first future that has to wait **starts a thread**, one for all
+    /// futures of the set, which sleeps in their place and ends with the set. A program with a
+    /// timer of its own calls [`expire`](TagSet::expire) instead.
     ///
     /// # Cancel safety
     ///
@@ -390,11 +394,12 @@ impl<T: Send + 'static> TagSet<T> {
     /// one caller. Returns the time when the next of the present requests will be up.
     ///
     /// For programs with a timer of their own: call it again at that time, and at the latest after
-    /// the shortest timeout in use, because the result does not include later submissions; also
-    /// during a freeze, which waits for the tags. The time is one of the set's
-    /// [clock](TagSet::clock). [`redeem_timed_out`](TagSet::redeem_timed_out) returns the tag of
-    /// the token; `f` may call it, or any other method of the set. The rest is as for
-    /// [`try_expired`](TagSet::try_expired).
+    /// the shortest timeout in use, because the result does not include later submissions. The time
+    /// is one of the set's [clock](TagSet::clock): the time to wait is `next - set.clock().now()`,
+    /// which is zero if it has passed. [`redeem_timed_out`](TagSet::redeem_timed_out) returns the
+    /// tag of the token; until then the tag is in flight, and a freeze waits for it, so continue
+    /// these calls during a freeze. `f` may redeem at once, or call any other method of the set.
+    /// The rest is as for [`try_expired`](TagSet::try_expired).
     ///
     /// ```
     /// # use inflight_tags::{Clock, RedeemError, TagSet};

@@ -107,9 +107,11 @@ impl<T: Send + 'static> TagSet<T> {
     /// ready when none is held or in flight. Freezes nest; the set thaws when the last guard is
     /// dropped.
     ///
-    /// It waits also for tags that are *granted* to waiters and not taken, and for those that a
-    /// [`Split`](crate::Split) has *collected*, which [`in_use`](TagSet::in_use) does not count: a
-    /// future or a `Split` that is kept and not used holds up the freeze for ever.
+    /// It waits also for tags that are *granted* to futures or threads that have not taken them,
+    /// and for tags that a [`Split`](crate::Split) has *collected* for its next pieces. These give
+    /// them back when they go on, or are dropped. [`in_use`](TagSet::in_use) counts neither; the
+    /// [dump](TagSet::dump) shows both. A future or a `Split` that is kept and not used holds up
+    /// the freeze for ever.
     ///
     /// While the set is frozen, or a caller waits for a freeze, the try forms of a
     /// [`Tenant`](crate::Tenant) return [`Frozen`](crate::AllocError::Frozen) and the waiting forms
@@ -142,7 +144,8 @@ impl<T: Send + 'static> TagSet<T> {
     /// Freezes the set as [`freeze`](TagSet::freeze); the thread sleeps.
     ///
     /// A thread that holds a tag itself, or keeps such a future or `Split`, or is the one that
-    /// redeems, waits for itself here, for ever.
+    /// redeems, waits for itself here, for ever: the effect is that of a slow device. If that may
+    /// be, take [`freeze_timeout`](TagSet::freeze_timeout) or [`try_freeze`](TagSet::try_freeze).
     pub fn freeze_blocking(&self) -> FrozenGuard {
         let frozen = FrozenGuard::begin(&self.shared.bitmaps);
         let _always = wait_until_unused(&frozen.bitmaps, None);

@@ -8,8 +8,12 @@
 /// last handle is dropped. An active tenant may take a tag while it has fewer than its share. The
 /// tags of a dropped tenant count for no tenant.
 ///
-/// Tasks have no timer by which they notice that: see
+/// Threads that wait at their limit search for idle tenants every second, and so does a caller that
+/// allocates, begins to wait or gives a tag back. Tasks have no timer: see
 /// [`TagSet::reclaim_idle_shares`](crate::TagSet::reclaim_idle_shares).
+///
+/// The idea is blk-mq's fair sharing of tags; weights and the switch were asked for there and are
+/// not part of it.
 ///
 /// # Fairness
 ///

@@ -67,9 +67,10 @@ impl<T: Send + 'static> TagSet<T> {
     /// tenant was active do not count. Returns in how many hardware queues there was one. Such a
     /// tenant becomes active again with its next allocation.
     ///
-    /// Without this call, waiting threads of tenants that are at their limit look for idle ones
-    /// every second, and so does each call that allocates, begins to wait or frees. Tasks have no
-    /// timer: an engine that uses only tasks calls this from its own.
+    /// Without this call, other tenants that are at their limit detect an idle one: their waiting
+    /// threads look every second, and each call that allocates, begins to wait or frees looks too.
+    /// Tasks have no timer. If only tasks wait, and nothing completes, they wait until one of these
+    /// calls happens. An engine that uses only tasks calls this from its own timer.
     ///
     /// ```
     /// # use inflight_tags::TagSet;

@@ -26,8 +26,11 @@ use std::time::Duration;
 /// set's [`Admission`](crate::Admission) gives them. Made by [`Tenant::split`].
 ///
 /// Under [`WholeIo`](crate::Admission::WholeIo) all of them come before those of later callers.
-/// Submit each piece before you ask for the next tag: a caller that keeps the pieces back until it
-/// has all of them can wait for ever. [`join`](Split::join) gets all of them together.
+/// Submit each piece before you ask for the next tag: a request of more pieces than there are tags
+/// gets the next tag when its first pieces complete. A caller that keeps the pieces back until it
+/// has all of them can wait for ever: alone, for more than the depth or its tenant's share; and for
+/// another request that does the same and waits for this one. [`join`](Split::join) gets all of
+/// them together.
 ///
 /// # Cancel safety
 ///
@@ -38,10 +41,12 @@ use std::time::Duration;
 ///
 /// [`Admission`](crate::Admission) describes the order. Others do not get the tags that a `Split`
 /// has collected, and a freeze waits for them, until they are asked for or the `Split` is dropped.
-/// A `Split` that gets its tags in parts (more pieces than a quarter of the depth) stays first of
-/// its tenant until its last part. While a part waits to be asked for, the tenant's small requests
-/// get other free tags, and its other splits wait, even if tags are free. So ask for the next tags
-/// without waiting for another `Split` in between, and drop a `Split` that is no longer wanted.
+/// [`in_use`](crate::TagSet::in_use) does not count them; the [dump](crate::TagSet::dump) has their
+/// number. A `Split` that gets its tags in parts (more pieces than a quarter of the
+/// depth) stays first of its tenant until its last part. While a part waits to be asked for, the
+/// tenant's small requests get other free tags, and its other splits wait, even if tags are free.
+/// So ask for the next tags without waiting for another `Split` in between, and drop a `Split` that
+/// is no longer wanted.
 ///
 /// ```
 /// use inflight_tags::TagSet;

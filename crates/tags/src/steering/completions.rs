@@ -79,7 +79,9 @@ impl<T: Send + 'static> Completions<T> {
     /// [sink](super::CompletionsBuilder::sink) all done lists are closed, because they have no
     /// workers: the answer is `Inline(Closed)` where it would have been sent.
     ///
-    /// Callbacks that complete others are nested as in [`Router::complete`].
+    /// Callbacks that complete others are nested eight deep. A deeper one waits in a done list, or,
+    /// if the list has no worker, for the end of the outer callbacks: then it runs on this thread
+    /// (reason [`Depth`](super::RedirectReason::Depth) in both cases).
     ///
     /// # Errors
     ///
@@ -160,7 +162,9 @@ impl<T: Send + 'static> Completions<T> {
         self.inner.router.steer(tag)
     }
 
-    /// As [`Router::tenant_stats`]; zeros, if the tenant is of another set.
+    /// Returns the counters of one tenant's requests: zeros, if it is of another set. The numbers
+    /// of all tenants, former ones included, add up to [`stats`](Self::stats), except that a batch
+    /// with requests of several tenants counts for each of them, with its part.
     ///
     /// ```
     /// # use inflight_tags::{Tag, TagSet};

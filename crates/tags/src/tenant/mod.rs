@@ -35,10 +35,11 @@ use std::time::Duration;
 ///
 /// There are four forms: `try_alloc` never waits, `alloc` is a future, the thread sleeps in
 /// `alloc_blocking` and `alloc_timeout`; each has a form `_with` options. A thread or task that
-/// holds the last tag and waits for another waits for ever. Reserved tags have waiters of their
-/// own. If the set is frozen or quiesced, waiters first wait for the end of that. If the hardware
-/// queue that a waiter has named becomes [inactive](crate::Cpus::offline), the waiter gets
-/// [`InactiveHwQueue`](crate::AllocError::InactiveHwQueue) when its turn comes.
+/// holds the last tag and waits for another waits for ever; a `_timeout` form has a limit. Reserved
+/// tags have waiters of their own. If the set is frozen or quiesced, waiters first wait for the end
+/// of that. If the hardware queue of a waiter becomes [inactive](crate::Cpus::offline), the waiter
+/// changes to the stand-in when its turn comes, at the latest when the queue is drained; if the
+/// waiter named the queue, it gets [`InactiveHwQueue`](crate::AllocError::InactiveHwQueue) then.
 ///
 /// # Fairness
 ///
