@@ -107,7 +107,8 @@ impl Sbitmap {
     /// Takes a bit; the search begins at the calling CPU's hint. Returns `None` if all are taken.
     ///
     /// While others get and put, `None` says that the search found each bit taken, not that all
-    /// were taken at one moment.
+    /// were taken at one moment: a thread that puts a bit behind the search and takes one ahead of
+    /// it hides both.
     ///
     /// In round-robin mode each CPU hands bits out one after the other.
     #[must_use = "a bit that is dropped is never given back"]

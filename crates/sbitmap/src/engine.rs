@@ -13,8 +13,10 @@
 /// | ids freed by another CPU than the one that gets | through the words | through the words |
 /// | `weight`, `snapshot`, `for_each_set`, `resize`, a shallow get that finds nothing | close all stacks: tens of microseconds | look at the words |
 ///
-/// **Under `--cfg loom`** `Auto` is `Shared`, so that models of your code stay small. To explore
-/// your code on the other one, choose `Local` (its stacks are then [`TryLock`](BackEnd::TryLock)).
+/// **Under `--cfg loom`** `Auto` is `Shared`, so that models of your code stay small: a model does
+/// not run the engine of production. Both give the same guarantees, and the local engine has models
+/// of its own. To explore your code on it, choose `Local` (its stacks are then
+/// [`TryLock`](BackEnd::TryLock)).
 ///
 /// [`SbitmapQueue::back_end`]: crate::SbitmapQueue::back_end
 ///
@@ -33,8 +35,11 @@ pub enum Engine {
     /// One bitmap for all CPUs, as [`Sbitmap`](crate::Sbitmap). For every mode.
     Shared,
     /// Each CPU keeps some of the ids that it has freed in a stack of its own. When ids run short
-    /// or a caller waits, the stacks are closed and emptied, so each id can be got. Where the table
-    /// excludes it the error of `build` names the reason.
+    /// or a caller waits, the stacks are closed and emptied, so each id can be got.
+    ///
+    /// For [`Fair`](crate::Fairness::Fair) and [`Fifo`](crate::Fairness::Fifo), a map that is not
+    /// [round robin](crate::SbitmapQueueBuilder::round_robin) and a `max_depth` of at most 65,536;
+    /// else the error of `build` names the reason.
     Local,
 }
 

@@ -18,11 +18,13 @@ use std::fmt;
 /// # A bit that is granted
 ///
 /// In `Fair` and `Fifo` a bit is handed to a waiter, and is in use from then on, before the waiter
-/// runs. **A future runs when it is polled.** One that is kept and no longer polled (in a `select!`
-/// loop by reference) keeps the bit that it was granted, and a few such futures stop the queue.
-/// Drop a future that is no longer wanted (`tokio::time::timeout` and `select!` by value do so):
-/// its bit goes to the next waiter. With `Batched` an unpolled future keeps no bit, but the wake
-/// that it was given.
+/// runs. A thread runs sooner or later. **A future runs when it is polled.** A future that is kept
+/// and no longer polled (in a `select!` loop by reference, in a `FuturesUnordered` that is not
+/// driven) keeps the bit that it was granted, and a few such futures stop the queue. Drop a future
+/// that is no longer wanted (`tokio::time::timeout` and `select!` by value do so): its bit goes to
+/// the next waiter. With `Batched` an unpolled future keeps no bit, so the next caller can have it.
+/// But the future keeps the wake that it was given, and waiters that sleep already wait for later
+/// puts.
 ///
 /// # Waiters for several
 ///
@@ -60,8 +62,10 @@ pub enum Fairness {
     /// Bounded overtaking by *turns*: one list, first come first served, and a thread that was
     /// woken may take up to 13 bits past those who wait.
     ///
-    /// A turn is over after 13 bits or 11 later grants, whichever comes first. It divides the cost
-    /// of a wake among its bits.
+    /// The wake of a thread costs more than anything else here. A turn divides that cost among its
+    /// bits. A turn is over after 13 bits or 11 later grants, whichever comes first. With more bits
+    /// one thread would delay the others longer; with fewer, fewer bits would share the cost of the
+    /// wake.
     ///
     /// With `p` waiters before it, each for one bit, a waiter sees at most `(p + 11) * 13` bits go
     /// to others before its own: each earlier waiter, and each of the at most 11 turns that still
@@ -79,9 +83,11 @@ pub enum Fairness {
     /// some time: 10 to 20 ms if the waiters have just come, up to 330 ms if the newest of their
     /// threads has waited long.
     ///
-    /// Tasks are woken for one bit at a time and have no turns: in a queue of threads and tasks the
-    /// threads get up to 13 bits for each wait and the tasks one. If both should get the same, take
-    /// [`Fifo`](Fairness::Fifo). Over a window of many turns identical threads get equal shares.
+    /// Tasks are woken for one bit at a time, all of them at once while there are bits, and have no
+    /// turns. So in a queue of threads and tasks the threads get up to 13 bits for each wait and
+    /// the tasks one. If both should get the same, take [`Fifo`](Fairness::Fifo). Over a window of
+    /// many turns identical threads get equal shares. Within one turn one thread has 13 bits and
+    /// its neighbour none.
     Fair(FairOptions),
     /// Strict order: each freed bit goes to the waiter that waits longest, and no caller takes a
     /// bit past the waiters.

@@ -27,9 +27,11 @@ impl SbitmapQueue {
     /// A dropped future loses neither a bit nor a wakeup: a bit that it had been given and had not
     /// yet fetched goes to the next waiter. The future loses its place in the queue.
     ///
-    /// Do not *keep* a future that you no longer poll: it keeps the bit that it is
-    /// [granted](crate::Fairness#a-bit-that-is-granted). A bit that a task has got and does not
-    /// put, because the task was cancelled, is lost: take an [`id`](SbitmapQueue::id) instead.
+    /// Do not *keep* a future that you no longer poll: with [`Fair`](crate::Fairness::Fair) and
+    /// [`Fifo`](crate::Fairness::Fifo) it keeps the bit that it is
+    /// [granted](crate::Fairness#a-bit-that-is-granted). A timeout around it
+    /// (`tokio::time::timeout`) drops it. A bit that a task has got and does not put, because the
+    /// task was cancelled, is lost: take an [`id`](SbitmapQueue::id) instead.
     ///
     /// ```
     /// use inflight_sbitmap::{Get, GetError, SbitmapQueue};
@@ -145,9 +147,10 @@ impl SbitmapQueue {
     /// bits. For the same reason do not hold bits of this queue while you wait for several.
     ///
     /// **All other waiters wait until it has all its bits**, also those for one bit: if the missing
-    /// bits may never come back, use a [timeout](SbitmapQueue::get_many_timeout). Collected bits
-    /// count as in use; [`collected`](crate::QueueSnapshot::collected) of the snapshot is their
-    /// number.
+    /// bits never come back, no caller gets any. In such a case use a
+    /// [timeout](SbitmapQueue::get_many_timeout). Collected bits count as in use, for example in
+    /// [`weight`](SbitmapQueue::weight); [`collected`](crate::QueueSnapshot::collected) of the
+    /// snapshot is their number.
     ///
     /// # Errors
     ///

@@ -2,11 +2,33 @@
 //!
 //! An IO engine gives each request in flight a small number: the index of its buffer, the ring's
 //! user data, or the device's tag. [`Sbitmap`] hands such numbers out. With [`SbitmapQueue`]
-//! threads and tasks can wait for a number while all are taken, in the order of its [`Fairness`].
-//! The design is the one of the Linux block layer's sbitmap; `docs/sbitmap.md` is the reference.
+//! threads and tasks can wait for a number while all are taken. The design is the one of the Linux
+//! block layer's sbitmap:
+//!
+//! - The bits are spread over several words, **each on cache lines of its own**, also in a small
+//!   map. Each CPU starts its search at its own [hint](Hint), so two CPUs use the same line only
+//!   when ids run short.
+//! - Freeing a bit writes a **second line** of its word. A getter that finds the word full moves
+//!   the freed bits back in one step (*deferred clear*). So getters and putters seldom write the
+//!   same line.
+//!
+//! A queue adds two choices:
+//!
+//! - **The order of waiters**, its [`Fairness`]: by default one list, first come first served, in
+//!   which a woken thread may take up to 13 bits before the next is woken (`Fair`). `Fifo` is
+//!   strict order. `Batched` has the block layer's eight queues and batches of wakes. The table in
+//!   [`Fairness`] helps to choose.
+//! - **The place of the ids**, its [`Engine`]: by default each CPU keeps some of the ids that it
+//!   has freed in a small stack of its own (`Local`), with restartable sequences if the system has
+//!   them. Otherwise, and with `Batched`, the ids are in the bitmap itself (`Shared`). The engines
+//!   differ in speed alone. [`SbitmapQueue::back_end`] returns the engine of a queue.
+//!
+//! [`get_many`](SbitmapQueue::get_many) waits for several bits together.
+//! [`resize`](SbitmapQueue::resize) changes the depth while other threads get, wait and put.
 //!
 //! A bit is a plain number. If a task is cancelled, or a thread panics, between `get` and `put`,
 //! the bit is leaked. An [`id`](SbitmapQueue::id) is a guard that puts its bit when it is dropped.
+//! `TagSet` of the crate `inflight-tags` has guards with a slot for each tag.
 //!
 //! Each wait has four forms: `try_x` (never waits), `x()` (a future), `x_blocking` and `x_timeout`.
 //! Their errors are `TimedOut`, and `Closed` after a [close](SbitmapQueue::close) of the queue.
@@ -38,8 +60,10 @@
 //!   top of it. The crate's README has the recipe. [`Engine::Auto`] is then `Shared`, and no
 //!   timeout fires by itself.
 //!
-//! The proofs are beside the source: `PROTOCOL.md` (`Batched`), `PROTOCOL-turns.md` (`Fair` and
-//! `Fifo`) and `PROTOCOL-local.md` (the stacks of the CPUs).
+//! # Proofs
+//!
+//! The protocols and their proofs are beside the source: `PROTOCOL.md` (`Batched`),
+//! `PROTOCOL-turns.md` (`Fair` and `Fifo`) and `PROTOCOL-local.md` (the stacks of the CPUs).
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
 

@@ -23,7 +23,12 @@ use inflight_sync::time::Clock;
 /// comes out of the call that woke: also of one that takes ids or begins to wait, which may find
 /// something for other waiters.
 ///
-/// [`Fairness`] describes the modes. The default is [`Fairness::Fair`].
+/// # Fairness
+///
+/// [`Fairness`] describes the modes and helps to choose. The default is [`Fairness::Fair`].
+///
+/// A bit is a plain number: a task that is cancelled, or a thread that panics, while it has a bit
+/// leaks the bit. [`id`](SbitmapQueue::id) returns a guard that puts the bit.
 ///
 /// # Progress
 ///
@@ -276,8 +281,13 @@ impl SbitmapQueue {
         on!(self, queue => queue.try_get_shallow(limit))
     }
 
-    /// Changes [`BatchedOptions::least_share`](crate::BatchedOptions::least_share()). In other
-    /// modes than [`Fairness::Batched`] each put serves the waiters, and this call does nothing.
+    /// Sets the smallest number of bits to which a user is limited that then waits for its own
+    /// puts: the limit of a [shallow get](SbitmapQueue::try_get_shallow), or the smallest share of
+    /// several users that count their own bits. `None`: no user is limited to fewer than the depth.
+    ///
+    /// The wake batch of [`Fairness::Batched`] becomes an eighth of the number, from 1 to 8,
+    /// because a user that has its share in use sees only as many puts. In other modes each put
+    /// serves the waiters, and this call does nothing.
     ///
     /// # Panics
     ///

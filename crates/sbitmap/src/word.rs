@@ -1,7 +1,8 @@
 //! One word of the bitmap: up to 64 bits, their deferred clear, and their double-free check.
 //!
-//! Two cache lines. Getters use `word`, putters set bits in `cleared`. A bit is *in use* iff word =
-//! 1 and cleared = 0, *parked* iff both are 1, *free* iff word = 0. A put of a bit that is not in
+//! Two cache lines. Getters use `word` (1 = taken, or freed and not yet moved back). Putters set
+//! bits in `cleared`. A bit is *in use* iff word = 1 and cleared = 0, *parked* iff both are 1,
+//! *free* iff word = 0. `deferred_clear` moves the parked bits back. A put of a bit that is not in
 //! use is refused: `held` checks.
 //!
 //! Writes of one owner reach the next in two hops: put releases `cleared`, M1 acquires it, M2

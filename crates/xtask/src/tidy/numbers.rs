@@ -31,6 +31,10 @@ const TIED: [Tied; 4] = [
                 GLOSSARY,
                 "up to {} bits that it may take past those who wait",
             ),
+            (
+                "crates/sbitmap/src/lib.rs",
+                "may take up to {} bits before the next is woken",
+            ),
         ],
     },
     Tied {
