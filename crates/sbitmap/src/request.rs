@@ -15,9 +15,9 @@ pub struct Request {
     /// Whether it waits in its tenant's list of large requests, which is served by turns with the
     /// other.
     pub large: bool,
-    /// With a smaller depth it is refused: it is for so many together. Above 1 its bits are of no use
-    /// one by one, so it is given all of them, also above its tenant's limit. Otherwise parts become
-    /// as small as the depth.
+    /// With a smaller depth it is refused: it is for so many together. If this is above 1, its bits
+    /// are of no use one by one, so it is given all of them, also above its tenant's limit.
+    /// Otherwise parts become as small as the depth.
     pub least_depth: usize,
     /// Whether it may try although others wait.
     pub privileged: bool,

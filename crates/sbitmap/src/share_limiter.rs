@@ -19,9 +19,9 @@ pub trait ShareLimiter: Debug + Send + Sync {
     /// do not notice the limit otherwise.
     fn may_take(&self, tenant: TenantIndex) -> bool;
 
-    /// Returns how many more bits the tenant may take now. A request whose bits come together begins
-    /// if that is enough, or if as many bits are free. Then it gets all of them, although the tenant
-    /// [may not](ShareLimiter::may_take) take some.
+    /// Returns how many more bits the tenant may take now. A request whose bits come together
+    /// begins if that is enough, or if as many bits are free. Then it gets all of them, although
+    /// the tenant [may not](ShareLimiter::may_take) take some.
     fn room(&self, tenant: TenantIndex) -> usize {
         let _ = tenant;
         usize::MAX

@@ -17,9 +17,13 @@ macro_rules! debug_fields {
     ) => {
         impl $(<$($generics)*>)? ::std::fmt::Debug for $name $(<$($arg),+>)? {
             fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-                $(let $this = self;)?
+                $(
+                    let $this = self;
+                    // Before anything is written: a value may have taken a lock.
+                    $(let $field = &$value;)+
+                )?
                 f.debug_struct(stringify!($name))
-                    $($(.field(stringify!($field), &$value))+)?
+                    $($(.field(stringify!($field), $field))+)?
                     .finish_non_exhaustive()
             }
         }

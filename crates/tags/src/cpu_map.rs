@@ -114,7 +114,7 @@ impl CpuMap {
 
     fn lay_out(&self, nodes: Option<&CpuNodes>, hw_queues: usize) {
         // Relaxed throughout: a caller admitted after the change compares again; see
-        // `Tenant::admit`.
+        // `TagMaps::admits`.
         for (kind, map) in QueueKind::ALL.into_iter().zip(&self.maps) {
             let Span { first, len } = self.kinds.span(kind, hw_queues);
             map.first.store(first, Ordering::Relaxed);

@@ -26,7 +26,7 @@ impl<T> Shared<T> {
             for tag in (0..depth).chain(layout.depth..layout.stride()) {
                 let slot = self.slot(table, tag);
                 if slot.record.is_absent() {
-                    let building = self.bitmaps.size.in_build_closure();
+                    let building = self.bitmaps.size.begin_build_closure();
                     let payload = (self.payload)(table, tag);
                     drop(building);
                     slot.make(payload);

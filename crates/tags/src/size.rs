@@ -24,7 +24,7 @@ impl Size {
     }
 
     /// The build closure runs on this thread until the result is dropped.
-    pub(crate) fn in_build_closure(&self) -> Option<Running> {
+    pub(crate) fn begin_build_closure(&self) -> Option<Running> {
         Running::begin(Callback::Build, std::ptr::from_ref(self).addr())
     }
 

@@ -45,7 +45,7 @@ impl Batched {
     /// sees both changes (H15).
     pub(crate) fn set_least_share(&self, least: impl FnOnce() -> Option<usize>) {
         self.set_sizing(|sizing| sizing.least_share = least().unwrap_or(Sizing::NO_LIMIT));
-        // As above.
+        // A batch that became larger may never be complete.
         self.waits.wake_all();
     }
 

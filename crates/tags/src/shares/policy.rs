@@ -19,8 +19,9 @@
 ///
 /// Shares are rounded up and may add up to more than the depth. None is above the depth, whatever
 /// `min` is. Free tags go round robin to the tenants that wait and are below their share, a request
-/// each. Threads that allocate at once may overshoot a share, each by one tag. Tags that a tenant
-/// took before others became active are not counted.
+/// each. Threads that allocate at once may overshoot a share, each by one tag, and a
+/// [join](crate::Split::join) that finds all its tags free by as many as it wants. Tags that a
+/// tenant took before others became active are not counted.
 ///
 /// ```
 /// use inflight_tags::{SharePolicy, TagSet};

@@ -51,10 +51,10 @@ impl<T: Send + 'static> Split<T> {
     /// tags idle, which [`next`](Split::next) does not. Under the other policies they come one by
     /// one, and two joins may each hold tags that the other needs.
     ///
-    /// Under `WholeIo` a join of more tags than its tenant's [share](crate::SharePolicy) leaves gets
-    /// them when so many are free at one moment; until then it keeps none, and others are served.
-    /// Under the other policies it ends when the other tenants are idle. A join does not delay a
-    /// freeze: the tags that it has go back, and come again after the thaw.
+    /// Under `WholeIo` a join of more tags than its tenant's [share](crate::SharePolicy) leaves
+    /// gets them when so many are free at one moment; until then it keeps none, and others are
+    /// served. Under the other policies it ends when the other tenants are idle. A join does not
+    /// delay a freeze: the tags that it has go back, and come again after the thaw.
     ///
     /// Do not hold tags while you join: the join may wait for them, and others for the join.
     ///

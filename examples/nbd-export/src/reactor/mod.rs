@@ -456,7 +456,8 @@ impl Reactor {
             // All tasks hear of the end, once.
             let begins_to_end = done() && !std::mem::replace(&mut ending, done());
             self.tick(&mut last_tick, begins_to_end);
-            // Ordering: AcqRel, pairs with the swap in `notify`: what was done before is seen below.
+            // Ordering: AcqRel, pairs with the swap in `notify`: what was done before is seen
+            // below.
             self.notifier.notified.swap(false, Ordering::AcqRel);
             let arrived = {
                 let mut inbox = self.inbox.lock().unwrap_or_else(PoisonError::into_inner);
