@@ -5,6 +5,9 @@ use inflight_sync::atomic::{AtomicU64, Ordering};
 use inflight_topology::CpuSet;
 use inflight_topology::steering::InlineReason;
 
+/// The number of values of [`SteeringStats`] that are sums over tenants and shards.
+const SUMS: usize = 15;
+
 /// How completions were run. See [`Router::stats`](crate::Router::stats).
 ///
 /// Once nothing is under way, [`completed`](Self::completed) counts each completion once,
@@ -85,8 +88,8 @@ impl SteeringStats {
         self.redirected.saturating_sub(self.batched)
     }
 
-    /// All that are sums over tenants and shards.
-    fn sums(&mut self) -> [&mut u64; 15] {
+    /// All that are sums.
+    fn sums(&mut self) -> [&mut u64; SUMS] {
         [
             &mut self.inline_same_cpu,
             &mut self.inline_same_cache,
@@ -129,19 +132,33 @@ pub struct ShardStats {
 /// What was counted for one tenant at one shard. Relaxed throughout: numbers nobody decides by.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    /// Written where completions are seen: by the reason, then [`DEPTH`] and [`MOVED`].
-    seen: CachePadded<[AtomicU64; 10]>,
-    /// Written by whoever pushes: [`PUSHES`], [`WAKEUPS`] and [`REFUSED`].
-    sent: CachePadded<[AtomicU64; 3]>,
+    seen: CachePadded<SeenCounts>,
+    sent: CachePadded<Sent>,
     taken: CachePadded<Batches>,
 }
 
-const DEPTH: usize = 8;
-const MOVED: usize = 9;
+/// Written where completions are seen.
+#[derive(Debug, Default)]
+struct SeenCounts {
+    same_cpu: AtomicU64,
+    same_cache: AtomicU64,
+    policy: AtomicU64,
+    one_shard: AtomicU64,
+    polled: AtomicU64,
+    closed: AtomicU64,
+    unknown_cpu: AtomicU64,
+    asleep: AtomicU64,
+    depth: AtomicU64,
+    moved: AtomicU64,
+}
 
-const PUSHES: usize = 0;
-const WAKEUPS: usize = 1;
-const REFUSED: usize = 2;
+/// Written by whoever pushes.
+#[derive(Debug, Default)]
+struct Sent {
+    pushes: AtomicU64,
+    wakeups: AtomicU64,
+    refused: AtomicU64,
+}
 
 /// Written by whoever takes.
 #[derive(Debug, Default)]
@@ -172,58 +189,73 @@ fn count(counter: &AtomicU64) {
 
 impl Counters {
     pub(crate) fn ran_inline(&self, reason: InlineReason) {
-        let reason = match reason {
-            InlineReason::SameCpu => 0,
-            InlineReason::SameCache => 1,
-            InlineReason::Policy => 2,
-            InlineReason::OneShard => 3,
-            InlineReason::Polled => 4,
-            InlineReason::Closed => 5,
-            InlineReason::Asleep => 7,
+        count(match reason {
+            InlineReason::SameCpu => &self.seen.same_cpu,
+            InlineReason::SameCache => &self.seen.same_cache,
+            InlineReason::Policy => &self.seen.policy,
+            InlineReason::OneShard => &self.seen.one_shard,
+            InlineReason::Polled => &self.seen.polled,
+            InlineReason::Closed => &self.seen.closed,
+            InlineReason::Asleep => &self.seen.asleep,
             // And what topology may add.
-            _ => 6,
-        };
-        count(&self.seen[reason]);
+            _ => &self.seen.unknown_cpu,
+        });
     }
 
     pub(crate) fn defer(&self) {
-        count(&self.seen[DEPTH]);
+        count(&self.seen.depth);
     }
 
     pub(crate) fn moved(&self) {
-        count(&self.seen[MOVED]);
+        count(&self.seen.moved);
     }
 
     pub(crate) fn pushed(&self) {
-        count(&self.sent[PUSHES]);
+        count(&self.sent.pushes);
     }
 
     /// It did not get in.
     pub(crate) fn not_pushed(&self) {
-        self.sent[PUSHES].fetch_sub(1, Ordering::Relaxed);
+        self.sent.pushes.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// A push that is to wake, or that was to and does not.
     pub(crate) fn wakes(&self, wakes: bool) {
         if wakes {
-            count(&self.sent[WAKEUPS]);
+            count(&self.sent.wakeups);
         } else {
-            self.sent[WAKEUPS].fetch_sub(1, Ordering::Relaxed);
+            self.sent.wakeups.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
     pub(crate) fn refused(&self) {
-        count(&self.sent[REFUSED]);
+        count(&self.sent.refused);
     }
 
     pub(crate) fn took(&self, batch: u64) {
         self.taken.took(batch);
     }
 
-    /// All that are sums, in the order of [`SteeringStats::sums`].
-    fn sums(&self) -> impl Iterator<Item = &AtomicU64> {
-        let taken = [&self.taken.batches, &self.taken.batched];
-        self.seen.iter().chain(&*self.sent).chain(taken)
+    /// All that are sums.
+    fn sums(&self) -> [&AtomicU64; SUMS] {
+        let (seen, sent, taken) = (&self.seen, &self.sent, &self.taken);
+        [
+            &seen.same_cpu,
+            &seen.same_cache,
+            &seen.policy,
+            &seen.one_shard,
+            &seen.polled,
+            &seen.closed,
+            &seen.unknown_cpu,
+            &seen.asleep,
+            &seen.depth,
+            &seen.moved,
+            &sent.pushes,
+            &sent.wakeups,
+            &sent.refused,
+            &taken.batches,
+            &taken.batched,
+        ]
     }
 
     pub(crate) fn read(&self) -> SteeringStats {
@@ -237,7 +269,7 @@ impl Counters {
 
     /// Empties these into others.
     pub(crate) fn move_to(&self, to: &Self) {
-        for (from, to) in self.sums().zip(to.sums()) {
+        for (from, to) in self.sums().into_iter().zip(to.sums()) {
             to.fetch_add(from.swap(0, Ordering::Relaxed), Ordering::Relaxed);
         }
         let largest = self.taken.max_batch.swap(0, Ordering::Relaxed);
