@@ -12,6 +12,8 @@
 //! | C3 (`gives`) after P1 | most, `h9_eligible_by_its_own_put` among them |
 //! | V3 does not ask `may_take` for the next | all `h9_*` |
 //! | V3 goes to a full one again | all with parts of one id |
+//! | F0, ids that come together end at the limit | `f0_a_limit_falls_under_ids_that_come_together` |
+//! | F2, all are free and yet do not fit | `f2_what_does_not_fit_waits_for_all_of_it` |
 //! | F0, no less than a part is given | `h9_a_share_falls_under_a_collector` |
 //! | a half-fed one is not the next | `h9_a_share_falls_under_a_collector` |
 //! | a half-fed one that left is the next | `a_half_fed_split_leaves` |
@@ -77,6 +79,14 @@ impl ShareLimiter for Accounts {
         tenant > 0 || self.0.active[0].load(Ordering::Relaxed) < limit
     }
 
+    fn room(&self, tenant: TenantIndex) -> usize {
+        let limit = self.0.limit.load(Ordering::Relaxed);
+        match tenant {
+            0 => limit.saturating_sub(self.0.active[0].load(Ordering::Relaxed)),
+            _ => usize::MAX,
+        }
+    }
+
     fn took(&self, tenant: TenantIndex, bit: usize) {
         self.0.active[tenant as usize].fetch_add(1, Ordering::Relaxed);
         self.0.owners[bit].store(tenant as usize + 1, Ordering::Relaxed);
@@ -132,6 +142,17 @@ impl Model {
             part,
             large: true,
             ..Request::one(tenant)
+        })
+    }
+
+    /// `n` ids that come together, for tenant 0.
+    fn together(&self, n: usize) -> Waiter {
+        self.queue.waiter(Request {
+            want: n,
+            part: n,
+            large: true,
+            least_depth: n,
+            ..Request::one(0)
         })
     }
 
@@ -494,6 +515,49 @@ fn a_half_fed_split_leaves() {
         putter.join().unwrap();
         let kept = small.join().unwrap();
         model.put(&[kept]);
+        model.assert_no_account();
+        model.assert_quiet(2);
+    });
+}
+
+/// Ids that come together and exceed the limit: their waiter sleeps while one of them is free, and
+/// has both when the other one comes.
+#[test]
+fn f2_what_does_not_fit_waits_for_all_of_it() {
+    check("f2_what_does_not_fit_waits_for_all_of_it", TWO, || {
+        let model = Model::new(2, 1, Clock::system());
+        let joins = model.spawn(|model| model.block(&mut model.together(2)));
+        let puts = model.spawn(|model| model.put(&[0]));
+        model.put(&[1]);
+        puts.join().unwrap();
+        let bits = joins.join().unwrap();
+        assert_eq!(bits.len(), 2);
+        model.put(&bits);
+        model.assert_no_account();
+        model.assert_quiet(2);
+    });
+}
+
+/// F0: the limit falls while ids that come together are collected. They come all the same, and
+/// whoever waits behind them is served.
+#[test]
+fn f0_a_limit_falls_under_ids_that_come_together() {
+    check("f0_a_limit_falls_under_ids_that_come_together", ONE, || {
+        let model = Model::new(2, 2, Clock::system());
+        let joins = model.spawn(|model| {
+            let bits = model.block(&mut model.together(2));
+            assert_eq!(bits.len(), 2);
+            model.put(&bits);
+        });
+        let other = model.spawn(|model| {
+            let bit = model.one(1);
+            model.put(&[bit]);
+        });
+        model.put(&[0]);
+        model.limit.limit.store(1, Ordering::Relaxed);
+        model.put(&[1]);
+        joins.join().unwrap();
+        other.join().unwrap();
         model.assert_no_account();
         model.assert_quiet(2);
     });
