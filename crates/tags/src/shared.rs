@@ -3,7 +3,7 @@
 use crate::cpu_map::CpuMap;
 use crate::slot::Slot;
 use crate::tag_maps::TagMaps;
-use crate::tenant::NewTenantId;
+use crate::tenant::{NewTenantId, Others};
 use crate::token::SlotId;
 use inflight_steering::{Leftover, TenantId};
 use inflight_sync::atomic::AtomicU64;
@@ -43,6 +43,7 @@ pub(crate) struct Shared<T> {
     pub(crate) cpu_map: CpuMap,
     /// The number of CPUs: the size of each tenant's counters.
     pub(crate) cpus: usize,
+    pub(crate) others: Mutex<Others>,
     /// The names of its tenants, with their numbers once they have one.
     pub(crate) names: Mutex<BTreeMap<String, Option<TenantId>>>,
     /// The subscribers to changes of the set.
@@ -72,6 +73,7 @@ impl<T> Shared<T> {
             before_wait: None,
             cpu_map,
             cpus: cpu::online(),
+            others: Mutex::default(),
             names: Mutex::default(),
             subscribers: Mutex::new(Vec::new()),
             redeem_errors: CachePadded::new(AtomicU64::new(0)),

@@ -63,6 +63,7 @@ pub struct SetStats {
 #[non_exhaustive]
 pub struct TenantStats {
     /// Tags this tenant got, also those that a failed [join](crate::Split::join) took and gave
+    /// back. For the set's first tenant it may be too low while others allocate; it never goes
     /// back.
     pub allocs: u64,
     /// Tries refused because all tags were in use, the share was used up, or others waited.

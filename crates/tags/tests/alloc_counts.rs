@@ -78,7 +78,7 @@ fn the_numbers_of_one_answer_agree() {
     user.join().unwrap();
 }
 
-/// Also while others allocate: no count ever goes back, and none counts what others got.
+/// Also while others allocate: the count never goes back, and never counts what others got.
 #[test]
 fn the_first_tenant_counts_its_own_only() {
     let set = TagSet::builder().depth(64).build(|_, _| ()).unwrap();
@@ -88,6 +88,7 @@ fn the_first_tenant_counts_its_own_only() {
     );
     alloc(&first, 1);
     drop(first.try_alloc_batch(2));
+    assert_eq!(first.stats().allocs, 3);
     let stop = Arc::new(AtomicBool::new(false));
     let others: Vec<_> = (0..2)
         .map(|_| {

@@ -60,10 +60,8 @@ impl<T> Tenant<T> {
             bitmaps.put_refused(tag_map, bit);
             return None;
         }
-        if ALONE || self.tenant.first {
-            slot.record.count_first();
-        } else {
-            self.tenant.counters.add_allocs(1);
+        if !ALONE {
+            self.count_allocs(1);
         }
         // SAFETY: the bit was taken for the caller alone, and it was admitted.
         Some(unsafe { self.own(slot, bitmap) })
@@ -85,16 +83,10 @@ impl<T> Tenant<T> {
         if !bitmaps.admits(tag_map.hw_queue) {
             return None;
         }
-        if !self.tenant.first {
-            self.tenant.counters.add_allocs(bits.len() as u64);
-        }
+        self.count_allocs(bits.len() as u64);
         let bitmap = bitmaps.bitmap(tag_map);
         let slots = bits.into_bits().into_iter();
-        let slots = slots.map(|bit| self.slot_of(tag_map, bit)).inspect(|slot| {
-            if self.tenant.first {
-                slot.record.count_first();
-            }
-        });
+        let slots = slots.map(|bit| self.slot_of(tag_map, bit));
         // SAFETY: the bits were taken for this call alone, and they were admitted.
         Some(
             slots

@@ -110,8 +110,6 @@ pub(crate) struct Record {
     timeout: AtomicU64,
     /// How often the slot was allocated and freed: odd while it is a tag. Only its owner writes it.
     uses: AtomicU64,
-    /// How often the set's first tenant took it. Only its owner writes it.
-    by_first: AtomicU64,
 }
 
 impl Record {
@@ -125,7 +123,6 @@ impl Record {
             issued_at: AtomicU64::new(0),
             timeout: AtomicU64::new(0),
             uses: AtomicU64::new(0),
-            by_first: AtomicU64::new(0),
         }
     }
 
@@ -182,20 +179,6 @@ impl Record {
         // Relaxed: a statistic.
         let uses = self.uses.load(Ordering::Relaxed);
         (uses.div_ceil(2), uses / 2)
-    }
-
-    pub(crate) fn allocs_by_first(&self) -> u64 {
-        // Relaxed: a statistic.
-        self.by_first.load(Ordering::Relaxed)
-    }
-
-    /// For the owner: the set's first tenant has taken it. A counter of that tenant's own would
-    /// cost it another cache line for each tag.
-    #[inline]
-    pub(crate) fn count_first(&self) {
-        // Relaxed, and no read-modify-write: as in `count_use`.
-        let by_first = self.by_first.load(Ordering::Relaxed);
-        self.by_first.store(by_first + 1, Ordering::Relaxed);
     }
 
     /// Whether the slot is a tag, held or in flight. False for a bit that is only being tried.

@@ -1,7 +1,9 @@
 //! A tenant of a set, through which tags are allocated.
 
+mod alloc_counts;
 mod ids;
 
+pub(crate) use alloc_counts::{Others, TenantInner};
 pub(crate) use ids::{NewTenantId, TenantIds};
 
 use crate::error::WeightError;
@@ -68,19 +70,6 @@ pub struct Tenant<T> {
     pub(crate) id: TenantId,
 }
 
-/// The state that the handles of a tenant share.
-#[derive(Debug)]
-pub(crate) struct TenantInner {
-    pub(crate) name: String,
-    pub(crate) counters: Striped,
-    /// Whether it is the set's first tenant, whose tags the slots count.
-    pub(crate) first: bool,
-    /// How many handles there are.
-    handles: AtomicUsize,
-    /// The longest wait that has ended, in nanoseconds.
-    pub(crate) longest_wait: AtomicU64,
-}
-
 impl<T: Send + 'static> Tenant<T> {
     pub(crate) fn new(shared: Handle<T>, name: String) -> Self {
         let counters = Striped::new(shared.cpus);
@@ -92,6 +81,9 @@ impl<T: Send + 'static> Tenant<T> {
             handles: AtomicUsize::new(1),
             longest_wait: AtomicU64::new(0),
         });
+        if !first {
+            shared.others.lock().push(tenant.clone());
+        }
         Self { shared, tenant, id }
     }
 
@@ -189,6 +181,14 @@ impl<T: Send + 'static> Tenant<T> {
 }
 
 impl<T> Tenant<T> {
+    /// Counts tags that the tenant got. The first tenant's are those of the set that no other has.
+    #[inline]
+    pub(crate) fn count_allocs(&self, n: u64) {
+        if !self.tenant.first {
+            self.tenant.counters.add_allocs(n);
+        }
+    }
+
     /// Returns the tenant's counters. For the set's first tenant it reads all slots: for tools, not
     /// for the fast path.
     #[must_use]
@@ -197,11 +197,9 @@ impl<T> Tenant<T> {
         let longest = self.tenant.longest_wait.load(Ordering::Relaxed);
         stats.longest_wait = Duration::from_nanos(longest);
         if self.tenant.first {
-            let by_first = self
-                .shared
-                .slots()
-                .map(|slot| slot.record.allocs_by_first());
-            stats.allocs = by_first.sum();
+            // Before the others' counters, which are never behind the slots.
+            let all = self.shared.allocs_and_frees().0;
+            stats.allocs = self.shared.others.lock().count_first(all);
         }
         stats
     }
@@ -212,6 +210,9 @@ impl<T> Drop for Tenant<T> {
         // Ordering: AcqRel, so that the last drop comes after what the other handles did: a thread
         // that looks for remaining tags, to reuse the number, sees theirs.
         if self.tenant.handles.fetch_sub(1, Ordering::AcqRel) == 1 {
+            if !self.tenant.first {
+                self.shared.others.lock().remove(&self.tenant);
+            }
             self.shared.names.lock().remove(&self.tenant.name);
             let bitmaps = &self.shared.bitmaps;
             let deactivate = || bitmaps.set_inactive(account_of(self.id));
