@@ -42,8 +42,9 @@ impl Others {
         self.gone += tenant.counters.sum().allocs;
     }
 
-    /// The tags that the first tenant got, of `all` in the slots, which was read before. While others
-    /// allocate, those that they get meanwhile are missing; so the most that was known counts.
+    /// The tags that the first tenant got, of `all` in the slots, which was read before. While
+    /// others allocate, those that they get meanwhile are missing; so the most that was known
+    /// counts.
     pub(crate) fn count_first(&mut self, all: u64) -> u64 {
         let there = self.there.iter().map(|other| other.counters.sum().allocs);
         let others = self.gone + there.sum::<u64>();
