@@ -63,18 +63,19 @@ impl<F: Future<Output: Send> + Send + 'static> Run for Polls<F> {
     fn run(&self) -> ControlFlow<()> {
         let task = self.woken.lock().take();
         // Empty if the poll before has seen what this wake was for.
-        match task.and_then(Task::poll) {
-            None => ControlFlow::Break(()),
+        match task.map_or(Ok(()), Task::poll) {
+            Ok(()) => ControlFlow::Break(()),
             // As the item's panic, so that it is counted.
-            Some(Some(message)) => resume_unwind(Box::new(message)),
-            Some(None) => resume_unwind(Box::new(())),
+            Err(Some(message)) => resume_unwind(Box::new(message)),
+            Err(None) => resume_unwind(Box::new(())),
         }
     }
 }
 
 impl<F: Future<Output: Send> + Send + 'static> Task<F> {
-    /// The message, if there is one, of its panic; the handle has the payload.
-    fn poll(self: Arc<Self>) -> Option<Option<String>> {
+    /// `Err` if the future has panicked, with the message if there is one; the handle has the
+    /// payload.
+    fn poll(self: Arc<Self>) -> Result<(), Option<String>> {
         let mut future = {
             let mut state = self.state.lock();
             match mem::replace(&mut *state, State::Polled(None)) {
@@ -82,7 +83,7 @@ impl<F: Future<Output: Send> + Send + 'static> Task<F> {
                 // It was ended before.
                 over => {
                     *state = over;
-                    return None;
+                    return Ok(());
                 }
             }
         };
@@ -91,7 +92,7 @@ impl<F: Future<Output: Send> + Send + 'static> Task<F> {
         }
         let waker = Waker::from(self.clone());
         let result = caught(|| future.as_mut().poll(&mut Context::from_waker(&waker)));
-        let mut panicked = None;
+        let mut panicked = Ok(());
         let result = match result {
             Ok(Poll::Pending) => {
                 let mut state = self.state.lock();
@@ -99,14 +100,14 @@ impl<F: Future<Output: Send> + Send + 'static> Task<F> {
                     State::Polled(Some(why)) => Err(why),
                     _ => {
                         *state = State::Waiting(future);
-                        return None;
+                        return Ok(());
                     }
                 }
             }
             Ok(Poll::Ready(value)) => Ok(value),
             Err(payload) => {
                 let payload = PanicPayload::new(self.item.name().to_owned().into(), payload);
-                panicked = Some(payload.message().map(str::to_owned));
+                panicked = Err(payload.message().map(str::to_owned));
                 Err(JoinError::Panicked(payload))
             }
         };

@@ -383,11 +383,12 @@ impl WorkqueueSystem {
         pools.iter().map(|pool| pool.report().idle).sum()
     }
 
-    /// A sampler tick for a model, which takes every worker that holds others back for asleep
-    /// (`true`) or computing, or nobody. Returns whether that changed anything.
+    /// A sampler tick for a model: takes every worker that holds others back for asleep
+    /// (`Some(true)`) or for computing for long, or finds nobody. Returns whether that changed
+    /// anything.
     #[allow(clippy::must_use_candidate, reason = "a model may not care")]
-    pub fn tick(&self, asleep: impl Into<Option<bool>>) -> bool {
-        let (pools, asleep) = (self.inner.pools(), asleep.into());
+    pub fn tick(&self, asleep: Option<bool>) -> bool {
+        let pools = self.inner.pools();
         pools.iter().any(|pool| pool.tick_finds(asleep))
     }
 }

@@ -22,7 +22,7 @@ fn looked_at(asleep: bool) {
         move || blocking(|| second_ran.wait())
     });
     drop(wq.spawn(move || second_ran.raise()));
-    sys.tick(asleep);
+    sys.tick(Some(asleep));
     first.wait().unwrap();
     serial(&wq);
     drop(sys);
@@ -73,7 +73,7 @@ fn i34_found_asleep_for_a_later_item() {
             }
         }));
         begun.wait();
-        assert!(sys.tick(true), "it holds the second one back");
+        assert!(sys.tick(Some(true)), "it holds the second one back");
         first.wait().unwrap();
         serial(&wq);
         drop(sys);
@@ -94,7 +94,7 @@ fn i34_found_asleep_with_the_later_item_in_its_batch() {
             move || second_ran.add()
         }));
         begun.wait();
-        assert!(sys.tick(true), "it holds the second one back");
+        assert!(sys.tick(Some(true)), "it holds the second one back");
         first.wait().unwrap();
         drop(sys);
     });
