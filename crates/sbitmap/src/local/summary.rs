@@ -10,7 +10,9 @@
 //! id in the word.
 //!
 //! A word without a summary bit is empty, except for ids whose put has not ended. A put sets the
-//! bit of its word (PM); a thread that finds the word empty clears it (X1 to X4).
+//! bit of its word if it is not set (PM). A thread that finds a word with a bit empty clears the
+//! bit. It sets CLOSING first, then checks the word, and clears the bit only if the summary word
+//! has not changed in between (X1 to X4). A word that is CLOSING is read like any other.
 
 use crate::layout::low_mask;
 use inflight_sync::CachePadded;

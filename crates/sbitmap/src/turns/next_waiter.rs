@@ -4,8 +4,8 @@
 //! A tenant's small requests and its large ones have separate lists, which are served alternately,
 //! so that neither waits for all of the other. While the first of one list has a part that its
 //! owner has not fetched, or waits for more ids together than there can be now, the other list is
-//! served (F2). A queue whose users name no tenant has one
-//! tenant with one list: first come, first served.
+//! served (F2). A queue whose users name no tenant has one tenant with one list: first come, first
+//! served.
 
 use super::list::{List, NIL, NodeKey};
 use crate::share_limiter::TenantIndex;
