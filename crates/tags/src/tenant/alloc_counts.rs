@@ -52,3 +52,23 @@ impl Others {
         self.first
     }
 }
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use crate::TagSet;
+
+    /// Slots that were read before the others' last tags, as while others allocate.
+    #[test]
+    fn the_first_tenants_count_never_goes_back() {
+        let set = TagSet::builder().build(|_, _| ()).unwrap();
+        let (first, second) = (
+            set.add_tenant("first").unwrap(),
+            set.add_tenant("second").unwrap(),
+        );
+        drop((first.try_alloc_batch(3), second.try_alloc_batch(5)));
+        let mut others = first.shared.others.lock();
+        assert_eq!(others.count_first(6), 1, "two of the second's are missing");
+        assert_eq!(others.count_first(8), 3);
+        assert_eq!(others.count_first(7), 3);
+    }
+}
