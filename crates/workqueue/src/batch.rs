@@ -29,12 +29,55 @@ const RING: u32 = if cfg!(loom) { 6 } else { 64 };
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
     pub(crate) item: ItemPtr,
-    pub(crate) seq: Seq,
+    /// The rest in one word. Entries are copied soon after they were written, and a load of several
+    /// fields would wait for the stores of each.
+    rest: u64,
+}
+
+impl Entry {
+    const COLOUR: u32 = Seq::BITS;
+    const COUNTED: u64 = 1 << (Self::COLOUR + u8::BITS);
+
+    /// An entry that its pwq counts as in flight.
+    #[inline]
+    pub(crate) const fn new(item: ItemPtr, seq: Seq, colour: u8) -> Self {
+        let appended = Self::appended(item, seq, colour);
+        Self {
+            item,
+            rest: appended.rest | Self::COUNTED,
+        }
+    }
+
+    /// An entry that its pwq does not count: it is appended to its own batch, and the batch's other
+    /// entries of that pwq and colour stand for it until they are settled.
+    #[inline]
+    pub(crate) const fn appended(item: ItemPtr, seq: Seq, colour: u8) -> Self {
+        Self {
+            item,
+            rest: seq as u64 | (colour as u64) << Self::COLOUR,
+        }
+    }
+
+    #[inline]
+    pub(crate) const fn seq(self) -> Seq {
+        self.rest as Seq
+    }
+
     /// The flush colour that counts it, or that will count it.
-    pub(crate) colour: u8,
-    /// Whether its pwq counts it as in flight. An entry appended to its own batch is not counted:
-    /// the batch's other entries of that pwq and colour stand for it until they are settled.
-    pub(crate) counted: bool,
+    #[inline]
+    pub(crate) const fn colour(self) -> u8 {
+        (self.rest >> Self::COLOUR) as u8
+    }
+
+    /// Whether its pwq counts it as in flight.
+    #[inline]
+    pub(crate) const fn is_counted(self) -> bool {
+        self.rest & Self::COUNTED != 0
+    }
+
+    pub(crate) fn set_counted(&mut self) {
+        self.rest |= Self::COUNTED;
+    }
 }
 
 /// An entry of a batch, with the pwq that it was taken from. The batch does not use the pwq.
@@ -239,11 +282,11 @@ impl<P> Fill<'_, P> {
         let Some(first) = entries.clone().next() else {
             return;
         };
-        let common = *self.first.get_or_insert((pwq, first.colour));
+        let common = *self.first.get_or_insert((pwq, first.colour()));
         let mut alike = self.alike && common.0 == pwq;
         let mut end = self.end;
         entries.for_each(|entry| {
-            alike &= entry.colour == common.1;
+            alike &= entry.colour() == common.1;
             let place = self.batch.place(end);
             // SAFETY: nothing beyond `end` is read.
             place.with_mut(|p| unsafe { *p = Some(Taken { entry: *entry, pwq }) });
@@ -276,4 +319,25 @@ pub(crate) fn bits(from: u32, upto: u32) -> u64 {
 /// The bit of entry `i` in a mask of entries.
 pub(crate) const fn bit(i: u32) -> u64 {
     1 << (i % RING)
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_keeps_what_it_is_given() {
+        let item = ItemPtr::dangling();
+        for (seq, colour) in [(0, 0), (Seq::MAX, 0), (0, u8::MAX), (1, 2)] {
+            let mut entry = Entry::appended(item, seq, colour);
+            let new = Entry::new(item, seq, colour);
+            assert_eq!(
+                (entry.item, entry.seq(), entry.colour()),
+                (item, seq, colour)
+            );
+            assert!(!entry.is_counted() && new.is_counted());
+            entry.set_counted();
+            assert_eq!(format!("{entry:?}"), format!("{new:?}"));
+        }
+    }
 }

@@ -74,7 +74,7 @@ fn take_from(
         pwq.pool.unlock(state, false);
         return Some(old);
     }
-    let is_it = |entry: &Entry| entry.item == item && entry.seq == word::seq(seen);
+    let is_it = |entry: &Entry| entry.item == item && entry.seq() == word::seq(seen);
     // Read before `take`: then the item may be queued elsewhere, at another position.
     let position = header.position();
     if state.core.is_at(pwq.index, position, is_it) {

@@ -171,7 +171,7 @@ impl Context {
         Some(Running {
             item: Some(entry.item),
             pwq,
-            colour: entry.colour,
+            colour: entry.colour(),
             i,
             bh: self.pool.attrs.bh,
         })
@@ -245,12 +245,7 @@ impl Context {
         batch.append(
             self.begin.get(),
             Taken {
-                entry: Entry {
-                    item,
-                    seq,
-                    colour: running.colour,
-                    counted: false,
-                },
+                entry: Entry::appended(item, seq, running.colour),
                 pwq: running.pwq,
             },
         );

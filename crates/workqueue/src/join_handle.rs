@@ -100,6 +100,9 @@ impl<T> JoinHandle<T> {
 
     fn wait_for_result(mut self) -> Result<T, JoinError> {
         if cfg!(not(any(loom, shuttle))) {
+            if let Some(result) = self.result.try_take() {
+                return result;
+            }
             let looks = match flush::pwq_of(self.header()) {
                 // Checks would only delay the worker.
                 Some(pwq) if pwq.pool.needs_callers_cpu() => {

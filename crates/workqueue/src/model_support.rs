@@ -91,12 +91,7 @@ impl NumberBatch {
 
     /// *append*; `false` if there is no room.
     pub fn append_number(&self, settled: u32, number: u32) -> bool {
-        let entry = Entry {
-            item: ItemPtr::dangling(),
-            seq: number,
-            colour: 0,
-            counted: true,
-        };
+        let entry = Entry::new(ItemPtr::dangling(), number, 0);
         let pwq = NonNull::dangling();
         let room = self.has_room(settled);
         if room {
@@ -107,6 +102,6 @@ impl NumberBatch {
 
     /// The number of entry `i`.
     pub fn number(&self, i: u32) -> u32 {
-        self.get(i).entry.seq
+        self.get(i).entry.seq()
     }
 }

@@ -311,7 +311,7 @@ fn run_item(
         runner: &runner,
     };
     // SAFETY: the worker owns the entry: it has started it, and the entry was not recalled.
-    unsafe { entry.item.run(entry.seq, &scope) }
+    unsafe { entry.item.run(entry.seq(), &scope) }
 }
 
 #[cold]

@@ -243,8 +243,8 @@ impl Header {
 }
 
 impl ItemPtr {
-    /// For models that do not use the item.
-    #[cfg(loom)]
+    /// For models and tests that do not use the item.
+    #[cfg(any(test, loom))]
     pub(crate) const fn dangling() -> Self {
         Self(NonNull::dangling())
     }
@@ -333,9 +333,15 @@ impl ItemPtr {
     unsafe fn drop_handles(self) {
         // SAFETY: HANDLES has kept the item alive until here.
         let header = unsafe { self.header() };
-        // Ordering: AcqRel, pairs with the end of a run and with cancels, one of which comes last.
-        let old = header.word.fetch_and(!word::HANDLES, Ordering::AcqRel);
-        if old & (word::PENDING | word::RUNNING | word::TELLING) == 0 {
+        let in_use = |word| word & (word::PENDING | word::RUNNING | word::TELLING) != 0;
+        // Ordering: Acquire, pairs with the end of a run and with cancels. If none of them keeps
+        // the item, no one can change its word any more.
+        let mut old = header.word.load(Ordering::Acquire);
+        if in_use(old) {
+            // Ordering: AcqRel, pairs with the same, one of which comes last.
+            old = header.word.fetch_and(!word::HANDLES, Ordering::AcqRel);
+        }
+        if !in_use(old) {
             // SAFETY: nothing keeps it alive any more.
             unsafe { (header.vtable.free)(self) };
         }

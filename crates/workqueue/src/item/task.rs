@@ -494,8 +494,14 @@ impl<T> TaskHandle<T> {
         if seen & TAKEN != 0 {
             return Some(Err(JoinError::Taken));
         }
-        // Relaxed: only the handle reads it, or the thread that frees the item after it.
-        self.header().word.fetch_or(TAKEN, Ordering::Relaxed);
+        // Relaxed, both: only the handle reads it, or the thread that frees the item after it.
+        let word = &self.header().word;
+        if seen & TELLING == 0 {
+            // The runner has left the item: no one else writes the word.
+            word.store(seen | TAKEN, Ordering::Relaxed);
+        } else {
+            word.fetch_or(TAKEN, Ordering::Relaxed);
+        }
         let mut outcome = MaybeUninit::<Outcome<T>>::uninit();
         // SAFETY: the end has been seen, and this is the first to take it.
         unsafe { (self.header().vtable.take)(self.item, outcome.as_mut_ptr().cast()) };

@@ -78,19 +78,20 @@ impl PoolState {
         // SAFETY: the entry keeps its item alive.
         let word = unsafe { entry.item.header() }.load();
         self.count(pwq.index, &mut entry);
-        if crate::item::word::is_live(word, entry.seq) {
+        if crate::item::word::is_live(word, entry.seq()) {
             pwq.set_queued(true);
             put(&mut self.core, pwq.index, entry);
         } else {
-            self.core.ended(pwq.index, entry.colour, 1, 0);
+            self.core.ended(pwq.index, entry.colour(), 1, 0);
             self.stale.push(entry.item);
         }
     }
 
     /// Counts an appended entry as in flight.
     fn count(&mut self, index: PwqIndex, entry: &mut Entry) {
-        if !std::mem::replace(&mut entry.counted, true) {
-            self.core.pwq_mut(index).enter_as(entry.colour, 1);
+        if !entry.is_counted() {
+            entry.set_counted();
+            self.core.pwq_mut(index).enter_as(entry.colour(), 1);
         }
     }
 
@@ -100,7 +101,7 @@ impl PoolState {
         // SAFETY: as in `account`.
         let index = unsafe { pwq.as_ref() }.index;
         let counted_later = &mut self.core.workers.get_mut(worker).counted_later;
-        if *counted_later & bit(i) == 0 && !entry.counted {
+        if *counted_later & bit(i) == 0 && !entry.is_counted() {
             *counted_later |= bit(i);
             self.count(index, &mut entry);
         }
@@ -304,9 +305,9 @@ fn for_each_group(
     for i in 0..upto.wrapping_sub(from) {
         let i = from.wrapping_add(i);
         let Taken { entry, pwq } = batch.get(i);
-        let counted = entry.counted || counted_later & bit(i) != 0;
+        let counted = entry.is_counted() || counted_later & bit(i) != 0;
         let ran = usize::from(!batch.is_skipped(i));
-        let same = |run: &&mut SettledTogether| (run.pwq, run.colour) == (pwq, entry.colour);
+        let same = |run: &&mut SettledTogether| (run.pwq, run.colour) == (pwq, entry.colour());
         if let Some(group) = last.as_mut().filter(same) {
             group.counted += usize::from(counted);
             group.appended += usize::from(!counted);
@@ -314,7 +315,7 @@ fn for_each_group(
         } else {
             let next = SettledTogether {
                 pwq,
-                colour: entry.colour,
+                colour: entry.colour(),
                 counted: usize::from(counted),
                 appended: usize::from(!counted),
                 ran,
@@ -366,7 +367,7 @@ impl WorkerPool {
         let mut state = self.lock();
         let Taken { entry, .. } = batch.get(i);
         // SAFETY: the entry keeps its item alive.
-        if !unsafe { entry.item.header() }.park(entry.seq, entry.colour) {
+        if !unsafe { entry.item.header() }.park(entry.seq(), entry.colour()) {
             return false;
         }
         let index = state.put_back_rest(worker, batch, i);
@@ -385,12 +386,7 @@ impl WorkerPool {
     #[cold]
     pub(crate) fn unpark_entry(&self, pwq: &Arc<Pwq>, item: crate::item::ItemPtr, parked: Parked) {
         let mut state = self.lock();
-        let entry = Entry {
-            item,
-            seq: parked.seq,
-            colour: parked.colour,
-            counted: true,
-        };
+        let entry = Entry::new(item, parked.seq, parked.colour);
         // SAFETY: PENDING keeps the item alive, or the reference that a cancel has left.
         let word = unsafe { item.header() }.load();
         let live = crate::item::word::is_live(word, parked.seq);

@@ -39,7 +39,7 @@ pub(crate) use pool_report::{PoolReport, PwqLevel};
 impl PoolItem for Entry {
     #[inline]
     fn colour(&self) -> u8 {
-        self.colour
+        Self::colour(*self)
     }
 
     #[inline]

@@ -84,7 +84,7 @@ impl PoolState {
                 if unsafe { taken.pwq.as_ref() }.index != index {
                     continue;
                 }
-                let counted = taken.entry.counted || w.counted_later & bit(i) != 0;
+                let counted = taken.entry.is_counted() || w.counted_later & bit(i) != 0;
                 uncounted += usize::from(!counted);
                 let begun = i.wrapping_sub(w.settled) < next.wrapping_sub(w.settled);
                 if running == Some(i) {

@@ -200,13 +200,10 @@ impl WorkqueueInner {
     ) -> Result<(), E> {
         let seq = set(pwq)?;
         pwq.set_queued(true);
-        let entry = |colour| Entry {
-            item,
-            seq,
-            colour,
-            counted: true,
-        };
-        if state.core.push(pwq.index, entry) {
+        if state
+            .core
+            .push(pwq.index, |colour| Entry::new(item, seq, colour))
+        {
             self.pwq_is_busy();
         }
         let rescuer = self.rescuer.as_ref().filter(|_| state.has_called());
