@@ -23,6 +23,8 @@ impl<const CAP: usize> WakeSet<CAP> {
     }
 
     /// The set must not be full.
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "as for nodes")]
     pub(crate) fn push(&mut self, notify: Notify) {
         self.waiters[self.len] = Some(notify);
         self.len += 1;

@@ -31,7 +31,7 @@ impl<S: Store> Turns<S> {
         drop(queue);
         let mut wakers = Wakers::default();
         wakers.wake(refused);
-        self.wake(self.wait_queue.lock(), chosen, wakers);
+        self.wake(self.wait_queue.lock(), &mut chosen, wakers);
     }
 
     pub(crate) fn is_closed(&self) -> bool {

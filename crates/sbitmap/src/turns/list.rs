@@ -5,6 +5,11 @@
 //! leaves in constant time. A granted node is no longer linked; it stays in its slot until its
 //! owner fetches it.
 
+#![allow(
+    clippy::inline_always,
+    reason = "a node is made in its slot: a copy would wait for the stores of its fields"
+)]
+
 use super::next_waiter::TenantQueues;
 use crate::request::{Ids, Request};
 use crate::share_limiter::TenantIndex;
@@ -70,6 +75,7 @@ pub(super) const fn is_thread(notify: &Notify) -> bool {
 }
 
 impl Node {
+    #[inline(always)]
     pub(super) fn new(notify: Notify, of: Request, ids: Ids, credits: u32) -> Self {
         Self {
             is_thread: is_thread(&notify),
@@ -168,6 +174,7 @@ impl List {
     }
 
     /// Adds a node at the back of its list, or at the front.
+    #[inline(always)]
     pub(super) fn push(&mut self, node: Node, front: bool) -> NodeKey {
         let (tenant, large) = (node.tenant, node.large);
         self.several += usize::from(node.several);
@@ -196,23 +203,25 @@ impl List {
     }
 
     /// Returns a slot for the node, without links.
+    #[inline(always)]
     fn place(&mut self, node: Node) -> NodeKey {
         let serial = self.next_serial;
         self.next_serial += 1;
         self.len += 1;
-        let slot = ListSlot {
+        let new = ListSlot {
             node: Some(node),
             serial,
             prev: NIL,
             next: NIL,
         };
         let index = self.free;
-        if index == NIL {
-            let index = u32::try_from(self.slots.len()).expect("fewer than 2^32 waiters");
-            self.slots.push(slot);
+        if let Some(slot) = self.slots.get_mut(index as usize) {
+            self.free = slot.next;
+            *slot = new;
             return NodeKey { index, serial };
         }
-        self.free = std::mem::replace(self.slot(index), slot).next;
+        let index = u32::try_from(self.slots.len()).expect("fewer than 2^32 waiters");
+        self.slots.push(new);
         NodeKey { index, serial }
     }
 

@@ -66,6 +66,6 @@ impl<S: Store> Turns<S> {
         } else {
             self.hand_out(&mut queue, n, None, &mut chosen);
         }
-        self.wake(queue, chosen, Wakers::default());
+        self.wake(queue, &mut chosen, Wakers::default());
     }
 }

@@ -150,10 +150,10 @@ impl<'a, S: Store> Wait<'a, S> {
             turns.serve(&mut queue, Some(key), &mut chosen); // G5
         }
         if !queue.list.is_served(key) {
-            turns.wake(queue, chosen, Wakers::default());
+            turns.wake(queue, &mut chosen, Wakers::default());
             return None;
         }
-        Some(self.arrive(key, queue, chosen))
+        Some(self.arrive(key, queue, &mut chosen))
     }
 
     /// A1 to A4: the wait is over. Serves the next head, and runs the user's code without the lock.
@@ -161,13 +161,13 @@ impl<'a, S: Store> Wait<'a, S> {
         &mut self,
         key: NodeKey,
         mut queue: MutexGuard<'_, WaitQueue>,
-        mut chosen: WakeSet,
+        chosen: &mut WakeSet,
     ) -> Outcome {
         let turns = self.turns;
         if let Some((ids, token, outdated)) = queue.list.take_part(key) {
             self.waiter.request.want -= ids.as_slice().len();
             queue.return_token(token);
-            turns.serve(&mut queue, None, &mut chosen); // A2 A3: it continues
+            turns.serve(&mut queue, None, chosen); // A2 A3: it continues
             let held = UnfetchedIds { turns, ids };
             turns.wake(queue, chosen, Wakers::default());
             drop(outdated);
@@ -182,7 +182,7 @@ impl<'a, S: Store> Wait<'a, S> {
                 turn::set(turns.number, serial, node.credits);
             }
             if queue.return_token(node.token) {
-                turns.serve(&mut queue, None, &mut chosen); // A2 A3
+                turns.serve(&mut queue, None, chosen); // A2 A3
             }
         }
         let held = UnfetchedIds {
@@ -210,7 +210,7 @@ impl<'a, S: Store> Wait<'a, S> {
     fn arrive_if_served(&mut self, key: NodeKey) -> Result<Outcome, MutexGuard<'a, WaitQueue>> {
         let queue = self.turns.wait_queue.lock();
         if queue.list.is_served(key) {
-            Ok(self.arrive(key, queue, WakeSet::default()))
+            Ok(self.arrive(key, queue, &mut WakeSet::default()))
         } else {
             Err(queue)
         }
@@ -289,7 +289,7 @@ impl<'a, S: Store> Wait<'a, S> {
             turns,
             ids: node.ids,
         };
-        turns.wake(queue, chosen, Wakers::default());
+        turns.wake(queue, &mut chosen, Wakers::default());
         drop(node.notify);
     }
 
@@ -321,7 +321,7 @@ impl<'a, S: Store> Wait<'a, S> {
             // K: a task needs no token.
             turns.serve(&mut queue, Some(key), &mut chosen);
         }
-        turns.wake(queue, chosen, Wakers::default());
+        turns.wake(queue, &mut chosen, Wakers::default());
         drop(outdated);
         // No one else tells this thread what it has served itself.
         if changes { self.fetch() } else { None }

@@ -155,7 +155,7 @@ impl<S: Store> Turns<S> {
     pub(super) fn serve_and_wake(&self, mut queue: MutexGuard<'_, WaitQueue>, wakers: Wakers) {
         let mut chosen = WakeSet::default();
         self.serve(&mut queue, None, &mut chosen);
-        self.wake(queue, chosen, wakers);
+        self.wake(queue, &mut chosen, wakers);
     }
 
     /// Wakes the chosen waiters, and serves until no more can be granted.
@@ -166,7 +166,7 @@ impl<S: Store> Turns<S> {
     pub(super) fn wake<'a>(
         &'a self,
         mut queue: MutexGuard<'a, WaitQueue>,
-        mut chosen: WakeSet,
+        chosen: &mut WakeSet,
         mut wakers: Wakers,
     ) {
         loop {
@@ -177,7 +177,7 @@ impl<S: Store> Turns<S> {
                 break;
             }
             queue = self.wait_queue.lock();
-            self.serve(&mut queue, None, &mut chosen);
+            self.serve(&mut queue, None, chosen);
         }
         wakers.finish();
     }
