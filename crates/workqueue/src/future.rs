@@ -23,6 +23,8 @@ use std::panic::resume_unwind;
 use std::pin::Pin;
 use std::task::{Context, Poll, Wake, Waker};
 
+mod ends_in_turn;
+
 const NOWHERE: usize = usize::MAX;
 
 /// The task, from a wake until the poll that follows.
@@ -126,15 +128,22 @@ impl<F: Future<Output: Send> + Send + 'static> Task<F> {
         }
     }
 
-    fn submit(self: Arc<Self>, origin: Origin) -> Result<(), QueueError> {
-        let (queue, item) = (self.queue.clone(), self.item.clone());
-        let woken = self.woken.clone();
-        let waker = queue.inner().here();
-        let cpu = self.place(waker);
-        let before = woken.lock().replace(self);
+    /// Queues a poll. If the result is a refusal, the caller ends the future.
+    fn submit(self: &Arc<Self>, origin: Origin) -> Option<QueueError> {
+        let queue = self.queue.inner();
+        let cpu = self.place(queue.here());
+        let before = self.woken.lock().replace(self.clone());
         // The same task, so this only lowers its count.
         drop(before);
-        queue.inner().queue_from(&item, cpu, origin).map(drop)
+        let refusal = queue.queue_from(&self.item, cpu, origin).err()?;
+        self.forget_wake();
+        Some(refusal)
+    }
+
+    fn refused(&self, refusal: QueueError) {
+        if self.end(JoinError::Rejected(refusal)) {
+            self.queue.inner().counted(Count::Refused);
+        }
     }
 
     fn place(&self, waker: usize) -> usize {
@@ -145,24 +154,13 @@ impl<F: Future<Output: Send> + Send + 'static> Task<F> {
         let previous = self.polled_on.load(Ordering::Relaxed);
         inner.place(waker, if previous == NOWHERE { waker } else { previous })
     }
-
-    /// As `submit`, but ends the future if that is refused. Returns the refusal.
-    fn submit_or_end(self: Arc<Self>, origin: Origin) -> Option<QueueError> {
-        let task = self.clone();
-        let refusal = self.submit(origin).err();
-        if let Some(refusal) = refusal {
-            task.forget_wake();
-            if task.end(JoinError::Rejected(refusal)) {
-                task.queue.inner().counted(Count::Refused);
-            }
-        }
-        refusal
-    }
 }
 
 impl<F: Future<Output: Send> + Send + 'static> Wake for Task<F> {
     fn wake(self: Arc<Self>) {
-        self.submit_or_end(Origin::Own);
+        if let Some(refusal) = self.submit(Origin::Own) {
+            ends_in_turn::later(move || self.refused(refusal));
+        }
     }
 }
 
@@ -179,8 +177,10 @@ impl<F: Future<Output: Send> + Send + 'static> Ends for Task<F> {
         }
         let future = mem::replace(&mut *state, State::Over);
         drop(state);
-        contained(|| drop(future));
-        self.complete(Err(why));
+        ends_in_turn::now(|| {
+            contained(|| drop(future));
+            self.complete(Err(why));
+        });
         true
     }
 
@@ -213,11 +213,15 @@ pub(crate) fn spawn<F: Future<Output: Send> + Send + 'static>(
     });
     let weak = Arc::downgrade(&task);
     queue.inner().unfinished.add(weak.clone());
-    let refusal = task.submit_or_end(Origin::Anybody);
-    if let (Some(task), Some(why)) = (weak.upgrade(), queue.inner().unfinished.over()) {
+    let refusal = task.submit(Origin::Anybody);
+    if let Some(refusal) = refusal {
+        task.refused(refusal);
+    }
+    if let Some(why) = queue.inner().unfinished.over() {
         // The future was added while the others were ended.
         task.end(JoinError::Rejected(why));
     }
+    drop(task);
     let future = Some(FutureHandle { item, task: weak });
     let clock = queue.inner().shared.clock.clone();
     (JoinHandle::new(result, future, clock), refusal)

@@ -182,7 +182,7 @@ impl<T> JoinHandle<T> {
     /// If that poll was the last, the handle gives the result.
     ///
     /// The function is dropped in this call. If that panics, the call panics after the handle has
-    /// resolved.
+    /// resolved. A panic of a future's destructor is dropped.
     ///
     /// ```
     /// # use inflight_workqueue::{JoinError, WorkqueueSystem};

@@ -28,9 +28,9 @@ pub struct WorkqueueStats {
     /// Items taken back before their run began.
     pub cancelled: u64,
     /// Delayed items whose delay ended, works that were to run again, and functions and futures
-    /// that were spawned or woken, after the queue or the system had stopped taking items, or when
-    /// no thread could be had for them. Not items that a call such as `queue` and `try_spawn`
-    /// refused with an error.
+    /// that were spawned or woken, after the queue or the system had stopped taking items. Also
+    /// functions and futures that were spawned when no thread could be had for them. Not items that
+    /// a call such as `queue` and `try_spawn` refused with an error.
     pub refused: u64,
     /// How often a worker was woken or started because an item blocked: it said so, or its function
     /// has been found asleep before and counts as blocked from its start.

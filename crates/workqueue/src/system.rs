@@ -344,7 +344,11 @@ impl WorkqueueSystem {
     /// What has been recorded since the last call, and how many steps were dropped.
     #[must_use]
     pub fn take_trace(&self) -> RecordedTrace {
-        std::mem::take(&mut *self.inner.shared.tracing.recorded.lock())
+        let mut taken = std::mem::take(&mut *self.inner.shared.tracing.recorded.lock());
+        // Threads note the time before they take the lock.
+        let steps = taken.steps.make_contiguous();
+        steps.sort_by_key(|step| step.at_ns);
+        taken
     }
 
     /// Functions of bound queues that were found to compute for long while other items waited,

@@ -241,10 +241,11 @@ impl WorkqueueBuilder {
             kind => kind,
         };
         kind.attrs().check().map_err(BuildError::Attrs)?;
-        if let Some(what) = self.flags.not_bh().filter(|_| kind == Kind::Bh) {
+        let mut limit = self.limit;
+        let not_bh = self.flags.not_bh().or_else(|| limit.not_bh());
+        if let Some(what) = not_bh.filter(|_| kind == Kind::Bh) {
             return Err(BuildError::NotBh(what));
         }
-        let mut limit = self.limit;
         let checked = checked_max_active(kind.mode(), limit.max_active);
         limit.max_active = checked.map_err(BuildError::MaxActive)?;
         if let Some(min_active) = limit.min_active {

@@ -9,7 +9,7 @@ use inflight_sync::time::Clock;
 use inflight_sync::{Arc, Mutex, cpu};
 use inflight_workqueue::{
     Attrs, AttrsError, BH_PATIENCE, BhPoller, BuildError, DelayedWork, JoinError, Kind,
-    MaxActiveError, Polled, PollerError, Queued, Work, Workqueue, WorkqueueSystem, blocking,
+    MaxActiveError, Polled, PollerError, Queued, Share, Work, Workqueue, WorkqueueSystem, blocking,
     current_item,
 };
 use std::time::Duration;
@@ -341,6 +341,8 @@ fn b4_highpri_and_nothing_else() {
         (draft().cpu_intensive(), "cpu_intensive"),
         (draft().power_efficient(), "power_efficient"),
         (draft().freezable(), "freezable"),
+        (draft().share(Share::PerNode), "share"),
+        (draft().min_active(0), "min_active"),
     ] {
         assert_eq!(builder.build().unwrap_err(), BuildError::NotBh(what));
     }

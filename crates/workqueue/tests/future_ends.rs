@@ -4,7 +4,7 @@
 mod support;
 
 use inflight_sync::{Arc, Mutex, thread};
-use inflight_workqueue::{JoinError, QueueError, Work};
+use inflight_workqueue::{JoinError, QueueError, Work, Workqueue, WorkqueueSystem};
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
@@ -149,4 +149,28 @@ fn a_future_woken_during_a_drain_goes_on() {
     );
     release.raise();
     drainer.join().unwrap().unwrap();
+}
+
+/// Each of many futures waits for the one before, as commits do. However long the chain is, its end
+/// does not overflow the stack.
+#[test]
+fn a_chain_of_futures_may_be_long() {
+    const LONG: usize = if cfg!(miri) { 100 } else { 20_000 };
+    let ends: [fn(WorkqueueSystem, Workqueue); 3] = [
+        |_sys, wq| wq.destroy_blocking().unwrap(),
+        |sys, _wq| sys.shutdown_blocking().unwrap(),
+        |sys, _wq| drop(sys),
+    ];
+    for end in ends {
+        let (sys, signal) = (system(), Signal::default());
+        let wq = bound(&sys);
+        let mut last = wq.spawn_future(signal.clone());
+        for _ in 0..LONG {
+            last = wq.spawn_future(async move { last.await.unwrap_or(0) });
+        }
+        wq.flush_blocking().unwrap();
+        assert!(!last.is_finished());
+        end(sys, wq);
+        assert!(matches!(last.wait(), Err(JoinError::Rejected(_))));
+    }
 }

@@ -77,6 +77,16 @@ pub(crate) struct ActiveLimit {
     pub(crate) min_active: Option<usize>,
 }
 
+impl ActiveLimit {
+    /// As [`Flags::not_bh`].
+    pub(crate) fn not_bh(&self) -> Option<&'static str> {
+        match self {
+            Self { share, .. } if *share != Share::default() => Some("share"),
+            Self { min_active, .. } => min_active.map(|_| "min_active"),
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Count {
     Panicked,
