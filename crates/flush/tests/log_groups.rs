@@ -196,6 +196,7 @@ fn auto_does_not_group_where_flushes_are_cheap() {
     let storage = storage();
     let options = LogOptions::new().clock(&Clock::manual()); // stands still
     let (log, _) = options.open(storage.clone()).unwrap();
+    append_and_commit(&log, &[0, 0]); // measures a flush
     eight_commit(&log, &storage, &Arc::default());
     let counters = log.counters();
     assert_eq!((counters.leaders, counters.grouped), (0, 0));

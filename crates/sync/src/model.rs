@@ -125,14 +125,17 @@ fn run(name: &str, mut builder: loom::model::Builder, model: impl Fn() + Sync + 
         .map_or("none".to_owned(), |b| b.to_string());
     let executions = std::sync::Arc::new(AtomicUsize::new(0));
     let counted = executions.clone();
+    let (most, limit) = (builder.max_permutations, builder.max_duration);
+    let began = std::time::Instant::now();
     builder.check(move || {
         counted.fetch_add(1, Ordering::Relaxed);
         model();
     });
-    println!(
-        "model {name} bound {shown} executions {}",
-        executions.load(Ordering::Relaxed)
-    );
+    let executions = executions.load(Ordering::Relaxed);
+    let early = most.is_some_and(|most| executions >= most)
+        || limit.is_some_and(|limit| began.elapsed() >= limit);
+    let early = if early { " (ended early)" } else { "" };
+    println!("model {name} bound {shown} executions {executions}{early}");
 }
 
 /// How many times as many runs as a test asks for: for a long run by hand.

@@ -67,6 +67,10 @@ const POISONED: u64 = 1 << 63;
 
 /// A position in a log, which rises with each record.
 ///
+/// Until the record is [durable](Log::durable) the position is not for good: after a loss of power
+/// another record may have it. So keep no position outside of the log, as that of a snapshot,
+/// before it is durable.
+///
 /// ```
 /// use inflight_flush::log::Lsn;
 /// assert!(Lsn::from(5) < Lsn::from(9));

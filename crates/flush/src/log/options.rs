@@ -27,7 +27,8 @@ pub enum GroupMode {
     /// One commit writes and flushes for all waiting commits.
     Leader,
     /// `Leader` while it is faster, else `Off`. It is faster if a flush serves 1.2 commits or more,
-    /// and takes at least twice as long as the wake of the next leader.
+    /// and the flushes that it saves, one for each commit but the first, take at least twice as
+    /// long as the wake of the next leader.
     #[default]
     Auto,
 }

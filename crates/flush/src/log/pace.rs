@@ -6,8 +6,8 @@ use std::time::Duration;
 
 /// Grouping pays if a flush serves at least this many commits,
 const LEAST_MERGED: f64 = 1.2;
-/// and takes at least as long as this many wakes.
-const LEAST_WAKES: u32 = 2;
+/// and if the flushes that it saves take at least as long as this many wakes.
+const LEAST_WAKES: f64 = 2.0;
 /// Wakes can be measured only while commits group. After this many flushes without a wake the
 /// measurements are dropped, and grouping is tried again.
 const BELIEVED: u32 = 1 << 14;
@@ -132,21 +132,23 @@ impl Pace {
         self.wake_age = 0;
     }
 
-    /// Whether the next commit waits for a leader.
+    /// Whether the next commit, which has begun, waits for a leader. Until wakes are measured, all
+    /// commits that are under way count as those that could share a flush.
     pub(super) fn groups(&self, mode: GroupMode) -> bool {
         match mode {
             GroupMode::Off => false,
             GroupMode::Leader => true,
             GroupMode::Auto => {
                 // A single late wake says nothing about the usual one.
-                let wakes_known = self.wake.count >= self.wake.last.len() / 2;
-                let wake = if wakes_known {
-                    self.wake.median()
+                let (wake, shared) = if self.wake.count >= self.wake.last.len() / 2 {
+                    (self.wake.median().as_secs_f64(), self.merged.value)
                 } else {
-                    Duration::ZERO
+                    (0.0, self.merged.value.max(self.under_way as f64))
                 };
-                let flush = self.flush.median();
-                self.merged.value >= LEAST_MERGED && !flush.is_zero() && flush >= LEAST_WAKES * wake
+                let flush = self.flush.median().as_secs_f64();
+                let takes_time = self.flush.count == 0 || flush > 0.0;
+                let saves = flush * (shared - 1.0);
+                shared >= LEAST_MERGED && takes_time && saves >= LEAST_WAKES * wake
             }
         }
     }
@@ -200,17 +202,27 @@ mod tests {
     }
 
     #[test]
-    fn grouping_is_for_flushes_that_serve_several_and_take_two_wakes() {
+    fn grouping_pays_if_the_flushes_that_it_saves_take_two_wakes() {
         assert!(!pace(1, MS, MS / 100).groups(AUTO), "nobody to share with");
         assert!(pace(2, MS, MS / 100).groups(AUTO));
-        assert!(pace(8, MS, MS / 2).groups(AUTO));
-        assert!(
-            !pace(8, MS, MS / 2 + MS / 100).groups(AUTO),
-            "flushes are cheap, however many share one"
-        );
-        assert!(!pace(32, MS / 100, MS / 100).groups(AUTO));
+        assert!(pace(2, MS, MS * 49 / 100).groups(AUTO));
+        assert!(!pace(2, MS, MS * 51 / 100).groups(AUTO));
+        assert!(pace(8, MS, 3 * MS).groups(AUTO), "a wake on a busy machine");
+        assert!(!pace(8, MS, 4 * MS).groups(AUTO));
         assert!(pace(1, MS, MS).groups(GroupMode::Leader));
         assert!(!pace(8, MS, MS / 100).groups(GroupMode::Off));
+    }
+
+    /// What comes together at the start would wait in a row for flushes of its own.
+    #[test]
+    fn commits_that_begin_together_share_a_flush_from_the_first_on() {
+        let mut pace = Pace::default();
+        pace.commit_begins(Instant::default());
+        assert!(!pace.groups(AUTO));
+        pace.commit_begins(Instant::default());
+        assert!(pace.groups(AUTO) && !pace.groups(GroupMode::Off));
+        pace.commit_ends(true);
+        assert!(!pace.groups(AUTO));
     }
 
     #[test]
@@ -254,7 +266,7 @@ mod tests {
     /// Without groups no wake is measured, so old measurements are dropped after a while.
     #[test]
     fn grouping_is_tried_again() {
-        let mut pace = pace(8, MS, MS);
+        let mut pace = pace(8, MS, 4 * MS);
         assert!(!pace.groups(AUTO));
         for _ in 0..BELIEVED {
             round(&mut pace, 8, MS, None);

@@ -22,8 +22,9 @@ pub enum JoinError {
     /// The function was cancelled before it began, or the future before it completed.
     #[error("cancelled: a function before it began, or a future before it completed")]
     Cancelled,
-    /// The workqueue did not take the function.
-    #[error("the function was not queued: {0}")]
+    /// The workqueue did not take the function, or ended before the future had completed: the
+    /// future may have begun.
+    #[error("a function was not queued, or its queue ended before a future completed: {0}")]
     Rejected(#[source] QueueError),
     /// The wait would deadlock: the caller is the function itself, holds the only slot that the
     /// function could run in, or is an item of a BH queue.
