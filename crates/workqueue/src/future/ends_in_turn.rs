@@ -30,7 +30,7 @@ pub(super) fn now(end: impl FnOnce()) {
         while let Some(end) = NEXT.with(|next| next.borrow_mut().as_mut()?.pop_front()) {
             end();
         }
-        NEXT.set(None);
+        NEXT.with(|next| next.replace(None));
     }
 }
 
