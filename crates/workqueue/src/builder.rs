@@ -1,18 +1,18 @@
 //! The builder of a system.
 
+use crate::completion::Completion;
 use crate::cpu_time::Metering;
 use crate::error::SystemError;
 use crate::hog::{Hog, Hogs, OnHog};
 use crate::known_blockers::KnownBlockers;
 use crate::pool_attrs::Settings;
 use crate::proc;
-use crate::reporter::Reporter;
 use crate::sampler::Sampling;
 use crate::submitters::Submitters;
 use crate::system::WorkqueueSystem;
 use crate::system_inner::SystemInner;
 use crate::system_shared::SystemShared;
-use crate::threads::Threads;
+use crate::threads::{Reporter, Threads};
 use crate::timer_queue::TimerQueue;
 use crate::trace::{TraceEvent, Tracer, Tracing};
 use crate::watchdog::{OnStall, Stall, Watchdog};
@@ -20,7 +20,6 @@ use inflight_sync::asym::AsymFence;
 use inflight_sync::atomic::AtomicUsize;
 use inflight_sync::fault::Faults;
 use inflight_sync::time::Clock;
-use inflight_sync::wait::Event;
 use inflight_sync::{Arc, Mutex, RetainedVersions, Weak};
 use inflight_topology::{Scope, Topology};
 use std::borrow::Borrow;
@@ -257,7 +256,7 @@ impl SystemBuilder {
             base_nice: proc::nice_of_process(),
             nice_refused: Mutex::new(None),
             threads: Mutex::new(Threads::default()),
-            thread_over: Event::new(),
+            ended: Completion::new(1),
             timers: TimerQueue::default(),
         };
         Ok(WorkqueueSystem::new(SystemInner::new(shared, settings)))

@@ -15,8 +15,24 @@ pub(crate) struct PodMap {
 impl PodMap {
     pub(crate) fn new(settings: &Settings, mode: Mode, attrs: &Attrs, high: bool) -> Self {
         let nice = if high { HIGHPRI } else { attrs.get_nice() };
-        let pod_of = pods(settings, attrs, mode, nice);
         let topology = &settings.topology;
+        let (scope, effective) = (settings.scope(attrs), settings.effective(attrs));
+        // The usable part of the CPU's pod, or else all usable CPUs.
+        let unbound = |cpu| {
+            let pod = topology.pod_of(scope, cpu);
+            let pod = pod.filter(|_| mode != Mode::Ordered);
+            let cpus = pod.and_then(|pod| non_empty(pod.cpus().intersection(&effective)));
+            let cpus = cpus.unwrap_or_else(|| effective.clone());
+            let strict = attrs.is_strict();
+            PoolAttrs {
+                cpu: None,
+                allowed: if strict { &cpus } else { &effective }.clone(),
+                cpus,
+                strict,
+                nice,
+                bh: false,
+            }
+        };
         // Also for CPUs that may come later.
         let cpus = topology.cpus().union(topology.possible());
         let mut pools = Vec::new();
@@ -26,7 +42,7 @@ impl PodMap {
             let pool = if mode.is_bound() {
                 PoolAttrs::of_cpu(cpu, nice, mode == Mode::Bh)
             } else {
-                pod_of(cpu)
+                unbound(cpu)
             };
             let index = *known.entry(pool.clone()).or_insert_with(|| {
                 pools.push(pool);
@@ -47,27 +63,6 @@ impl PodMap {
 
     pub(crate) fn cpus(&self) -> usize {
         self.by_cpu.len()
-    }
-}
-
-/// For each CPU, the usable part of its pod, or else all usable CPUs.
-fn pods(settings: &Settings, attrs: &Attrs, mode: Mode, nice: i32) -> impl Fn(usize) -> PoolAttrs {
-    let effective = settings.effective(attrs);
-    let (scope, strict) = (settings.scope(attrs), attrs.is_strict());
-    let topology = settings.topology.clone();
-    move |cpu| {
-        let pod = topology.pod_of(scope, cpu);
-        let pod = pod.filter(|_| mode != Mode::Ordered);
-        let cpus = pod.and_then(|pod| non_empty(pod.cpus().intersection(&effective)));
-        let cpus = cpus.unwrap_or_else(|| effective.clone());
-        PoolAttrs {
-            cpu: None,
-            allowed: if strict { &cpus } else { &effective }.clone(),
-            cpus,
-            strict,
-            nice,
-            bh: false,
-        }
     }
 }
 

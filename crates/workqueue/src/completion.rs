@@ -1,4 +1,4 @@
-//! Waiting for events that happen once.
+//! Waiting until a number of events have happened.
 
 use crate::error::WaitError;
 use crate::panics;
@@ -6,7 +6,6 @@ use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_sync::poll_until;
 use inflight_sync::time::Clock;
 use inflight_sync::wait::Event;
-use std::fmt;
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
@@ -20,25 +19,30 @@ pub(crate) struct Completion {
 }
 
 impl Completion {
-    pub(crate) fn new() -> Self {
+    /// With so many events.
+    pub(crate) fn new(left: usize) -> Self {
         Self {
-            left: AtomicUsize::new(1),
+            left: AtomicUsize::new(left),
             event: Event::new(),
         }
     }
 
-    /// Adds an event. Only while one is left.
+    /// Adds an event.
     pub(crate) fn add(&self) {
-        // Relaxed: the caller is part of an event that is left.
+        // Relaxed: an event is left of which the caller is a part, or the thread that brings the
+        // number to 0 sees this through a lock.
         self.left.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn done(&self) {
+    /// An event has happened. Returns whether none is left.
+    pub(crate) fn done(&self) -> bool {
         // Ordering: Release, pairs with the Acquire in `is_done`: a waiter sees what came before
         // each event.
-        if self.left.fetch_sub(1, Ordering::Release) == 1 {
+        let was_last = self.left.fetch_sub(1, Ordering::Release) == 1;
+        if was_last {
             panics::notify_all(&self.event);
         }
+        was_last
     }
 
     pub(crate) fn is_done(&self) -> bool {
@@ -103,8 +107,4 @@ impl<T> Future for Wait<'_, T> {
     }
 }
 
-impl<T> fmt::Debug for Wait<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Wait").finish_non_exhaustive()
-    }
-}
+inflight_sync::debug_fields!([T] Wait<'_, T>);

@@ -11,11 +11,11 @@ use crate::item::word::Seq;
 use crate::item::{Function, ItemPtr, OwnHandle};
 use crate::pool_core::WorkerId;
 use crate::pwq::{Pwq, Taken};
-use crate::worker_pool::{WorkerPool, WorkerShared};
+use crate::worker_pool::{PoolState, Settlement, WorkerPool, WorkerShared};
 use crate::workqueue_inner::{Count, WorkqueueInner};
-use inflight_sync::Arc;
 use inflight_sync::atomic::Ordering;
 use inflight_sync::block_hook::{self, BlockHookGuard};
+use inflight_sync::{Arc, MutexGuard};
 use std::cell::{Cell, RefCell};
 use std::ptr::NonNull;
 use std::rc::Rc;
@@ -133,6 +133,31 @@ impl Context {
             repatriated: Cell::new(false),
             pushed: Cell::new(false),
         })
+    }
+
+    /// For the calling thread, which joins the pool as a guest: a rescuer, or a worker of another
+    /// pool that counts as running in `own`.
+    pub(crate) fn attach(
+        pool: &Arc<WorkerPool>,
+        state: &mut PoolState,
+        thread_name: Option<Arc<str>>,
+        own: Option<(Arc<WorkerPool>, WorkerId)>,
+    ) -> Rc<Self> {
+        let shared = WorkerShared::new(&pool.shared, thread_name);
+        let me = state.attach(shared.clone(), own.clone());
+        Self::new(pool.clone(), me, shared, own)
+    }
+
+    /// A guest has run all its entries.
+    pub(crate) fn end_batch(&self) -> MutexGuard<'_, PoolState> {
+        let mut state = self.pool.lock();
+        state.end_batch(self.me, &self.shared.batch, &Settlement::default());
+        state
+    }
+
+    /// A guest leaves.
+    pub(crate) fn detach(&self) {
+        self.pool.leave(self.end_batch(), self.me);
     }
 
     /// A batch begins at `begin`; its items may append up to `most` entries.

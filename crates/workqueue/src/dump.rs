@@ -2,7 +2,7 @@
 
 use crate::attrs::{Kind, Mode};
 use crate::pool_attrs::{PoolAttrs, Settings};
-use crate::stats::WorkqueueStats;
+use crate::stats::{COUNTERS, WorkqueueStats};
 use crate::system_inner::SystemInner;
 use crate::system_shared::SystemShared;
 use crate::worker_pool::{PoolReport, WorkerPool};
@@ -29,8 +29,8 @@ impl SystemInner {
             queues: queues.map(|q| (q.clone(), q.stats())).collect(),
         };
         let mut out = String::new();
-        dump.write(&mut out)
-            .expect("writing to a string cannot fail");
+        let written = dump.write(&mut out);
+        written.expect("writing to a string cannot fail");
         out
     }
 }
@@ -60,6 +60,10 @@ fn pairs(
 ) -> fmt::Result {
     write!(out, "\n  {title}")?;
     pairs.try_for_each(|(key, value)| write!(out, " [{key}]={value}"))
+}
+
+fn or_dash(value: Option<impl fmt::Display>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| value.to_string())
 }
 
 fn width(texts: impl Iterator<Item = String>) -> usize {
@@ -109,17 +113,13 @@ impl Dump<'_> {
         let ids = width(self.pools.iter().map(|(pool, _)| pool.id.to_string()));
         let refs = width(self.pools.iter().map(|(_, r)| r.users.to_string()));
         for (pool, report) in &self.pools {
-            let (id, users) = (pool.id, report.users);
-            write!(
-                out,
-                "pool[{id:0ids$}] flags=0x{:02x} ref={users:refs$} nice={:3} \
-                 idle/workers={:3}/{:3} ",
-                flags(pool.attrs.bh, report.creating),
-                pool.attrs.nice,
-                report.idle,
-                report.workers,
-            )?;
-            let attrs = &pool.attrs;
+            let (id, attrs, users) = (pool.id, &pool.attrs, report.users);
+            // The kernel's bits that have a meaning here: a BH pool, a worker being created.
+            let flags = u8::from(attrs.bh) | u8::from(report.creating) << 1;
+            write!(out, "pool[{id:0ids$}] flags=0x{flags:02x} ")?;
+            write!(out, "ref={users:refs$} nice={:3} ", attrs.nice)?;
+            let (idle, workers) = (report.idle, report.workers);
+            write!(out, "idle/workers={idle:3}/{workers:3} ")?;
             if let Some(cpu) = attrs.cpu {
                 let bh = if attrs.bh { " bh" } else { "" };
                 writeln!(out, "cpu={cpu:3}{bh}")?;
@@ -135,7 +135,7 @@ impl Dump<'_> {
 
     fn pool_with(&self, attrs: &PoolAttrs) -> String {
         let pool = self.pools.iter().find(|(pool, _)| pool.attrs == *attrs);
-        pool.map_or_else(|| "-".to_owned(), |(pool, _)| pool.id.to_string())
+        or_dash(pool.map(|(pool, _)| pool.id))
     }
 
     fn routes(&self, out: &mut String) -> fmt::Result {
@@ -143,11 +143,8 @@ impl Dump<'_> {
         let cpus = self.settings.topology.possible();
         let ids = self.pools.iter().map(|(pool, _)| pool.id.to_string());
         let w = width(ids.chain(cpus.last().map(|cpu| cpu.to_string())));
-        let mut columns = "type   CPU".to_owned();
-        for cpu in cpus {
-            write!(columns, " {cpu:w$}")?;
-        }
-        header(out, &(columns + " dfl"))?;
+        let columns: String = cpus.iter().map(|cpu| format!(" {cpu:w$}")).collect();
+        header(out, &format!("type   CPU{columns} dfl"))?;
         for (queue, _) in &self.queues {
             let kind = type_of(&queue.kind());
             write!(out, "{:NAME$} {kind:10}", queue.name)?;
@@ -180,11 +177,7 @@ impl Dump<'_> {
             } else {
                 self.settings.effective(&queue.attrs()).to_mask_string()
             };
-            let thread = rescuer
-                .inbox
-                .thread
-                .number()
-                .map_or("-".to_owned(), |id| id.to_string());
+            let thread = or_dash(rescuer.inbox.thread.number());
             let cpus = self.settings.unbound_cpus().to_mask_string();
             writeln!(out, "{:NAME$} {unbound:w$} {thread:>6} {cpus}", queue.name)?;
         }
@@ -193,33 +186,28 @@ impl Dump<'_> {
 
     fn limits(&self, out: &mut String) -> fmt::Result {
         title(out, "Unbound workqueue -> node_nr/max_active")?;
-        let online = self.settings.topology.online().to_mask_string();
-        writeln!(out, "online_cpus={online}")?;
-        for &node in self.settings.topology.nodes() {
-            let cpus = self.settings.topology.cpus().iter();
-            let cpus: CpuSet = cpus
-                .filter(|cpu| self.settings.topology.node_of(*cpu) == Some(node))
-                .collect();
+        let topology = &self.settings.topology;
+        writeln!(out, "online_cpus={}", topology.online().to_mask_string())?;
+        for &node in topology.nodes() {
+            let on_it = |cpu: &usize| topology.node_of(*cpu) == Some(node);
+            let cpus: CpuSet = topology.cpus().iter().filter(on_it).collect();
             writeln!(out, "NODE[{node:02}]={}", cpus.to_mask_string())?;
         }
-        let mut columns = " min  max".to_owned();
-        for node in self.settings.topology.nodes() {
-            write!(columns, " {:>9}", format!("NODE {node}"))?;
-        }
+        let columns = topology.nodes().iter().map(|node| format!("NODE {node}"));
+        let columns = columns.chain(["dfl".to_owned()]);
+        let columns: String = columns.map(|column| format!(" {column:>9}")).collect();
         writeln!(out)?;
-        header(out, &format!("{columns} {:>9}", "dfl"))?;
+        header(out, &format!(" min  max{columns}"))?;
         for (queue, stats) in self.queues.iter().filter(|(q, _)| !q.mode.is_bound()) {
             // By node: the machine's may be others than when the queue was made. What still runs
             // for a node that has gone is in no column.
             let levels: BTreeMap<_, _> = queue.levels().into_iter().collect();
             let (active, max) = (stats.active, queue.max_active());
-            let min = queue.min_active();
-            let min = min.map_or("-".to_owned(), |min| min.to_string());
+            let min = or_dash(queue.min_active());
             write!(out, "{:NAME$} {min:>4} {max:4}", queue.name)?;
             let pair = |(active, max): &(usize, usize)| format!("{active}/{max}");
-            for &node in self.settings.topology.nodes() {
-                let node = levels.get(&Some(node)).map_or("-".to_owned(), pair);
-                write!(out, " {node:>9}")?;
+            for &node in topology.nodes() {
+                write!(out, " {:>9}", or_dash(levels.get(&Some(node)).map(pair)))?;
             }
             let nodeless = levels.get(&None).copied();
             writeln!(out, " {:>9}", pair(&nodeless.unwrap_or((active, max))))?;
@@ -252,11 +240,6 @@ impl Dump<'_> {
         }
         Ok(())
     }
-}
-
-/// The kernel's bits that have a meaning here: 1 for BH items; 2 if a worker is being created.
-fn flags(bh: bool, creating: bool) -> u8 {
-    u8::from(bh) | u8::from(creating) << 1
 }
 
 /// The kernel's word, with `S` for strict as in the kernel, and with `U` for unmanaged.
@@ -308,35 +291,13 @@ fn describe_queue(out: &mut String, queue: &WorkqueueInner, s: &WorkqueueStats) 
     if queue.is_frozen() {
         write!(out, " frozen")?;
     }
-    writeln!(
-        out,
-        ": {} active, {} inactive; {} queued, {} started, {} completed, {} panicked, {} cancelled; \
-         {} cm wakeups, {} found asleep, {} intensive, {} maydays, {} rescued, \
-         {} remote wakeups, {} stolen, {} repatriated",
-        s.active,
-        s.inactive,
-        s.queued,
-        s.started,
-        s.completed,
-        s.panicked,
-        s.cancelled,
-        s.cm_wakeups,
-        s.found_asleep,
-        s.cpu_intensive,
-        s.maydays,
-        s.rescued,
-        s.remote_wakeups,
-        s.stolen,
-        s.repatriated
-    )?;
-    match queue.last_panic() {
-        Some((item, message)) => {
-            write!(out, "  last panic: {}", Printed(&item))?;
-            if let Some(message) = message {
-                write!(out, ": {message:?}")?;
-            }
-            writeln!(out)
-        }
-        None => Ok(()),
+    let counts = COUNTERS.map(|(name, _, read)| format!("{} {}", read(s), name.replace('_', " ")));
+    let (active, inactive, counts) = (s.active, s.inactive, counts.join(", "));
+    writeln!(out, ": {active} active, {inactive} inactive; {counts}")?;
+    if let Some((item, message)) = &*queue.last_panic.lock() {
+        let message = message.as_ref().map(|text| format!(": {text:?}"));
+        let message = message.unwrap_or_default();
+        writeln!(out, "  last panic: {}{message}", Printed(item))?;
     }
+    Ok(())
 }

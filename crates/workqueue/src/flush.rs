@@ -21,7 +21,7 @@ impl WorkqueueInner {
 
     /// *flush* begins: it is done when everything that was queued before this call has ended.
     pub(crate) fn begin_flush(&self) -> Arc<Completion> {
-        let flush = Arc::new(Completion::new());
+        let flush = Arc::new(Completion::new(1));
         let mut deferred = QueueDeferred::default();
         let control = self.control.lock();
         for pwq in &control.pwqs {
@@ -119,6 +119,8 @@ impl Pwq {
             }
             waits
         });
-        done.iter().for_each(|flush| flush.done());
+        for flush in done {
+            flush.done();
+        }
     }
 }

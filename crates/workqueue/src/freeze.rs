@@ -42,7 +42,7 @@ impl Frozen {
     /// Whether items that began before the freeze still run. After a `false` none does.
     #[must_use]
     pub fn is_busy(&self) -> bool {
-        self.system.freezable().any(|queue| queue.activity().0 > 0)
+        self.system.freezable().any(|queue| queue.is_active())
     }
 }
 

@@ -34,15 +34,14 @@ struct Task<F: Future> {
     item: ReusableRef,
     queue: Workqueue,
     woken: Arc<Woken<F>>,
-    /// Until it has ended. Before the future, whose destructor may take long.
-    promise: Mutex<Option<Promise<F::Output>>>,
     state: Mutex<State<F>>,
     /// The CPU on which it was polled last, or `NOWHERE`. Relaxed: a hint.
     polled_on: AtomicUsize,
 }
 
-enum State<F> {
-    Waiting(Pin<Box<F>>),
+enum State<F: Future> {
+    /// The promise comes first: the future's destructor may take long.
+    Waiting(Promise<F::Output>, Pin<Box<F>>),
     /// With the reason why it ends after this poll.
     Polled(Option<JoinError>),
     Over,
@@ -78,10 +77,10 @@ impl<F: Future<Output: Send> + Send + 'static> Task<F> {
     /// `Err` if the future has panicked, with the message if there is one; the handle has the
     /// payload.
     fn poll(self: Arc<Self>) -> Result<(), Option<String>> {
-        let mut future = {
+        let (promise, mut future) = {
             let mut state = self.state.lock();
             match mem::replace(&mut *state, State::Polled(None)) {
-                State::Waiting(future) => future,
+                State::Waiting(promise, future) => (promise, future),
                 // It was ended before.
                 over => {
                     *state = over;
@@ -101,7 +100,7 @@ impl<F: Future<Output: Send> + Send + 'static> Task<F> {
                 match mem::replace(&mut *state, State::Over) {
                     State::Polled(Some(why)) => Err(why),
                     _ => {
-                        *state = State::Waiting(future);
+                        *state = State::Waiting(promise, future);
                         return Ok(());
                     }
                 }
@@ -116,16 +115,8 @@ impl<F: Future<Output: Send> + Send + 'static> Task<F> {
         *self.state.lock() = State::Over;
         // Panics of the user's destructors and wakers are not the poll's.
         contained(|| drop(future));
-        self.complete(result);
+        promise.complete(result);
         panicked
-    }
-
-    /// The first end counts. Never panics.
-    fn complete(&self, result: Result<F::Output, JoinError>) {
-        let promise = self.promise.lock().take();
-        if let Some(promise) = promise {
-            promise.complete(result);
-        }
     }
 
     /// Queues a poll. If the result is a refusal, the caller ends the future.
@@ -167,19 +158,17 @@ impl<F: Future<Output: Send> + Send + 'static> Wake for Task<F> {
 impl<F: Future<Output: Send> + Send + 'static> Ends for Task<F> {
     fn end(&self, why: JoinError) -> bool {
         let mut state = self.state.lock();
-        match &mut *state {
-            State::Over => return false,
-            State::Polled(first) => {
-                first.get_or_insert(why);
-                return true;
-            }
-            State::Waiting(_) => {}
+        if let State::Polled(first) = &mut *state {
+            first.get_or_insert(why);
+            return true;
         }
-        let future = mem::replace(&mut *state, State::Over);
+        let State::Waiting(promise, future) = mem::replace(&mut *state, State::Over) else {
+            return false;
+        };
         drop(state);
         ends_in_turn::now(|| {
             contained(|| drop(future));
-            self.complete(Err(why));
+            promise.complete(Err(why));
         });
         true
     }
@@ -207,8 +196,7 @@ pub(crate) fn spawn<F: Future<Output: Send> + Send + 'static>(
         item: item.clone(),
         queue: queue.clone(),
         woken,
-        state: Mutex::new(State::Waiting(Box::pin(future))),
-        promise: Mutex::new(Some(promise)),
+        state: Mutex::new(State::Waiting(promise, Box::pin(future))),
         polled_on: AtomicUsize::new(NOWHERE),
     });
     let weak = Arc::downgrade(&task);

@@ -80,7 +80,7 @@ impl SystemInner {
             self.shared.refreshes.fetch_add(1, Ordering::Relaxed);
         }
         for change in changes.into_iter().flatten() {
-            change.commit(&mut deferred);
+            change.commit(&new, &mut deferred);
         }
         *settings = new;
         drop(settings);

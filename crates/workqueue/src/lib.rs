@@ -100,7 +100,6 @@ mod hotplug;
 mod ordered;
 mod system_inner;
 mod system_shared;
-mod system_threads;
 mod workqueue_inner;
 
 // Items, pools and workers.
@@ -143,7 +142,6 @@ mod known_blockers;
 #[cfg(feature = "metrics")]
 mod metrics;
 mod proc;
-mod reporter;
 mod sampler;
 mod shrink;
 mod trace;

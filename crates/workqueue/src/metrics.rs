@@ -1,53 +1,11 @@
 //! Counters and gauges for the `metrics` facade, on request.
 
-use crate::stats::WorkqueueStats;
+use crate::stats::COUNTERS;
 use crate::system::WorkqueueSystem;
 use crate::workqueue_inner::WorkqueueInner;
 use metrics::{Unit, counter, describe_counter, describe_gauge, gauge};
 use std::collections::BTreeMap;
 use std::time::Duration;
-
-/// Name, unit, description, field.
-type Counter = (&'static str, Unit, &'static str, fn(&WorkqueueStats) -> u64);
-
-/// The counters of these fields: `inflight_workqueue_FIELD_total`.
-macro_rules! counters_of {
-    ($($field:ident $what:literal)*) => {
-        [
-            $((
-                concat!("inflight_workqueue_", stringify!($field), "_total"),
-                Unit::Count,
-                $what,
-                |s| s.$field,
-            ),)*
-            (
-                "inflight_workqueue_cpu_microseconds_total",
-                Unit::Microseconds,
-                "CPU time of items on workers, if it is measured",
-                |s| micros(s.cpu_time),
-            ),
-        ]
-    };
-}
-
-/// Values that only grow.
-const COUNTERS: [Counter; 16] = counters_of! {
-    queued "items queued"
-    started "runs that have begun"
-    completed "runs that have ended"
-    panicked "runs that panicked"
-    cancelled "items taken back before their run"
-    refused "items refused when spawned or woken, after a delay, or when they were to run again"
-    cm_wakeups "workers woken or created because an item blocked"
-    found_asleep "items found asleep outside of a blocking section"
-    cpu_intensive "items of bound queues found to be CPU-intensive"
-    maydays "calls of the rescuer"
-    rescued "items run by the rescuer"
-    remote_wakeups "workers of another group of CPUs woken for items"
-    stolen "items taken by a worker of another group of CPUs"
-    repatriated "workers moved back to their group for items of the queue"
-    placed "items that wake rules put on another CPU than the one before"
-};
 
 /// Values that go up and down.
 const GAUGES: [(&str, &str); 6] = [
@@ -69,6 +27,7 @@ const GAUGES: [(&str, &str); 6] = [
 ];
 
 const HOGS: &str = "inflight_workqueue_hogs_total";
+const CPU_TIME: &str = "inflight_workqueue_cpu_microseconds_total";
 const ACTIVE: &str = "inflight_workqueue_active";
 const INACTIVE: &str = "inflight_workqueue_inactive";
 const MAX_ACTIVE: &str = "inflight_workqueue_max_active";
@@ -76,10 +35,9 @@ const WORKERS: &str = "inflight_pool_workers";
 const READY: &str = "inflight_pool_ready";
 const TARGET: &str = "inflight_pool_target";
 
-fn micros(time: Option<Duration>) -> u64 {
-    time.map_or(0, |time| {
-        u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
-    })
+/// The name of a counter of queues.
+fn total(name: &str) -> String {
+    format!("inflight_workqueue_{name}_total")
 }
 
 /// Gauges are floating-point numbers; counts of items and threads fit.
@@ -92,6 +50,7 @@ fn level(number: usize) -> f64 {
 #[derive(Default)]
 struct Line {
     counts: [u64; COUNTERS.len()],
+    cpu_time: Duration,
     active: usize,
     inactive: usize,
     max_active: Option<usize>,
@@ -100,9 +59,10 @@ struct Line {
 impl Line {
     fn add(&mut self, queue: &WorkqueueInner) {
         let stats = queue.stats();
-        for (sum, (_, _, _, read)) in self.counts.iter_mut().zip(&COUNTERS) {
+        for (sum, (_, _, read)) in self.counts.iter_mut().zip(COUNTERS) {
             *sum += read(&stats);
         }
+        self.cpu_time += stats.cpu_time.unwrap_or_default();
         self.active += stats.active;
         self.inactive += stats.inactive;
         if let Some(limit) = queue.limit() {
@@ -136,9 +96,11 @@ impl WorkqueueSystem {
             lines.entry(queue.name.to_owned()).or_default().add(&queue);
         }
         for (queue, line) in lines {
-            for (count, (name, _, _, _)) in line.counts.iter().zip(&COUNTERS) {
-                counter!(*name, "queue" => queue.clone()).absolute(*count);
+            for (count, (name, ..)) in line.counts.into_iter().zip(COUNTERS) {
+                counter!(total(name), "queue" => queue.clone()).absolute(count);
             }
+            let micros = u64::try_from(line.cpu_time.as_micros()).unwrap_or(u64::MAX);
+            counter!(CPU_TIME, "queue" => queue.clone()).absolute(micros);
             gauge!(ACTIVE, "queue" => queue.clone()).set(level(line.active));
             gauge!(INACTIVE, "queue" => queue.clone()).set(level(line.inactive));
             if let Some(limit) = line.max_active {
@@ -170,9 +132,11 @@ impl WorkqueueSystem {
     /// Gives the descriptions and units of the figures to the recorder. Call it once, after the
     /// recorder has been installed.
     pub fn describe_metrics() {
-        for (name, unit, what, _) in COUNTERS {
-            describe_counter!(name, unit, what);
+        for (name, what, _) in COUNTERS {
+            describe_counter!(total(name), Unit::Count, what);
         }
+        let what = "CPU time of items on workers, if it is measured";
+        describe_counter!(CPU_TIME, Unit::Microseconds, what);
         describe_counter!(HOGS, Unit::Count, "items found to compute for long");
         for (name, what) in GAUGES {
             describe_gauge!(name, Unit::Count, what);

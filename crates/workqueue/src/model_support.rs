@@ -5,7 +5,7 @@ use crate::batch::{Batch, Entry, Taken};
 use crate::current::Context;
 use crate::item::ItemPtr;
 use crate::worker;
-use crate::worker_pool::{WorkerPool, WorkerShared};
+use crate::worker_pool::WorkerPool;
 use crate::workqueue::Workqueue;
 use inflight_sync::Arc;
 use inflight_sync::asym::AsymFence;
@@ -45,17 +45,16 @@ impl ManualPool {
     #[allow(clippy::must_use_candidate, reason = "a model may not care")]
     pub fn draw(&self, most: usize) -> usize {
         let pool = &self.0;
-        let shared = WorkerShared::new(&pool.shared, None);
-        let me = pool.lock().attach(shared.clone(), None);
-        let context = Context::new(pool.clone(), me, shared.clone(), None);
         let mut state = pool.lock();
+        let context = Context::attach(pool, &mut state, None, None);
+        let batch = &context.shared.batch;
         state.core.set_batching(most > 1);
-        let taken = state.take(me, &shared.batch).entries;
+        let taken = state.take(context.me, batch).entries;
         let room = if most > 1 { most as u64 } else { 0 };
-        context.begin_batch(shared.batch.next(), room);
+        context.begin_batch(batch.next(), room);
         pool.unlock(state, false);
         worker::run_as_guest(&context);
-        pool.detach(me, &shared);
+        context.detach();
         taken
     }
 
@@ -63,11 +62,10 @@ impl ManualPool {
     #[allow(clippy::must_use_candidate, reason = "a model may not care")]
     pub fn steal(&self) -> bool {
         let pool = &self.0;
-        let shared = WorkerShared::new(&pool.shared, None);
-        let me = pool.lock().attach(shared.clone(), None);
+        let context = Context::attach(pool, &mut pool.lock(), None, None);
         let theft = pool.theft(&pool.lock());
-        let stolen = theft.is_some_and(|theft| pool.steal(theft, me));
-        pool.detach(me, &shared);
+        let stolen = theft.is_some_and(|theft| pool.steal(theft, context.me));
+        context.detach();
         stolen
     }
 

@@ -48,13 +48,6 @@ impl Settings {
     }
 }
 
-/// The node that has all of these CPUs.
-pub(crate) fn node_of(topology: &Topology, cpus: &CpuSet) -> Option<usize> {
-    let node = topology.node_of(cpus.first()?)?;
-    let all = cpus.iter().all(|cpu| topology.node_of(cpu) == Some(node));
-    all.then_some(node)
-}
-
 pub(crate) fn non_empty(set: CpuSet) -> Option<CpuSet> {
     (!set.is_empty()).then_some(set)
 }

@@ -1,12 +1,12 @@
 //! A pool_workqueue: the link between a workqueue and a pool, without what the pool's lock guards,
 //! which is in a [`PwqState`](crate::pool_core::PwqState).
 
-use crate::batch::{self, Entry};
+use crate::batch;
 use crate::completion::Completion;
 use crate::error::QueueError;
 use crate::flush_colour::FlushNumber;
 use crate::nr_active::{Limit, NrActive, PwqId};
-use crate::pool_core::{PoolCore, PwqIndex};
+use crate::pool_core::PwqIndex;
 use crate::worker_pool::{PoolState, QueueDeferred, WorkerPool};
 use crate::workqueue_inner::WorkqueueInner;
 use inflight_sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -84,36 +84,33 @@ pub(crate) fn grant(nr_active: &NrActive, id: PwqId) {
 }
 
 impl Pwq {
-    /// A pwq of that queue in that pool, with its own limit or a shared one.
+    /// A pwq of that queue in that pool, whose lock is held, with its own limit or a shared one.
     pub(crate) fn new(
         wq: &Arc<WorkqueueInner>,
         pool: &Arc<WorkerPool>,
+        state: &mut PoolState,
         limit: Limit,
         unmanaged: bool,
-        set: impl FnOnce(&Self, &mut PoolCore<Entry>),
     ) -> Result<Arc<Self>, QueueError> {
         let nr_active = match &limit {
             Limit::Shared(nr_active) => Some(nr_active.clone()),
             _ => None,
         };
         let id = PWQS.reserve().ok_or(QueueError::TooManyQueues)?;
-        Ok(pool.add_pwq(|core| {
-            let index = core.add_pwq(id, limit, unmanaged);
-            let pwq = Arc::new(Self {
-                id,
-                index,
-                pool: pool.clone(),
-                wq: wq.clone(),
-                nr_active,
-                flags: AtomicU8::new(0),
-                reruns: AtomicU64::new(0),
-                flushes: Mutex::default(),
-                successor: Mutex::default(),
-            });
-            PWQS.set(id, &pwq);
-            set(&pwq, core);
-            (index, pwq)
-        }))
+        let pwq = Arc::new(Self {
+            id,
+            index: state.core.add_pwq(id, limit, unmanaged),
+            pool: pool.clone(),
+            wq: wq.clone(),
+            nr_active,
+            flags: AtomicU8::new(0),
+            reruns: AtomicU64::new(0),
+            flushes: Mutex::default(),
+            successor: Mutex::default(),
+        });
+        PWQS.set(id, &pwq);
+        state.add_pwq(&pwq);
+        Ok(pwq)
     }
 
     #[inline]

@@ -66,6 +66,34 @@ pub struct WorkqueueStats {
     pub inactive: usize,
 }
 
+/// The name of a counter, what it counts, and its value.
+pub(crate) type Counter = (&'static str, &'static str, fn(&WorkqueueStats) -> u64);
+
+macro_rules! counters {
+    ($($field:ident $what:literal)*) => {
+        [$((stringify!($field), $what, |stats| stats.$field)),*]
+    };
+}
+
+/// The counters, as reports show them.
+pub(crate) const COUNTERS: [Counter; 15] = counters! {
+    queued "items queued"
+    started "runs that have begun"
+    completed "runs that have ended"
+    panicked "runs that panicked"
+    cancelled "items taken back before their run"
+    refused "items refused when spawned or woken, after a delay, or when they were to run again"
+    cm_wakeups "workers woken or created because an item blocked"
+    found_asleep "items found asleep outside of a blocking section"
+    cpu_intensive "items of bound queues found to be CPU-intensive"
+    maydays "calls of the rescuer"
+    rescued "items run by the rescuer"
+    remote_wakeups "workers of another group of CPUs woken for items"
+    stolen "items taken by a worker of another group of CPUs"
+    repatriated "workers moved back to their group for items of the queue"
+    placed "items that wake rules put on another CPU than the one before"
+};
+
 impl WorkqueueStats {
     /// Runs that have begun and not ended.
     #[must_use]

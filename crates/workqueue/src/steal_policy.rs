@@ -7,7 +7,6 @@
 //! which pool a worker without work looks at. Both ask whether an item of one pool runs better in
 //! the other, so a worker that is woken for an item finds it.
 
-use crate::pool_attrs::node_of;
 #[cfg(feature = "unstable-sim")]
 use inflight_topology::Scope;
 use inflight_topology::{CpuSet, Topology};
@@ -16,7 +15,7 @@ use std::cmp::Reverse;
 /// A pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pod {
-    /// Its memory node.
+    /// The memory node that has all of its CPUs.
     pub node: Option<usize>,
     /// Its CPUs.
     pub cpus: usize,
@@ -89,8 +88,10 @@ impl Pod {
         let smt = inflight_topology::Scope::Smt;
         let lead = |cpu| topology.pod_of(smt, cpu)?.cpus().first();
         let cores: CpuSet = cpus.iter().filter_map(lead).collect();
+        let node = cpus.first().and_then(|cpu| topology.node_of(cpu));
+        let is_one = cpus.iter().all(|cpu| topology.node_of(cpu) == node);
         Self {
-            node: node_of(topology, cpus),
+            node: node.filter(|_| is_one),
             cpus: cpus.len(),
             cores: cores.len().max(1),
         }
@@ -103,13 +104,7 @@ impl StealPolicy {
     #[must_use]
     pub fn new(topology: &Topology, scope: Scope, costs: Costs) -> Self {
         let pods = topology.pods(scope).iter();
-        Self::of(
-            pods.map(|pod| Pod::new(topology, pod.cpus())).collect(),
-            costs,
-        )
-    }
-
-    pub(crate) fn of(pods: Vec<Pod>, costs: Costs) -> Self {
+        let pods = pods.map(|pod| Pod::new(topology, pod.cpus())).collect();
         Self { pods, costs }
     }
 

@@ -94,7 +94,7 @@ impl Drop for Handle {
         if self.inner.has_given_up() || self.inner.is_inside() {
             return;
         }
-        block_on(self.inner.clone().ended(true));
+        block_on(self.inner.clone().ended());
     }
 }
 
@@ -165,14 +165,14 @@ impl WorkqueueSystem {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn shutdown(&self) -> Wait<'static, Result<(), Leftover>> {
-        Wait::new(self.end(false))
+        Wait::new(self.end())
     }
 
-    fn end(&self, may_block: bool) -> impl Future<Output = Result<(), Leftover>> + use<> {
+    fn end(&self) -> impl Future<Output = Result<(), Leftover>> + use<> {
         let inner = self.inner.clone();
         inner.begin_shutdown();
         async move {
-            let mut ended = pin!(inner.clone().ended(may_block));
+            let mut ended = pin!(inner.clone().ended());
             // Checked in each poll: an item may await a future that another thread has polled
             // before.
             poll_fn(|cx| {
@@ -188,7 +188,7 @@ impl WorkqueueSystem {
 
     /// As [`shutdown`](WorkqueueSystem::shutdown), for threads.
     pub fn shutdown_blocking(&self) -> Result<(), Leftover> {
-        block_on(self.end(true))
+        block_on(self.end())
     }
 
     /// As [`shutdown_blocking`](WorkqueueSystem::shutdown_blocking), for at most `limit` on the
@@ -197,7 +197,7 @@ impl WorkqueueSystem {
     pub fn shutdown_timeout(&self, limit: Duration) -> Result<(), Leftover> {
         let clock = &self.inner.shared.clock;
         let deadline = Some(clock.now() + limit);
-        poll_until(clock, deadline, pin!(self.end(true))).unwrap_or_else(|| {
+        poll_until(clock, deadline, pin!(self.end())).unwrap_or_else(|| {
             self.inner.give_up();
             Err(self.inner.leftover(false))
         })

@@ -5,16 +5,14 @@ use crate::completion::Completion;
 use crate::current::{self, Running};
 use crate::error::{AttrsError, BuildError, QueueError};
 use crate::leftover::Leftover;
-use crate::panics::dispose;
 use crate::pool_attrs::{PoolAttrs, Settings};
 use crate::system_shared::SystemShared;
+use crate::threads;
 use crate::watchdog::Watch;
 use crate::worker_pool::{Overloaded, QueueDeferred, Siblings, WorkerPool};
 use crate::workqueue::{Handle, Workqueue};
 use crate::workqueue_inner::{QueueHost, WorkqueueInner};
-use inflight_sync::thread::JoinHandle;
 use inflight_sync::time::Instant;
-use inflight_sync::wait::Event;
 use inflight_sync::{Arc, Mutex, Weak};
 use inflight_topology::Topology;
 use std::collections::BTreeMap;
@@ -25,9 +23,8 @@ pub(crate) struct SystemInner {
     pub(crate) settings: Mutex<Settings>,
     pools: Mutex<Pools>,
     registry: Mutex<Registry>,
-    /// Done when nothing is in flight and nothing will be.
-    pub(crate) stopped: Completion,
-    joined: Event,
+    /// Done when the last thread has been joined.
+    joined: Completion,
     /// The system queues, by name. Cleared when the last handle is dropped.
     pub(crate) system_queues: Mutex<BTreeMap<&'static str, Workqueue>>,
 }
@@ -35,11 +32,17 @@ pub(crate) struct SystemInner {
 /// The pools of a system. Their pwqs keep them alive.
 #[derive(Default)]
 struct Pools {
-    all: Vec<(PoolAttrs, Weak<WorkerPool>)>,
+    all: Vec<Weak<WorkerPool>>,
     made: usize,
     /// Some do not know their siblings yet.
     newcomers: bool,
     overloaded: Arc<Overloaded>,
+}
+
+impl Pools {
+    fn live(&self) -> impl Iterator<Item = Arc<WorkerPool>> {
+        self.all.iter().filter_map(Weak::upgrade)
+    }
 }
 
 #[derive(Default)]
@@ -71,20 +74,21 @@ impl SystemInner {
             settings: Mutex::new(settings),
             pools: Mutex::default(),
             registry: Mutex::default(),
-            stopped: Completion::new(),
-            joined: Event::new(),
+            joined: Completion::new(1),
             system_queues: Mutex::default(),
         })
     }
 
     /// The pools that are in use, by their numbers.
     pub(crate) fn pools(&self) -> Vec<Arc<WorkerPool>> {
-        let pools = self.pools.lock();
-        let all: Vec<_> = pools.all.iter().filter_map(|(_, p)| p.upgrade()).collect();
-        drop(pools);
-        let mut used: Vec<_> = all.into_iter().filter(|pool| pool.is_in_use()).collect();
-        used.sort_by_key(|pool| pool.id);
-        used
+        let mut pools = self.all_pools();
+        pools.retain(|pool| pool.is_in_use());
+        pools.sort_by_key(|pool| pool.id);
+        pools
+    }
+
+    fn all_pools(&self) -> Vec<Arc<WorkerPool>> {
+        self.pools.lock().live().collect()
     }
 
     fn watch(self: &Arc<Self>, at: Instant) {
@@ -182,27 +186,20 @@ impl SystemInner {
     }
 
     pub(crate) fn is_stopped(&self) -> bool {
-        self.stopped.is_done()
+        self.shared.threads.lock().stopped
     }
 
-    /// Waits until nothing is in flight and all threads have ended; joins them if it `may_block`.
-    pub(crate) async fn ended(self: Arc<Self>, may_block: bool) {
-        let _ = self.stopped.wait_unless(|| Ok(())).await;
-        if !may_block {
-            let running = || !self.shared.threads.lock().are_over();
-            self.shared.thread_over.listen_while(running).await;
+    /// Waits until nothing is in flight and all threads have ended.
+    pub(crate) async fn ended(self: Arc<Self>) {
+        let _ = self.shared.ended.wait_unless(|| Ok(())).await;
+        let is_first = !std::mem::replace(&mut self.shared.threads.lock().joining, true);
+        if is_first {
+            let last = self.shared.threads.lock().left.take();
+            threads::join(last);
+            self.joined.done();
+        } else {
+            let _ = self.joined.wait_unless(|| Ok(())).await;
         }
-        let handles = self.shared.threads.lock().take();
-        let Some(handles) = handles else {
-            let joining = || !self.shared.threads.lock().joined;
-            return self.joined.listen_while(joining).await;
-        };
-        let failed = handles
-            .into_iter()
-            .filter_map(|h| JoinHandle::join(h).err());
-        failed.for_each(dispose);
-        self.shared.threads.lock().joined = true;
-        self.joined.notify_all();
     }
 
     pub(crate) fn give_up(&self) {
@@ -243,14 +240,13 @@ impl QueueHost for SystemInner {
 
     fn pool(&self, attrs: &PoolAttrs, machine: &Topology) -> Arc<WorkerPool> {
         let mut pools = self.pools.lock();
-        pools.all.retain(|(_, pool)| pool.strong_count() > 0);
-        let known = pools.all.iter().find(|(known, _)| known == attrs);
-        if let Some(pool) = known.and_then(|(_, pool)| pool.upgrade()) {
-            return pool;
+        pools.all.retain(|pool| pool.strong_count() > 0);
+        if let Some(known) = pools.live().find(|pool| pool.attrs == *attrs) {
+            return known;
         }
         let pool = WorkerPool::new(attrs.clone(), machine, pools.made, &self.shared);
         pools.made += 1;
-        pools.all.push((attrs.clone(), Arc::downgrade(&pool)));
+        pools.all.push(Arc::downgrade(&pool));
         if attrs.may_have_siblings() {
             self.shared.submitters.tell(attrs.cpus.clone(), &pool.hint);
             pools.newcomers = true;
@@ -263,7 +259,7 @@ impl QueueHost for SystemInner {
         if !std::mem::take(&mut pools.newcomers) {
             return;
         }
-        let all: Vec<_> = pools.all.iter().filter_map(|(_, p)| p.upgrade()).collect();
+        let all: Vec<_> = pools.live().collect();
         for pool in all.iter().filter(|pool| pool.attrs.may_have_siblings()) {
             let others = all.iter().filter(|p| p.attrs.is_sibling_of(&pool.attrs));
             let others: Vec<_> = others.cloned().collect();
@@ -295,14 +291,10 @@ impl QueueHost for SystemInner {
             queue.unfinished.end(QueueError::ShutDown);
             queue.dismiss_rescuer();
         }
-        let pools: Vec<_> = {
-            let pools = self.pools.lock();
-            pools.all.iter().filter_map(|(_, p)| p.upgrade()).collect()
-        };
-        pools.iter().for_each(|pool| pool.stop());
+        self.all_pools().iter().for_each(|pool| pool.stop());
         self.shared.timers.stop();
         self.shared.reporter.inbox.stop();
-        self.stopped.done();
+        self.shared.ended.done();
     }
 
     fn set_attrs(
@@ -324,7 +316,7 @@ impl QueueHost for SystemInner {
             return Ok(false);
         }
         if let Some(prepared) = queue.prepare(attrs, &settings, &mut deferred)? {
-            prepared.commit(&mut deferred);
+            prepared.commit(&settings, &mut deferred);
         }
         Ok(true)
     }

@@ -1,12 +1,12 @@
 //! The state that the pools and queues of a system share.
 
+use crate::completion::Completion;
 use crate::cpu_time::Metering;
 use crate::hog::Hogs;
 use crate::known_blockers::KnownBlockers;
-use crate::reporter::Reporter;
 use crate::sampler::Sampling;
 use crate::submitters::Submitters;
-use crate::threads::Threads;
+use crate::threads::{Reporter, Threads};
 use crate::timer_queue::TimerQueue;
 use crate::trace::Tracing;
 use crate::watchdog::{Watch, Watchdog};
@@ -14,7 +14,6 @@ use inflight_sync::asym::AsymFence;
 use inflight_sync::atomic::AtomicUsize;
 use inflight_sync::fault::Faults;
 use inflight_sync::time::Clock;
-use inflight_sync::wait::Event;
 use inflight_sync::{Mutex, RetainedVersions, Weak};
 use inflight_topology::{CpuSet, Topology};
 use std::io;
@@ -47,8 +46,8 @@ pub(crate) struct SystemShared {
     /// Why a thread did not get its priority.
     pub(crate) nice_refused: Mutex<Option<io::ErrorKind>>,
     pub(crate) threads: Mutex<Threads>,
-    /// Notified when a thread's function has returned.
-    pub(crate) thread_over: Event,
+    /// Done when nothing is in flight, nothing will be, and all threads' functions have returned.
+    pub(crate) ended: Completion,
     pub(crate) timers: TimerQueue,
     pub(crate) power_efficient: bool,
 }

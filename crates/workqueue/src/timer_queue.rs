@@ -2,15 +2,15 @@
 //!
 //! The thread starts with the first worker or the first delay, and sleeps until the earliest time
 //! of the system's clock. The only code of the user that runs on it are wakers; the [report
-//! thread](crate::reporter) has the rest, unless the system ends.
+//! thread](crate::threads) has the rest, unless the system ends.
 
+use crate::error::QueueError;
 use crate::inbox::Sleeper;
 use crate::panics::contained;
 use inflight_sync::time::Instant;
 use inflight_sync::{Mutex, Parker};
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::io;
 
 inflight_sync::thread_local! {
     // loom's macro has no const form.
@@ -56,28 +56,19 @@ struct State {
     stopped: bool,
 }
 
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum NotSet {
-    Closed,
-    NoThread(io::ErrorKind),
-}
-
 impl TimerQueue {
     /// Sets the job that `make` gives, unless `make` fails. `make` is called, under the lock, only
-    /// once it is certain that the job is accepted. Starts the thread with `start` if necessary.
+    /// once it is certain that the job is accepted. The thread has been started.
     pub(crate) fn set<E>(
         &self,
         at: Instant,
         delayed: bool,
-        start: impl FnOnce() -> io::Result<()>,
         make: impl FnOnce() -> Result<Job, E>,
-    ) -> Result<Result<TimerKey, E>, NotSet> {
+    ) -> Result<Result<TimerKey, E>, QueueError> {
         let mut state = self.state.lock();
         if state.stopped || (state.closed && delayed) {
-            return Err(NotSet::Closed);
+            return Err(QueueError::ShutDown);
         }
-        let started = self.thread.start(start);
-        started.map_err(|e| NotSet::NoThread(e.kind()))?;
         let job = match make() {
             Ok(job) => job,
             Err(why) => return Ok(Err(why)),

@@ -1,6 +1,5 @@
 //! Traces: the steps of items, reported to the user or recorded.
 
-#[cfg(feature = "tracing")]
 use crate::panics::contained;
 use inflight_sync::atomic::{AtomicBool, Ordering};
 use inflight_sync::time::Instant;
@@ -170,15 +169,16 @@ impl Tracing {
         }
         recorded.steps.push_back(record);
     }
-}
 
-/// The event of the `tracing` crate, whose subscriber is the user's code.
-pub(crate) fn emit(event: &TraceEvent<'_>) {
-    #[cfg(feature = "tracing")]
-    contained(|| {
-        let (queue, item, cpu) = (event.queue, event.item, event.cpu);
-        tracing::trace!(target: "inflight_workqueue", queue, item, cpu, "{}", event.step);
-    });
-    #[cfg(not(feature = "tracing"))]
-    let _ = event;
+    /// Tells the user's code: the subscriber of the `tracing` crate, and the tracer.
+    pub(crate) fn tell(&self, event: &TraceEvent<'_>) {
+        #[cfg(feature = "tracing")]
+        contained(|| {
+            let (queue, item, cpu) = (event.queue, event.item, event.cpu);
+            tracing::trace!(target: "inflight_workqueue", queue, item, cpu, "{}", event.step);
+        });
+        if let Some(tracer) = &self.tracer {
+            contained(|| tracer(event));
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! Detects stalls.
 
 use crate::busy_worker::BusyWorker;
-use crate::reporter::Report;
+use crate::threads::Report;
 use inflight_sync::Printed;
 use inflight_sync::atomic::{AtomicU64, Ordering};
 use inflight_sync::time::{Clock, Instant};
@@ -63,13 +63,10 @@ pub(crate) enum StallSite {
 
 pub(crate) struct Waiting {
     pub(crate) id: StallSite,
-    pub(crate) place: String,
     /// Changes when an item moves.
     pub(crate) progress: u64,
-    pub(crate) item: String,
-    pub(crate) waiting: usize,
-    /// The workers that hold the items up.
-    pub(crate) running: Vec<BusyWorker>,
+    /// What it is if nothing moves.
+    pub(crate) stall: Stall,
 }
 
 pub(crate) struct Watchdog {
@@ -165,20 +162,16 @@ impl Watchdog {
             if now - since < threshold {
                 continue;
             }
-            let stall = Stall {
-                place: place.place,
-                item: place.item,
-                waiting: place.waiting,
-                running: Vec::new(),
-                since: now - since,
-            };
+            let mut stall = place.stall;
+            stall.since = now - since;
             if let Some(on_stall) = self.on_stall.clone() {
-                let (mut running, stall) = (place.running, stall.clone());
+                let mut stall = stall.clone();
                 report(Box::new(move || {
-                    running.iter_mut().for_each(BusyWorker::read_stack);
-                    on_stall(&Stall { running, ..stall });
+                    stall.running.iter_mut().for_each(BusyWorker::read_stack);
+                    on_stall(&stall);
                 }));
             }
+            stall.running.clear();
             seen.stalls.push(stall);
         }
     }

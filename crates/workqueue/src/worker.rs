@@ -8,7 +8,7 @@ use crate::pool_core::{WorkerId, WorkerPhase, slice};
 use crate::proc;
 use crate::pwq::{BatchTaken, Pwq, Taken};
 use crate::submitters;
-use crate::threads::{self, End};
+use crate::threads;
 use crate::trace::TraceStep;
 use crate::worker_pool::{PoolState, Settlement, WorkerPool, WorkerShared};
 use crate::workqueue_inner::Count;
@@ -34,7 +34,7 @@ const RERUNS_FOR: Duration = Duration::from_micros(20);
 /// Batches of at least this many entries are always timed.
 const TIMED_TOGETHER: u32 = 8;
 
-pub(crate) fn run(pool: &Arc<WorkerPool>, me: WorkerId) -> End {
+pub(crate) fn run(pool: &Arc<WorkerPool>, me: WorkerId) {
     submitters::is_a_worker();
     let mut settled = None;
     pool.settle_worker(&mut settled);
@@ -56,7 +56,7 @@ pub(crate) fn run(pool: &Arc<WorkerPool>, me: WorkerId) -> End {
     state.register(me, shared.clone());
     state.core.workers.arrive(me);
     let mut lingered = false;
-    let stopped = loop {
+    let last = loop {
         state.end_batch(me, &shared.batch, &worker.settlement);
         match worker.take(state, &mut lingered) {
             Next::Again(again) => state = again,
@@ -64,7 +64,7 @@ pub(crate) fn run(pool: &Arc<WorkerPool>, me: WorkerId) -> End {
                 lingered = false;
                 state = pool.lock();
             }
-            Next::Leave(last) => break pool.leave(last, me),
+            Next::Leave(last) => break last,
             Next::Park(last) => {
                 lingered = false;
                 pool.enter_idle(last, me);
@@ -75,7 +75,7 @@ pub(crate) fn run(pool: &Arc<WorkerPool>, me: WorkerId) -> End {
                 });
                 state = pool.lock();
                 if state.core.workers.get(me).phase == WorkerPhase::Leaving {
-                    break pool.leave(state, me);
+                    break state;
                 }
                 state.core.workers.arrive(me);
                 if pool.strays() {
@@ -92,8 +92,8 @@ pub(crate) fn run(pool: &Arc<WorkerPool>, me: WorkerId) -> End {
             state = pool.lock();
         }
     };
+    pool.leave(last, me);
     drop(installed);
-    if stopped { End::WithSystem } else { End::Early }
 }
 
 struct Worker<'a> {

@@ -4,7 +4,6 @@ use crate::attrs::{Attrs, Kind};
 use crate::error::BuildError;
 use crate::rescuer::Rescuer;
 use crate::system_inner::SystemInner;
-use crate::system_shared::SystemShared;
 use crate::workqueue::{NO_LIMIT, Workqueue, checked_max_active, checked_min_active, checked_name};
 use crate::workqueue_inner::{ActiveLimit, Flags, Share, WorkqueueInner};
 use inflight_sync::Arc;
@@ -252,18 +251,14 @@ impl WorkqueueBuilder {
             checked_min_active(min_active, limit.max_active).map_err(BuildError::MinActive)?;
         }
         let rescuer = self.flags.mem_reclaim;
-        let rescuer = rescuer.then(|| rescuer_of(&name, &system.shared));
-        let rescuer = rescuer.transpose()?;
+        let rescuer = rescuer.then(|| Rescuer::start(&name, &system.shared));
+        let no_thread = system
+            .shared
+            .no_thread(BuildError::ShutDown, BuildError::NoRescuer);
+        let rescuer = rescuer.transpose().map_err(no_thread)?;
         let flags = self.flags;
         system.register(|settings| {
             WorkqueueInner::new(name, &kind, flags, limit, rescuer, system.clone(), settings)
         })
     }
-}
-
-/// The rescuer of a queue, and the timer that calls it.
-fn rescuer_of(queue: &str, shared: &Arc<SystemShared>) -> Result<Arc<Rescuer>, BuildError> {
-    let no_thread = || shared.no_thread(BuildError::ShutDown, BuildError::NoRescuer);
-    shared.start_timer().map_err(no_thread())?;
-    Rescuer::start(queue, shared).map_err(no_thread())
 }

@@ -76,7 +76,10 @@ impl Context {
                 None => (&self.pool, self.me),
                 Some((own, me)) => (own, *me),
             };
-            pool.unblock(me);
+            // It counts as running again. The pool may then run one worker too many.
+            let mut state = pool.lock();
+            state.core.workers.unblock(me);
+            pool.unlock(state, false);
         }
     }
 
@@ -108,12 +111,5 @@ impl WorkerPool {
     fn block(&self, mut state: MutexGuard<'_, PoolState>, me: WorkerId) -> bool {
         state.core.workers.block(me, cpu::current());
         self.unlock(state, true)
-    }
-
-    /// The worker counts as running again. The pool may then run one worker too many.
-    fn unblock(&self, me: WorkerId) {
-        let mut state = self.lock();
-        state.core.workers.unblock(me);
-        self.unlock(state, false);
     }
 }

@@ -6,7 +6,7 @@ use crate::item::ReusableRef;
 use crate::item::timer::{Armed, TimedQueue, forget, is_flushed};
 use crate::item::word::{Seq, is_live};
 use crate::queued::{Modified, Queued};
-use crate::timer_queue::{Delayed, Job, NotSet, TimerKey};
+use crate::timer_queue::{Delayed, Job, TimerKey};
 use crate::workqueue::{Handle, Workqueue};
 use crate::workqueue_inner::{Origin, Pushed};
 use std::time::Duration;
@@ -156,17 +156,15 @@ impl Workqueue {
         }));
         let mut state = item.extra().state.lock();
         let at = shared.clock.now() + delay;
-        let armed = shared.set_delayed(at, || {
+        let armed = shared.timers.set(at, true, || {
             seq = set()?;
             let mut expiry = expiry.take().expect("a timer is set once");
             expiry.seq = seq;
-            Ok(expiry)
+            Ok(Job::Delayed(expiry))
         });
-        let key = match armed {
-            Ok(Ok(key)) => key,
-            Ok(Err(why)) => return Ok(Err(why)),
-            Err(NotSet::Closed) => return Err(QueueError::ShutDown),
-            Err(NotSet::NoThread(kind)) => return Err(QueueError::NoTimer(kind)),
+        let key = match armed? {
+            Ok(key) => key,
+            Err(why) => return Ok(Err(why)),
         };
         let before = state.timer.replace(Armed {
             key,

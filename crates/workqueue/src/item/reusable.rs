@@ -258,6 +258,20 @@ impl ReusableRef {
     pub(crate) fn known_state(&self) -> Option<MutexGuard<'_, State>> {
         Some(self.header().known_extra()?.state.lock())
     }
+
+    /// Drops the handle unless it is the last one, which is returned.
+    pub(crate) fn drop_unless_last(self) -> Option<Self> {
+        let others = |refs: u32| (refs > 1).then(|| refs - 1);
+        let refs = &self.header().refs;
+        // Ordering: Release, as in `drop_ref`: the uses of each handle come before the item is
+        // freed.
+        let dropped = refs.fetch_update(Ordering::Release, Ordering::Relaxed, others);
+        if dropped.is_err() {
+            return Some(self);
+        }
+        std::mem::forget(self);
+        None
+    }
 }
 
 pub(crate) struct Cancelling<'a>(&'a ReusableRef);
@@ -276,22 +290,6 @@ impl Clone for ReusableRef {
     fn clone(&self) -> Self {
         self.header().add_ref();
         Self(self.0)
-    }
-}
-
-impl ReusableRef {
-    /// Drops the handle unless it is the last one, which is returned.
-    pub(crate) fn drop_unless_last(self) -> Option<Self> {
-        let others = |refs: u32| (refs > 1).then(|| refs - 1);
-        let refs = &self.header().refs;
-        // Ordering: Release, as in `drop_ref`: the uses of each handle come before the item is
-        // freed.
-        let dropped = refs.fetch_update(Ordering::Release, Ordering::Relaxed, others);
-        if dropped.is_err() {
-            return Some(self);
-        }
-        std::mem::forget(self);
-        None
     }
 }
 

@@ -28,23 +28,13 @@ pub(crate) trait Job: Send + 'static {
     /// The type of the user's function.
     fn function() -> &'static str;
 
-    /// The name that its user has given it.
-    fn own_name(&self) -> Option<&Name> {
-        None
+    /// The name that its user has given it, or the type of the function.
+    fn name(&self) -> &str {
+        Self::function()
     }
 
     /// The result; or the name and payload of a panic. `tell` gets the user's name, if any.
     fn run(self, tell: impl FnOnce(&str)) -> Result<Self::Out, (Name, Payload)>;
-
-    fn name(&self) -> &str {
-        self.own_name().map_or(Self::function(), |name| name)
-    }
-
-    /// The name, for traces after the function is gone.
-    fn owned_name(&self) -> Name {
-        self.own_name()
-            .map_or_else(|| Self::function().into(), Name::clone)
-    }
 }
 
 impl<T: Send + 'static, F: FnOnce() -> T + Send + 'static> Job for F {
@@ -72,8 +62,8 @@ impl<T: Send + 'static, F: FnOnce() -> T + Send + 'static> Job for Named<F> {
         type_name::<F>()
     }
 
-    fn own_name(&self) -> Option<&Name> {
-        Some(&self.name)
+    fn name(&self) -> &str {
+        &self.name
     }
 
     fn run(self, tell: impl FnOnce(&str)) -> Result<T, (Name, Payload)> {
@@ -84,7 +74,8 @@ impl<T: Send + 'static, F: FnOnce() -> T + Send + 'static> Job for Named<F> {
 
 type Outcome<T> = Result<T, Box<JoinError>>;
 
-/// The function before the run, the result after it.
+/// The function before the run, the result after it, at the same address.
+#[repr(C)]
 union Content<F: Job> {
     f: ManuallyDrop<F>,
     outcome: ManuallyDrop<Outcome<F::Out>>,
@@ -160,14 +151,8 @@ impl<F: Job> Task<F> {
     ///
     /// The caller owns the function: it has cleared PENDING, or has the only pointer.
     unsafe fn take_function(&self) -> F {
-        self.content.with_mut(|p| {
-            // SAFETY: the caller's promise: nothing else uses the content.
-            let content = unsafe { &mut *p };
-            // SAFETY: so the function is there.
-            let f = unsafe { &mut content.f };
-            // SAFETY: it is taken once.
-            unsafe { ManuallyDrop::take(f) }
-        })
+        // SAFETY: the caller's promise: the function is there, and is taken once.
+        self.content.with_mut(|p| unsafe { p.cast::<F>().read() })
     }
 
     unsafe fn name(item: ItemPtr) -> NonNull<str> {
@@ -181,25 +166,17 @@ impl<F: Job> Task<F> {
     unsafe fn with_function<R>(item: ItemPtr, look: impl FnOnce(&F) -> R) -> R {
         // SAFETY: so the item lives.
         let this = unsafe { Self::of(item) };
-        this.content.with(|p| {
-            // SAFETY: the content does not change meanwhile.
-            let content = unsafe { &*p };
-            // SAFETY: the caller's promise.
-            look(unsafe { &content.f })
-        })
+        // SAFETY: the caller's promise; the content does not change meanwhile.
+        this.content.with(|p| look(unsafe { &*p.cast::<F>() }))
     }
 
     unsafe fn take(item: ItemPtr) -> Outcome<F::Out> {
         // SAFETY: the handle keeps the item alive.
         let this = unsafe { Self::of(item) };
-        this.content.with_mut(|p| {
-            // SAFETY: the end has been seen, so the content is the handle's.
-            let content = unsafe { &mut *p };
-            // SAFETY: and the result is there.
-            let outcome = unsafe { &mut content.outcome };
-            // SAFETY: it is taken once.
-            unsafe { ManuallyDrop::take(outcome) }
-        })
+        // SAFETY: the end has been seen, so the result is there and the handle's, which takes it
+        // once.
+        this.content
+            .with_mut(|p| unsafe { p.cast::<Outcome<F::Out>>().read() })
     }
 
     /// Frees only the block.
@@ -290,7 +267,9 @@ impl<F: Job> Task<F> {
     fn tracer<'a>(item: ItemPtr, scope: &RunScope<'a>) -> impl Fn(TraceStep) + use<'a, F> {
         let traced = scope.trace.map(|trace| {
             // SAFETY: the caller is about to run the item, and no one else can.
-            (trace, unsafe { Self::with_function(item, F::owned_name) })
+            (trace, unsafe {
+                Self::with_function(item, |f| f.name().to_owned())
+            })
         });
         move |step| {
             if let Some((trace, name)) = &traced {

@@ -125,7 +125,7 @@ mod tests {
     fn armed(pwq: Option<u32>, queue: &Arc<Postpones>) -> (ReusableRef, Seq) {
         let (timers, now) = (TimerQueue::default(), Clock::manual().now());
         let duty = || Ok::<_, ()>(Job::Duty(Box::new(|| ())));
-        let key = timers.set(now, false, || Ok(()), duty).unwrap().unwrap();
+        let key = timers.set(now, false, duty).unwrap().unwrap();
         if let Some(Due::Now(_, job)) = timers.due(now) {
             *queue.job.lock() = Some(job);
         }

@@ -40,8 +40,6 @@ pub(crate) struct Worker {
     pub(crate) phase: WorkerPhase,
     /// Reasons not to count as running.
     flags: u8,
-    /// It has no thread and is not on the list of idle workers.
-    aside: bool,
     /// Entries of its batch below this are settled.
     pub(crate) settled: u32,
     /// Entries that others have put back, from and to, if the worker has not noticed.
@@ -197,12 +195,9 @@ impl Workers {
         self.add(WorkerPhase::Active, GUEST)
     }
 
-    /// Adds a worker without a thread. It is idle, and only `wake_this` wakes it.
+    /// Adds a worker without a thread. It is idle, but not on the list: only `wake_this` wakes it.
     pub(crate) fn add_aside(&mut self) -> WorkerId {
-        let worker = self.add(WorkerPhase::Idle, 0);
-        self.all[worker].aside = true;
-        self.nr_workers -= 1;
-        worker
+        self.add(WorkerPhase::Idle, 0)
     }
 
     pub(crate) fn set_aside(&mut self, worker: WorkerId) {
@@ -268,9 +263,9 @@ impl Workers {
     pub fn remove(&mut self, worker: WorkerId) {
         self.idle.retain(|idle| *idle != worker);
         let w = &self.all[worker];
-        let counted = w.flags & GUEST == 0 && !w.aside && w.phase != WorkerPhase::Leaving;
+        let counted = w.flags & GUEST == 0 && w.phase != WorkerPhase::Leaving;
         self.nr_workers -= usize::from(counted);
-        self.change(worker, |w| (w.phase, w.aside) = (WorkerPhase::Free, false));
+        self.change(worker, |w| w.phase = WorkerPhase::Free);
     }
 
     /// Sets or clears a reason for the worker not to count as running.

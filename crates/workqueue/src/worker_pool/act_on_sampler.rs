@@ -8,7 +8,6 @@ use crate::pool_core::{ASLEEP, INTENSIVE, WorkerId};
 use crate::pwq::Pwq;
 use crate::sampler::{self, Candidate, Sampler, Verdict};
 use crate::workqueue_inner::Count;
-use inflight_sync::MutexGuard;
 use inflight_sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -24,12 +23,7 @@ impl PoolState {
         self.core.has_waiting() || self.core.workers.iter().any(|(w, _)| self.has_rest(w))
     }
 
-    /// Takes back what workers that have not moved since the last tick have not begun.
-    fn recall_stuck(&mut self) {
-        self.recall_those(Self::is_stuck);
-    }
-
-    /// Whether the worker has not moved since the last tick, and has something left.
+    /// Whether the worker has not moved since the last tick, and has something left to take back.
     fn is_stuck(&mut self, worker: WorkerId) -> bool {
         if !self.has_batch(worker) {
             return false;
@@ -62,7 +56,7 @@ impl WorkerPool {
         self.shared.submitters.tick(now);
         let mut state = self.lock();
         state.note_running(now);
-        state.recall_stuck();
+        state.recall_those(PoolState::is_stuck);
         self.unlock(state, true);
         if let Some(later) = self.sample() {
             self.plan_tick(later);
@@ -88,7 +82,7 @@ impl WorkerPool {
     #[cfg(loom)]
     pub(crate) fn tick_finds(&self, asleep: Option<bool>) -> bool {
         let mut state = self.lock();
-        state.recall_stuck();
+        state.recall_those(PoolState::is_stuck);
         self.unlock(state, true);
         let verdict = match asleep {
             None => return false,
@@ -99,13 +93,8 @@ impl WorkerPool {
         self.found(seen.map(|c| (c.worker, c.turn, verdict)).collect())
     }
 
-    fn found_one(
-        &self,
-        mut state: MutexGuard<'_, PoolState>,
-        worker: WorkerId,
-        turn: u32,
-        verdict: Verdict,
-    ) -> bool {
+    fn found_one(&self, worker: WorkerId, turn: u32, verdict: Verdict) -> bool {
+        let mut state = self.lock();
         let Some(thread) = state.known_thread(worker) else {
             return false;
         };
@@ -202,12 +191,9 @@ impl WorkerPool {
 
     /// Applies what was seen of workers in some turns. Returns whether any of it was news.
     fn found(&self, verdicts: Vec<(WorkerId, u32, Verdict)>) -> bool {
-        let mut news = false;
-        for (worker, turn, verdict) in verdicts {
-            let state = self.lock();
-            news |= self.found_one(state, worker, turn, verdict);
-        }
-        news
+        let each = verdicts.into_iter();
+        let found = each.map(|(worker, turn, verdict)| self.found_one(worker, turn, verdict));
+        found.fold(false, |news, is_news| news | is_news)
     }
 
     /// Nothing has waited for a while: ends the watch. `false` if something waits now.

@@ -39,7 +39,7 @@ impl WorkerPool {
         if cfg!(loom) && !state.core.workers.creates {
             return Ok(()); // A model runs the entries itself.
         }
-        if state.poller.is_some() || state.core.workers.nr_workers() > 0 || state.stopped {
+        if state.core.workers.nr_workers() > 0 || state.stopped {
             self.has_worker.store(true, Ordering::Relaxed);
             return Ok(());
         }

@@ -5,7 +5,7 @@ use super::{PoolState, WorkerPool, WorkerShared};
 use crate::pool_core::{WorkerId, Workers};
 use inflight_sync::atomic::Ordering;
 use inflight_sync::time::Instant;
-use inflight_sync::{Arc, MutexGuard, cpu};
+use inflight_sync::{MutexGuard, cpu};
 use std::time::Duration;
 
 impl WorkerPool {
@@ -40,10 +40,35 @@ impl WorkerPool {
         let now = self.shared.clock.now();
         state.core.workers.enter_idle(worker, now.as_nanos());
         state.core.workers.set_idle_on(worker, cpu::current());
-        let (woken, cull_at) = self.next_cull(&mut state, now);
+        self.unlock_and_cull(state, now);
+    }
+
+    /// Releases the lock. Dismisses surplus idle workers that are due, and plans the next look.
+    fn unlock_and_cull(&self, mut state: MutexGuard<'_, PoolState>, now: Instant) {
+        let (mut woken, mut look_at) = (Vec::new(), None);
+        let timeout = self.shared.idle_timeout;
+        while timeout < Duration::MAX && state.core.workers.are_too_many_idle() {
+            let (worker, since) = state.core.workers.coldest().expect("too many are idle");
+            let at = Instant::from_nanos(since) + timeout;
+            if at > now {
+                let planned = std::mem::replace(&mut state.culling, true);
+                look_at = (!planned).then_some(at);
+                break;
+            }
+            state.core.workers.dismiss(worker);
+            woken.push(state.thread(worker).shared.clone());
+        }
         self.unlock(state, false);
         woken.iter().for_each(|worker| worker.wake());
-        self.plan_cull(cull_at);
+        if let Some(at) = look_at {
+            self.do_at(at, Self::cull);
+        }
+    }
+
+    fn cull(&self) {
+        let mut state = self.lock();
+        state.culling = false;
+        self.unlock_and_cull(state, self.shared.clock.now());
     }
 }
 
@@ -62,47 +87,6 @@ impl WorkerShared {
         // Relaxed: as in `take_woken`. A worker that another token wakes sleeps again.
         self.woken.store(true, Ordering::Relaxed);
         self.unparker.unpark();
-    }
-}
-
-impl WorkerPool {
-    /// Dismisses surplus idle workers that are due. Returns them, and when to look again.
-    pub(super) fn next_cull(
-        &self,
-        state: &mut PoolState,
-        now: Instant,
-    ) -> (Vec<Arc<WorkerShared>>, Option<Instant>) {
-        let mut woken = Vec::new();
-        let timeout = self.shared.idle_timeout;
-        if timeout == Duration::MAX {
-            return (woken, None);
-        }
-        while state.core.workers.are_too_many_idle() {
-            let (worker, since) = state.core.workers.coldest().expect("too many are idle");
-            let at = Instant::from_nanos(since) + timeout;
-            if at > now {
-                let planned = std::mem::replace(&mut state.culling, true);
-                return (woken, (!planned).then_some(at));
-            }
-            state.core.workers.dismiss(worker);
-            woken.push(state.thread(worker).shared.clone());
-        }
-        (woken, None)
-    }
-
-    pub(super) fn plan_cull(&self, at: Option<Instant>) {
-        if let Some(at) = at {
-            self.do_at(at, Self::cull);
-        }
-    }
-
-    pub(super) fn cull(&self) {
-        let mut state = self.lock();
-        state.culling = false;
-        let (woken, at) = self.next_cull(&mut state, self.shared.clock.now());
-        drop(state);
-        woken.iter().for_each(|worker| worker.wake());
-        self.plan_cull(at);
     }
 }
 

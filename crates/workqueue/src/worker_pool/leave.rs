@@ -1,18 +1,12 @@
 //! When workers leave a pool: with the system, with the pool's last queue, and as guests.
 //! `idle_timeout` dismisses surplus idle ones.
 
-use super::{PoolState, Settlement, WorkerPool, WorkerShared};
+use super::{PoolState, WorkerPool};
 use crate::pool_core::WorkerId;
 use inflight_sync::MutexGuard;
 use inflight_sync::atomic::Ordering;
 
 impl WorkerPool {
-    pub(crate) fn detach(&self, me: WorkerId, shared: &WorkerShared) {
-        let mut state = self.lock();
-        state.end_batch(me, &shared.batch, &Settlement::default());
-        self.leave(state, me);
-    }
-
     /// If no queue uses the pool and nothing is left in it, dismisses its workers.
     pub(crate) fn dismiss_if_unused(&self) {
         let state = self.lock();
@@ -48,16 +42,13 @@ impl WorkerPool {
         state.stopped || (Self::is_unused(state) && state.is_empty())
     }
 
-    /// The worker leaves. Returns whether the system has ended.
-    pub(crate) fn leave(&self, mut state: MutexGuard<'_, PoolState>, worker: WorkerId) -> bool {
+    pub(crate) fn leave(&self, mut state: MutexGuard<'_, PoolState>, worker: WorkerId) {
         state.core.workers.remove(worker);
         let thread = state.threads[worker].take();
-        if state.core.workers.nr_workers() == 0 && state.poller.is_none() {
+        if state.core.workers.nr_workers() == 0 {
             self.has_worker.store(false, Ordering::Relaxed);
         }
-        let stopped = state.stopped;
         self.unlock(state, false);
         drop(thread);
-        stopped
     }
 }

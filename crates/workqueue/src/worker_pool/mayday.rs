@@ -27,6 +27,17 @@ impl PoolState {
     pub(super) fn is_refused(&self) -> bool {
         self.mayday.is_some() || !self.core.workers.creates
     }
+
+    pub(crate) fn has_called(&self) -> bool {
+        self.mayday.is_some_and(|mayday| mayday.called)
+    }
+
+    /// The rescuers of the queues whose items wait, in the order of the worklist.
+    fn rescuers(&self) -> Vec<Arc<Rescuer>> {
+        let pwqs = self.core.worklist().map(|index| self.pwq(index));
+        pwqs.filter_map(|pwq| pwq.wq.rescuer.as_ref().cloned())
+            .collect()
+    }
 }
 
 impl WorkerPool {
@@ -83,19 +94,6 @@ impl WorkerPool {
             None => now + NEXT_MAYDAY,
         };
         self.do_at(at, Self::mayday);
-    }
-}
-
-impl PoolState {
-    pub(crate) fn has_called(&self) -> bool {
-        self.mayday.is_some_and(|mayday| mayday.called)
-    }
-
-    /// The rescuers of the queues whose items wait, in the order of the worklist.
-    fn rescuers(&self) -> Vec<Arc<Rescuer>> {
-        let pwqs = self.core.worklist().map(|index| self.pwq(index));
-        pwqs.filter_map(|pwq| pwq.wq.rescuer.as_ref().cloned())
-            .collect()
     }
 }
 

@@ -287,22 +287,6 @@ impl WorkerPool {
             self.shared.sampling.on && (cfg!(any(loom, shuttle)) || !self.shared.clock.is_manual());
         looks && !self.attrs.bh
     }
-
-    pub(crate) fn add_pwq(
-        &self,
-        make: impl FnOnce(&mut PoolCore<Entry>) -> (PwqIndex, Arc<Pwq>),
-    ) -> Arc<Pwq> {
-        let mut state = self.lock();
-        let (index, pwq) = make(&mut state.core);
-        let index = index as usize;
-        if state.pwqs.len() <= index {
-            state.pwqs.resize(index + 1, None);
-        }
-        state.tells |= pwq.wq.flags.wake_rules.is_some();
-        state.pwqs[index] = Some(pwq.clone());
-        state.users += 1;
-        pwq
-    }
 }
 
 impl PoolState {
@@ -322,6 +306,16 @@ impl PoolState {
     #[inline]
     pub(crate) fn has_deferred(&self) -> bool {
         self.core.has_deferred() || !self.stale.is_empty()
+    }
+
+    pub(crate) fn add_pwq(&mut self, pwq: &Arc<Pwq>) {
+        let index = pwq.index as usize;
+        if self.pwqs.len() <= index {
+            self.pwqs.resize(index + 1, None);
+        }
+        self.tells |= pwq.wq.flags.wake_rules.is_some();
+        self.pwqs[index] = Some(pwq.clone());
+        self.users += 1;
     }
 
     pub(crate) fn remove_pwq(&mut self, index: PwqIndex) -> Option<Arc<Pwq>> {

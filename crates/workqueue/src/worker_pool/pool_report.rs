@@ -7,7 +7,7 @@ use crate::cpu_time::{self, Metered};
 use crate::item::Function;
 use crate::pool_core::{PwqIndex, WorkerId, WorkerPhase};
 use crate::pwq::Pwq;
-use crate::watchdog::{StallSite, Waiting};
+use crate::watchdog::{Stall, StallSite, Waiting};
 use inflight_sync::Arc;
 use inflight_sync::atomic::Ordering;
 use inflight_sync::time::Instant;
@@ -26,6 +26,17 @@ pub(crate) struct PwqLevel {
 impl PwqLevel {
     pub(crate) fn in_flight(&self) -> usize {
         self.executing + self.waiting
+    }
+
+    pub(crate) fn plus(&self, other: &Self) -> Self {
+        Self {
+            queued: self.queued + other.queued,
+            started: self.started + other.started,
+            completed: self.completed + other.completed,
+            cancelled: self.cancelled + other.cancelled,
+            executing: self.executing + other.executing,
+            waiting: self.waiting + other.waiting,
+        }
     }
 }
 
@@ -160,23 +171,22 @@ impl WorkerPool {
         let now = self.shared.clock.now();
         let mut state = self.lock();
         state.note_running(now);
-        let first = state
-            .core
-            .worklist()
-            .next()
-            .map(|index| (index, state.pwq(index)));
-        let (index, pwq) = first?;
+        let index = state.core.worklist().next()?;
+        let pwq = state.pwq(index);
         let item = state.core.pwq(index).fifo.front()?.item;
         // SAFETY: its entry is in the queue, and the lock is held.
         let item = unsafe { item.name() };
         Some(Waiting {
             id: StallSite::Pool(self.id),
-            place: format!("pool {}", self.attrs.name(self.id)),
             // Relaxed: a later tick sees it.
             progress: state.core.progress() + self.touched.load(Ordering::Relaxed),
-            item: format!("{}: {item}", pwq.wq.name),
-            waiting: state.core.listed(),
-            running: state.busy_workers(now, |_| true),
+            stall: Stall {
+                place: format!("pool {}", self.attrs.name(self.id)),
+                item: format!("{}: {item}", pwq.wq.name),
+                waiting: state.core.listed(),
+                running: state.busy_workers(now, |_| true),
+                since: Duration::ZERO,
+            },
         })
     }
 
@@ -190,10 +200,9 @@ impl WorkerPool {
         let workers = &state.core.workers;
         let mut phases = workers.iter().map(|(_, w)| w.phase);
         // A poller is a worker without a thread, and is not on the list of idle workers.
-        let poller = state.poller.is_some();
         let idle_poller = state.is_poller_idle();
         PoolReport {
-            workers: workers.nr_workers() + usize::from(poller),
+            workers: workers.nr_workers(),
             idle: workers.nr_idle() + usize::from(idle_poller),
             blocked: workers.iter().filter(|(_, w)| w.is_blocked()).count(),
             running: workers.nr_running(),
@@ -214,7 +223,7 @@ impl WorkerPool {
     /// Whether the pool is in use: by a queue, a worker, a poller or remaining entries.
     pub(crate) fn is_in_use(&self) -> bool {
         let state = self.lock();
-        let has_worker = state.poller.is_some() || state.core.workers.nr_workers() > 0;
+        let has_worker = state.core.workers.nr_workers() > 0;
         state.users > 0 || has_worker || !state.is_empty()
     }
 
@@ -265,8 +274,8 @@ impl WorkerPool {
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
+    use crate::current::Context;
     use crate::test_support::{Rigged, Signal, until};
-    use crate::worker_pool::WorkerShared;
 
     #[test]
     fn a_worker_whose_thread_is_being_made_is_metered_when_it_has_come() {
@@ -302,9 +311,9 @@ mod tests {
         begun.wait(1);
         let second = wq.spawn(|| ());
         let pool = &wq.inner().pwq_of(0).unwrap().pool;
-        let shared = WorkerShared::new(&pool.shared, None);
         let mut state = pool.lock();
-        let guest = state.attach(shared.clone(), None);
+        let context = Context::attach(pool, &mut state, None, None);
+        let (guest, shared) = (context.me, &context.shared);
         assert_eq!(state.take(guest, &shared.batch).entries, 1);
         let entry = shared.batch.next();
         state.recall(&[guest]);
@@ -313,7 +322,7 @@ mod tests {
         let running = state.running(guest).is_some();
         shared.function.clear();
         drop(state);
-        pool.detach(guest, &shared);
+        context.detach();
         open.raise();
         first.wait().unwrap();
         second.wait().unwrap();

@@ -13,9 +13,10 @@ impl Siblings {
     ) -> Self {
         let mut all: Vec<_> = others.iter().chain([pool]).collect();
         all.sort_by_key(|pool| pool.attrs.cpus.first());
-        let pods = all.iter().map(|p| p.pod.clone());
+        let pods = all.iter().map(|p| p.pod.clone()).collect();
+        let costs = Costs::default();
         Self {
-            policy: StealPolicy::of(pods.collect(), Costs::default()),
+            policy: StealPolicy { pods, costs },
             me: all.iter().position(|p| Arc::ptr_eq(p, pool)).unwrap_or(0),
             all: all
                 .iter()
@@ -37,10 +38,6 @@ impl Siblings {
             }
         };
         self.all.iter().enumerate().map(load).collect()
-    }
-
-    fn are_some(&self) -> bool {
-        self.all.len() > 1
     }
 }
 
@@ -80,8 +77,9 @@ impl WorkerPool {
             state.overloaded = false;
             siblings.overloaded.0.fetch_sub(1, Ordering::Relaxed);
         }
-        state.tells |= siblings.are_some();
-        state.siblings = siblings.are_some().then(|| Arc::new(siblings));
+        let are_some = siblings.all.len() > 1;
+        state.tells |= are_some;
+        state.siblings = are_some.then(|| Arc::new(siblings));
         self.unlock_deferred(state, false, deferred);
     }
 }

@@ -58,11 +58,10 @@ impl WorkerPool {
         if !state.core.has_waiting() || state.stopped {
             return false;
         }
-        let shared = WorkerShared::new(&victim.shared, threads::name());
         let own = Some((self.clone(), me));
-        let guest = state.attach(shared.clone(), own.clone());
+        let context = Context::attach(&victim, &mut state, threads::name(), own);
+        let (guest, shared) = (context.me, &context.shared);
         let taken = state.take(guest, &shared.batch).entries;
-        let context = Context::new(victim.clone(), guest, shared.clone(), own);
         for (_, entry) in state.entries(guest) {
             // SAFETY: the entry has just been taken.
             unsafe { entry.pwq.as_ref() }.wq.counted(Count::Stolen);
@@ -71,11 +70,11 @@ impl WorkerPool {
         victim.unlock(state, false);
         self.set_away(me, Some(shared.clone()));
         if unmanaged {
-            self.flag_away(me, &shared, INTENSIVE);
+            self.flag_away(me, shared, INTENSIVE);
         }
         worker::run_as_guest(&context);
         self.set_away(me, None);
-        victim.detach(guest, &shared);
+        context.detach();
         taken > 0
     }
 }

@@ -23,7 +23,6 @@ pub(crate) struct AttrsChange<'a> {
     pods: PodMap,
     /// For each pool of `pods`.
     pwqs: Vec<Arc<Pwq>>,
-    settings: Settings,
 }
 
 impl WorkqueueInner {
@@ -48,7 +47,6 @@ impl WorkqueueInner {
             attrs,
             pods,
             pwqs: Vec::new(),
-            settings: settings.clone(),
         };
         change.pwqs = pwqs?;
         Ok(Some(change))
@@ -84,7 +82,7 @@ impl WorkqueueInner {
 }
 
 impl AttrsChange<'_> {
-    pub(crate) fn commit(mut self, deferred: &mut QueueDeferred) {
+    pub(crate) fn commit(mut self, settings: &Settings, deferred: &mut QueueDeferred) {
         let wq = self.wq;
         let is_ordered = wq.mode == Mode::Ordered;
         let old: Vec<_> = self
@@ -140,7 +138,7 @@ impl AttrsChange<'_> {
         std::mem::swap(&mut self.control.pods, &mut self.pods);
         self.before = self.control.pwqs.len();
         if wq.mode == Mode::Unbound {
-            self.control.count_cpus(&self.settings);
+            self.control.count_cpus(settings);
             wq.apply(&self.control, deferred);
         }
         deferred.retired.extend(old);

@@ -88,14 +88,13 @@ impl WorkqueueInner {
             },
             Mode::Unbound => Limit::Shared(Self::nr_active_of(control, &pool)),
         };
-        let (frozen, flags) = (control.frozen, control.flags());
-        let counting = control.counting;
         let unmanaged = self.is_unmanaged(&control.attrs);
-        let pwq = Pwq::new(self, &pool, limit, unmanaged, |pwq, core| {
-            let state = core.pwq_mut(pwq.index);
-            (state.frozen, state.counted) = (frozen, counting);
-            pwq.set_flag(flags, true);
-        })?;
+        let mut state = pool.lock();
+        let pwq = Pwq::new(self, &pool, &mut state, limit, unmanaged)?;
+        let core = state.core.pwq_mut(pwq.index);
+        (core.frozen, core.counted) = (control.frozen, control.counting);
+        pwq.set_flag(control.flags(), true);
+        drop(state);
         control.pwqs.push(pwq.clone());
         Ok(pwq)
     }

@@ -3,18 +3,17 @@
 use super::{ActiveLimit, Control, Flags, QueueHost, WorkqueueInner};
 use crate::attrs::{Kind, Mode};
 use crate::choose_pool::PodMap;
-use crate::completion::wait_unless;
+use crate::completion::Completion;
 use crate::error::WaitError;
 use crate::mayday_list::MaydayList;
 use crate::nr_active::NrActive;
-use crate::panics::{self, contained};
+use crate::panics::contained;
 use crate::pool_attrs::Settings;
 use crate::pwq::{DESTROYED, DRAINING, SHUT_DOWN};
 use crate::timer_queue::{Delayed, TimerKey};
 use crate::unfinished::Unfinished;
 use crate::worker_pool::WorkerPool;
-use inflight_sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
-use inflight_sync::wait::Event;
+use inflight_sync::atomic::{AtomicPtr, AtomicU64};
 use inflight_sync::{Arc, Mutex};
 use std::collections::BTreeMap;
 use std::ptr;
@@ -58,8 +57,7 @@ impl WorkqueueInner {
             host,
             by_cpu: (0..cpus).map(|_| AtomicPtr::new(ptr::null_mut())).collect(),
             control: Mutex::new(control),
-            busy: AtomicUsize::new(0),
-            idle: Event::new(),
+            busy: Completion::new(0),
             counts: std::array::from_fn(|_| AtomicU64::new(0)),
             cpu_time_ns: Arc::default(),
             last_panic: Mutex::default(),
@@ -79,21 +77,13 @@ impl WorkqueueInner {
         Ok(())
     }
 
-    /// A pwq has become busy, and its pool's lock is held; or `change` counts its caller.
-    pub(super) fn pwq_is_busy(&self) {
-        // Relaxed: the thread that brings the count to 0 sees this through the pool's lock.
-        self.busy.fetch_add(1, Ordering::Relaxed);
-    }
-
     pub(crate) fn pwq_is_idle(self: &Arc<Self>) {
-        // Ordering: Release, pairs with the Acquire in `is_idle`: a waiter sees what all pwqs did.
-        if self.busy.fetch_sub(1, Ordering::Release) == 1 {
+        if self.busy.done() {
             self.is_idle_now();
         }
     }
 
     fn is_idle_now(self: &Arc<Self>) {
-        panics::notify_all(&self.idle);
         let (abandoned, destroyed, shut_down) = {
             let control = self.control.lock();
             let destroyed = control.destroyed && control.destroying == 0;
@@ -117,8 +107,7 @@ impl WorkqueueInner {
 
     /// Whether nothing is in flight. Valid while the pwqs are counted.
     pub(crate) fn is_idle(&self) -> bool {
-        // Ordering: Acquire, pairs with `pwq_is_idle`.
-        self.busy.load(Ordering::Acquire) == 0
+        self.busy.is_done()
     }
 
     /// Changes what the queue accepts. Unless that is all, its busy pwqs are counted in `busy`, and
@@ -130,7 +119,7 @@ impl WorkqueueInner {
             control.draining > 0 || control.destroyed || control.shut_down || control.abandoned;
         let begins = counts && !control.counting;
         if begins {
-            self.pwq_is_busy();
+            self.busy.add();
         }
         control.counting = counts;
         let flags = control.flags();
@@ -145,11 +134,10 @@ impl WorkqueueInner {
                 continue;
             }
             if counts && !was_counted {
-                self.pwq_is_busy();
+                self.busy.add();
             } else if was_counted && !counts {
-                // Relaxed: no one waits for 0 any more, and this pwq will not report that it is
-                // idle.
-                self.busy.fetch_sub(1, Ordering::Relaxed);
+                // No one waits any more, and this pwq will not report that it is idle.
+                self.busy.done();
             }
         }
         let due = if control.postpones() {
@@ -227,7 +215,7 @@ impl WorkqueueInner {
 
     /// Waits until the queue is idle. Only while the pwqs are counted.
     pub(crate) async fn idle(self: Arc<Self>) -> Result<(), WaitError> {
-        wait_unless(&self.idle, || !self.is_idle(), || self.refuse_own_item()).await
+        self.busy.wait_unless(|| self.refuse_own_item()).await
     }
 }
 

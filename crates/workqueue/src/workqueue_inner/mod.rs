@@ -13,6 +13,7 @@ pub(crate) use queueing::{Origin, Pushed};
 
 use crate::attrs::{Attrs, Kind, Mode};
 use crate::choose_pool::PodMap;
+use crate::completion::Completion;
 use crate::error::AttrsError;
 use crate::mayday_list::MaydayList;
 use crate::nr_active::NrActive;
@@ -22,8 +23,7 @@ use crate::system_shared::SystemShared;
 use crate::timer_queue::{Delayed, TimerKey};
 use crate::unfinished::Unfinished;
 use crate::worker_pool::{QueueDeferred, WorkerPool};
-use inflight_sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
-use inflight_sync::wait::Event;
+use inflight_sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use inflight_sync::{Arc, Mutex};
 use inflight_topology::Topology;
 use inflight_topology::wake::WakeRules;
@@ -136,13 +136,14 @@ pub(crate) struct WorkqueueInner {
     /// For each CPU, its pwq, or null. They live in `control` until the queue is detached.
     by_cpu: Box<[AtomicPtr<Pwq>]>,
     pub(crate) control: Mutex<Control>,
-    /// While pwqs are counted: the number of pwqs with items in flight, and of threads that count.
-    busy: AtomicUsize,
-    idle: Event,
+    /// While pwqs are counted: an event for each one with items in flight, and for each thread that
+    /// counts.
+    busy: Completion,
     /// Relaxed: statistics.
     counts: [AtomicU64; COUNTS],
     pub(crate) cpu_time_ns: Arc<AtomicU64>,
-    last_panic: Mutex<Option<(String, Option<String>)>>,
+    /// The item, and the message if it is a text.
+    pub(crate) last_panic: Mutex<Option<(String, Option<String>)>>,
     pub(crate) rescuer: Option<Arc<MaydayList<WorkerPool>>>,
     pub(crate) unfinished: Unfinished,
 }

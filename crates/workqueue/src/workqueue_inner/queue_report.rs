@@ -6,7 +6,7 @@ use crate::choose_pool::PodMap;
 use crate::pool_attrs::{PoolAttrs, Settings};
 use crate::pwq::Pwq;
 use crate::stats::WorkqueueStats;
-use crate::watchdog::{StallSite, Waiting};
+use crate::watchdog::{Stall, StallSite, Waiting};
 use crate::worker_pool::PwqLevel;
 use inflight_sync::Arc;
 use inflight_sync::atomic::Ordering;
@@ -14,65 +14,54 @@ use std::ptr;
 use std::time::Duration;
 
 impl WorkqueueInner {
-    /// Each pwq, with its limit and the identity of that limit.
-    fn pwq_levels(&self) -> Vec<(PwqLevel, usize, *const ())> {
+    /// The sum of its pwqs, and how many of its items run or have a free slot.
+    fn level(&self) -> (PwqLevel, usize) {
         let control = self.control.lock();
-        let level = |pwq: &Arc<Pwq>| {
+        // Each limit by its identity, with the sum of the pwqs that share it.
+        let mut limits: Vec<(*const (), usize, PwqLevel)> = Vec::new();
+        for pwq in &control.pwqs {
             let level = pwq.lock().level(pwq.index);
             let max = control.limit.max_active;
-            match (self.mode, pwq.nr_active.as_ref()) {
-                (_, Some(shared)) => (level, shared.level().1, Arc::as_ptr(shared).cast()),
-                (Mode::Bh, _) => (level, usize::MAX, Arc::as_ptr(pwq).cast()),
+            let (limit, max) = match (self.mode, pwq.nr_active.as_ref()) {
+                (_, Some(shared)) => (Arc::as_ptr(shared).cast(), shared.level().1),
+                (Mode::Bh, _) => (Arc::as_ptr(pwq).cast(), usize::MAX),
                 // One at a time, in whichever pwq it is.
-                (Mode::Ordered, _) => (level, max, ptr::from_ref(self).cast()),
-                _ => (level, max, Arc::as_ptr(pwq).cast()),
-            }
-        };
-        control.pwqs.iter().map(level).collect()
-    }
-
-    /// The number of items that run or have a free slot, and of those that wait for a slot.
-    pub(crate) fn activity(&self) -> (usize, usize) {
-        self.split(&self.pwq_levels())
-    }
-
-    fn split(&self, levels: &[(PwqLevel, usize, *const ())]) -> (usize, usize) {
-        let mut limits: Vec<(*const (), usize, PwqLevel)> = Vec::new();
-        for (level, max, limit) in levels {
-            match limits.iter_mut().find(|(known, ..)| known == limit) {
-                Some((_, _, all)) => {
-                    all.executing += level.executing;
-                    all.waiting += level.waiting;
-                }
-                None => limits.push((*limit, *max, *level)),
+                (Mode::Ordered, _) => (ptr::from_ref(self).cast(), max),
+                _ => (Arc::as_ptr(pwq).cast(), max),
+            };
+            match limits.iter_mut().find(|(known, ..)| *known == limit) {
+                Some((.., all)) => *all = all.plus(&level),
+                None => limits.push((limit, max, level)),
             }
         }
-        let frozen = self.is_frozen();
-        let of = |(_, max, level): &(_, usize, PwqLevel)| {
-            let free = if frozen {
-                0
-            } else {
-                max.saturating_sub(level.executing)
-            };
-            let ready = free.min(level.waiting);
-            (level.executing + ready, level.waiting - ready)
+        let active = |(_, max, level): &(_, usize, PwqLevel)| {
+            let free = max.saturating_sub(level.executing);
+            let free = if control.frozen { 0 } else { free };
+            level.executing + free.min(level.waiting)
         };
-        let each = limits.iter().map(of);
-        each.fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1))
+        let active = limits.iter().map(active).sum();
+        let levels = limits.iter().map(|(.., level)| level);
+        (
+            levels.fold(PwqLevel::default(), |sum, level| sum.plus(level)),
+            active,
+        )
+    }
+
+    /// Whether an item runs, or waits for a worker only.
+    pub(crate) fn is_active(&self) -> bool {
+        self.level().1 > 0
     }
 
     pub(crate) fn stats(&self) -> WorkqueueStats {
-        let levels = self.pwq_levels();
-        let (active, inactive) = self.split(&levels);
-        let sum = |of: fn(&PwqLevel) -> u64| levels.iter().map(|(l, ..)| of(l)).sum::<u64>();
+        let (level, active) = self.level();
         let metered = self.shared.metering.is_on();
         let cpu_time = Duration::from_nanos(self.cpu_time_ns.load(Ordering::Relaxed));
         WorkqueueStats {
-            queued: sum(|l| l.queued),
-            started: sum(|l| l.started),
-            completed: sum(|l| l.completed),
+            queued: level.queued,
+            started: level.started,
+            completed: level.completed,
             panicked: self.count(Count::Panicked),
-            cancelled: sum(|l| l.cancelled),
+            cancelled: level.cancelled,
             refused: self.count(Count::Refused),
             cm_wakeups: self.count(Count::CmWakeup),
             found_asleep: self.count(Count::FoundAsleep),
@@ -85,7 +74,7 @@ impl WorkqueueInner {
             repatriated: self.count(Count::Repatriated),
             placed: self.count(Count::Placed),
             active,
-            inactive,
+            inactive: level.in_flight() - active,
         }
     }
 
@@ -104,12 +93,7 @@ impl WorkqueueInner {
     }
 
     pub(crate) fn items(&self) -> usize {
-        let levels = self.pwq_levels();
-        levels.iter().map(|(l, ..)| l.in_flight()).sum()
-    }
-
-    pub(crate) fn last_panic(&self) -> Option<(String, Option<String>)> {
-        self.last_panic.lock().clone()
+        self.level().0.in_flight()
     }
 
     pub(crate) fn pool_attrs_of(&self, cpu: usize) -> PoolAttrs {
@@ -155,11 +139,14 @@ impl WorkqueueInner {
         };
         Some(Waiting {
             id: StallSite::Queue(self.number),
-            place: format!("queue {}", self.name),
             progress,
-            item: format!("{}: {}", self.name, first),
-            waiting,
-            running: control.pwqs.iter().flat_map(busy).collect(),
+            stall: Stall {
+                place: format!("queue {}", self.name),
+                item: format!("{}: {}", self.name, first),
+                waiting,
+                running: control.pwqs.iter().flat_map(busy).collect(),
+                since: Duration::ZERO,
+            },
         })
     }
 }

@@ -204,7 +204,7 @@ impl WorkqueueInner {
             .core
             .push(pwq.index, |colour| Entry::new(item, seq, colour))
         {
-            self.pwq_is_busy();
+            self.busy.add();
         }
         let rescuer = self.rescuer.as_ref().filter(|_| state.has_called());
         pwq.pool.unlock_pushed(state);

@@ -1,14 +1,10 @@
 //! Error types: a small enum for each kind of operation.
 
-mod join;
-mod wait;
-
-pub(crate) use join::Name;
-pub use join::{JoinError, PanicPayload, Rejected};
-pub use wait::{DisableError, EnableError, FlushError, NotDisabled, WaitError};
-
 use crate::consts::{MAX_ACTIVE_LIMIT, NAME_LIMIT};
+use crate::panics::{Payload, message};
+use inflight_sync::{Mutex, Printed};
 use inflight_topology::{CpuSet, DiscoverError};
+use std::borrow::Cow;
 use std::io;
 
 /// Why a workqueue refused an item. The item is as if it had never been queued.
@@ -208,3 +204,220 @@ fn named(cpus: &CpuSet) -> String {
         format!("\"{cpus}\"")
     }
 }
+
+/// Why a wait failed.
+///
+/// ```
+/// use inflight_workqueue::{WaitError, WorkqueueSystem};
+///
+/// let sys = WorkqueueSystem::builder().build()?;
+/// let wq = sys.workqueue("own").bound().build()?;
+/// let inside = wq.clone();
+/// let flushed = wq.spawn(move || inside.flush_blocking()).wait()?;
+/// assert_eq!(flushed, Err(WaitError::WouldDeadlock));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum WaitError {
+    /// The wait could end only by the caller's own return, or the caller is an item of a BH queue.
+    /// No wait was begun; or the awaited future has ended, and with it a drain.
+    ///
+    /// Two cases are detected: what the calling worker runs, and what waits for its slot if
+    /// `max_active` is 1. A cycle over several items, each waiting for the next, is not detected.
+    /// Neither are items that together hold all slots of a larger limit.
+    #[error(
+        "the wait could end only by the caller's own return, or the caller is an item of a BH \
+         workqueue, which may not wait"
+    )]
+    WouldDeadlock,
+    /// The time limit has passed.
+    #[error("the wait timed out")]
+    TimedOut,
+}
+
+/// Why a work was not disabled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DisableError {
+    /// The work has been disabled 65,535 times without being enabled. Nothing has changed.
+    #[error("the work is already disabled 65535 times")]
+    DepthOverflow,
+    /// The caller is the work itself, or an item of a BH queue. Nothing has changed.
+    #[error("{}", WaitError::WouldDeadlock)]
+    WouldDeadlock,
+    /// The time limit has passed, and an instance still runs. The work is disabled.
+    #[error("{}", WaitError::TimedOut)]
+    TimedOut,
+}
+
+impl From<WaitError> for DisableError {
+    fn from(error: WaitError) -> Self {
+        match error {
+            WaitError::WouldDeadlock => Self::WouldDeadlock,
+            WaitError::TimedOut => Self::TimedOut,
+        }
+    }
+}
+
+/// The work was enabled more often than it was disabled. Nothing has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the work is not disabled")]
+pub struct NotDisabled;
+
+/// Why a work was not [enabled and queued](crate::Workqueue::enable_and_queue).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum EnableError {
+    /// The work is not disabled. Nothing has changed.
+    #[error("{}", NotDisabled)]
+    NotDisabled,
+    /// The workqueue refused the work. It is enabled.
+    #[error("the work was enabled but not queued: {0}")]
+    Rejected(#[source] QueueError),
+}
+
+impl From<NotDisabled> for EnableError {
+    fn from(_: NotDisabled) -> Self {
+        Self::NotDisabled
+    }
+}
+
+/// Why a delayed work was not flushed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FlushError {
+    /// The wait could end only by the caller's own return, or the caller is an item of a BH queue.
+    #[error("{}", WaitError::WouldDeadlock)]
+    WouldDeadlock,
+    /// The time limit has passed.
+    #[error("{}", WaitError::TimedOut)]
+    TimedOut,
+    /// The work waits for its delay, and its workqueue does not take it now. Its delay continues.
+    #[error("the work was not queued: {0}")]
+    Rejected(#[source] QueueError),
+}
+
+impl From<WaitError> for FlushError {
+    fn from(error: WaitError) -> Self {
+        match error {
+            WaitError::WouldDeadlock => Self::WouldDeadlock,
+            WaitError::TimedOut => Self::TimedOut,
+        }
+    }
+}
+
+/// The name of an item: the type of its function unless the user gives another one.
+pub(crate) type Name = Cow<'static, str>;
+
+/// Why a spawned function has no result. See [`PanicPayload`] for an example.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum JoinError {
+    /// The function panicked.
+    #[error("the function {} panicked{}", Printed(.0.item()), match .0.message() {
+        Some(message) => format!(": {message}"),
+        None => String::new(),
+    })]
+    Panicked(PanicPayload),
+    /// The function was cancelled before it began, or the future before it completed.
+    #[error("cancelled: a function before it began, or a future before it completed")]
+    Cancelled,
+    /// The workqueue did not take the function, or ended before the future had completed: the
+    /// future may have begun.
+    #[error("a function was not queued, or its queue ended before a future completed: {0}")]
+    Rejected(#[source] QueueError),
+    /// The wait would deadlock: the caller is the function itself, holds the only slot that the
+    /// function could run in, or is an item of a BH queue.
+    #[error("{}", WaitError::WouldDeadlock)]
+    WouldDeadlock,
+    /// The time limit of the wait has passed. The handle can be waited for again.
+    #[error("{}", WaitError::TimedOut)]
+    TimedOut,
+    /// The handle was polled again after it had given its result.
+    #[error("the result has already been taken")]
+    Taken,
+}
+
+/// The value that a panicking function threw.
+///
+/// ```
+/// use inflight_workqueue::{JoinError, WorkqueueSystem};
+///
+/// let sys = WorkqueueSystem::builder().build()?;
+/// let wq = sys.workqueue("jobs").bound().build()?;
+/// fn rescan() {
+///     panic!("no disk");
+/// }
+/// let Err(JoinError::Panicked(p)) = wq.spawn(rescan).wait() else { panic!("it panics") };
+/// assert!(p.item().ends_with("rescan"));
+/// assert_eq!(p.message(), Some("no disk"));
+/// assert!(p.into_inner().is::<&str>());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct PanicPayload {
+    item: Name,
+    message: Option<String>,
+    /// The lock is never contended. It makes the error `Sync`, as error types are expected to be.
+    payload: Mutex<Payload>,
+}
+
+impl PanicPayload {
+    pub(crate) fn new(item: Name, payload: Payload) -> Self {
+        Self {
+            item,
+            message: message(&payload),
+            payload: Mutex::new(payload),
+        }
+    }
+
+    /// The name of the item that panicked; by default the type of its function.
+    #[must_use]
+    pub fn item(&self) -> &str {
+        &self.item
+    }
+
+    /// The message, if the value is a text, as with `panic!`.
+    #[must_use]
+    pub fn message(&self) -> Option<&str> {
+        self.message.as_deref()
+    }
+
+    /// The value itself, for `downcast` or `std::panic::resume_unwind`.
+    #[must_use]
+    pub fn into_inner(self) -> Box<dyn std::any::Any + Send> {
+        self.payload.into_inner()
+    }
+}
+
+inflight_sync::debug_fields!(PanicPayload: |this| item = this.item, message = this.message);
+
+/// A function that a workqueue refused, and the reason. See
+/// [`try_spawn`](crate::Workqueue::try_spawn) for an example.
+#[derive(thiserror::Error)]
+#[error("the function was not queued: {error}")]
+pub struct Rejected<F> {
+    #[source]
+    error: QueueError,
+    f: F,
+}
+
+impl<F> Rejected<F> {
+    pub(crate) fn new(error: QueueError, f: F) -> Self {
+        Self { error, f }
+    }
+
+    /// The reason.
+    #[must_use]
+    pub fn error(&self) -> QueueError {
+        self.error
+    }
+
+    /// The function.
+    #[must_use]
+    pub fn into_inner(self) -> F {
+        self.f
+    }
+}
+
+inflight_sync::debug_fields!([F] Rejected<F>: |this| error = this.error);
