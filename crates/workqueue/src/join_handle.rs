@@ -91,6 +91,7 @@ impl<T> JoinHandle<T> {
     /// itself, inside an item of a queue with `max_active` 1 if the function waits for that item's
     /// slot, and inside any BH item. The function is then detached and runs later. Polling the
     /// handle as a future, and a timed wait, do not check slots.
+    #[inline]
     pub fn wait(self) -> Result<T, JoinError> {
         if self.waits_for_caller() {
             return Err(JoinError::WouldDeadlock);

@@ -464,6 +464,7 @@ impl<T> TaskHandle<T> {
         self.header().load() & (PENDING | RUNNING) == 0
     }
 
+    #[inline]
     pub(crate) fn try_take(&mut self) -> Option<Result<T, JoinError>> {
         // Ordering: Acquire, pairs with `complete`.
         let seen = self.header().load();
