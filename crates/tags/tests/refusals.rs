@@ -258,6 +258,7 @@ fn a_refused_token_is_in_the_text() {
     }
     let kinds = "NotTimedOut Foreign NotInFlight Stale OutOfRange TimedOut NoToken NoToken";
     assert_eq!(said.join(" "), kinds);
+    drop(set.redeem_timed_out(late).unwrap());
 }
 
 /// A tag or why there is none comes back in two registers: errors hold what their caller does not

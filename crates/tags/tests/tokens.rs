@@ -143,15 +143,12 @@ fn start_generations_differ() {
 /// until the slot's next owner makes a token, tracks or frees its tag.
 #[test]
 fn a_late_completion_after_its_timeout_was_handled() {
-    type NextUse = fn(Tag<u32>) -> Option<Tag<u32>>;
+    type NextUse = fn(Tag<u32>) -> Option<Result<u64, Tag<u32>>>;
     let next_uses: [NextUse; 3] = [
-        |tag| {
-            let _in_flight = tag.into_token();
-            None
-        },
+        |tag| Some(Ok(tag.into_token())),
         |mut tag| {
             tag.track();
-            Some(tag)
+            Some(Err(tag))
         },
         |tag| {
             drop(tag);
@@ -173,10 +170,13 @@ fn a_late_completion_after_its_timeout_was_handled() {
         let next = dev.try_alloc().unwrap();
         assert_eq!(set.redeem(token).unwrap_err(), late);
         assert_eq!(set.stats().late_completions, 3);
-        let _kept = next_use(next);
+        let kept = next_use(next);
         let stale = RedeemError::Stale { token: tail };
         assert_eq!(set.redeem(token).unwrap_err(), stale);
         assert_eq!(set.stats().late_completions, 3);
+        if let Some(Ok(in_flight)) = kept {
+            drop(set.redeem(in_flight).unwrap());
+        }
     }
 }
 

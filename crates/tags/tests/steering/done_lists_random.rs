@@ -159,5 +159,9 @@ proptest! {
         completions.close();
         identities(&completions.stats(), completed);
         prop_assert_eq!(ran.lock().len() as u64, completed);
+        for (token, ..) in flying {
+            drop(set.redeem(token).unwrap());
+        }
+        prop_assert_eq!(set.in_use(), 0);
     }
 }
