@@ -24,7 +24,7 @@ impl<const CAP: usize> WakeSet<CAP> {
 
     /// The set must not be full.
     #[inline(always)]
-    #[allow(clippy::inline_always, reason = "as for nodes")]
+    #[allow(clippy::inline_always, reason = "as for the nodes of turns/list.rs")]
     pub(crate) fn push(&mut self, notify: Notify) {
         self.waiters[self.len] = Some(notify);
         self.len += 1;

@@ -1,9 +1,8 @@
 //! A hook that is called when a thread is about to sleep.
 //!
 //! A worker of a pool installs a hook. When the worker then waits for a bit, a tag or a flush,
-//! [`Parker`](crate::Parker) calls the hook, and the pool can let another worker run. A
-//! [`Section`] does the same around a call of the system that may sleep. The waiting code needs no
-//! knowledge of pools.
+//! [`Parker`](crate::Parker) calls the hook, and the pool can let another worker run. The waiting
+//! code needs no knowledge of pools.
 
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
@@ -79,44 +78,6 @@ impl Drop for BlockHookGuard {
         let previous = self.previous.take();
         // While the thread's locals are being destroyed there is nothing left to restore.
         let _ = HOOK.try_with(|this| this.hook.replace(previous));
-    }
-}
-
-/// While it exists, the calling thread may sleep in a call of the system, or wait for a lock that
-/// is held during such a call. Sections may be nested.
-///
-/// ```
-/// use inflight_sync::block_hook::Section;
-/// let file = std::fs::File::open("Cargo.toml")?;
-/// let section = Section::begin();
-/// file.sync_all()?;
-/// drop(section);
-/// # Ok::<(), std::io::Error>(())
-/// ```
-#[must_use = "it ends when it is dropped"]
-pub struct Section {
-    _end: Option<Unblocked>,
-}
-
-crate::debug_fields!(Section);
-
-impl Section {
-    /// Calls the hook's [`blocking`](BlockHook::blocking), unless it is the hook that calls this;
-    /// the end of the section calls [`unblocked`](BlockHook::unblocked).
-    ///
-    /// # Panics
-    ///
-    /// If the hook does: in an item that may not sleep.
-    pub fn begin() -> Self {
-        let hook = HOOK.try_with(|this| {
-            let calls = !this.calling.get();
-            calls.then(|| this.hook.borrow().clone()).flatten()
-        });
-        let _end = hook.ok().flatten().map(|hook| {
-            call(|| hook.blocking());
-            Unblocked(hook)
-        });
-        Self { _end }
     }
 }
 
@@ -214,20 +175,6 @@ mod tests {
             ["blocking", "unblocked"],
             "told of the outer park only"
         );
-    }
-
-    #[test]
-    fn told_of_a_section_and_of_sleeps_in_it() {
-        let log = Rc::new(Log::default());
-        let guard = install(log.clone());
-        let section = Section::begin();
-        park_once();
-        assert_eq!(*log.0.borrow(), ["blocking", "blocking", "unblocked"]);
-        drop(guard);
-        drop(section);
-        assert_eq!(log.0.borrow().last(), Some(&"unblocked"));
-        drop(Section::begin());
-        assert_eq!(log.0.borrow().len(), 4, "no hook, no call");
     }
 
     #[test]

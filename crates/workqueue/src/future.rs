@@ -150,7 +150,7 @@ impl<F: Future<Output: Send> + Send + 'static> Task<F> {
 impl<F: Future<Output: Send> + Send + 'static> Wake for Task<F> {
     fn wake(self: Arc<Self>) {
         if let Some(refusal) = self.submit(Origin::Own) {
-            ends_in_turn::later(move || self.refused(refusal));
+            ends_in_turn::soon(move || self.refused(refusal));
         }
     }
 }

@@ -141,8 +141,9 @@ impl WorkqueueSystem {
         WorkqueueDraft::new(self.inner.clone(), name.into())
     }
 
-    /// Shuts the system down now, even if there are other handles. Blocks no thread, so it suits
-    /// async runtimes. Dropping the last handle afterwards returns at once.
+    /// Shuts the system down now, even if there are other handles. Blocks no thread, but for the
+    /// destructors of the last worker's thread-locals, so it suits async runtimes. Dropping the
+    /// last handle afterwards returns at once.
     ///
     /// When the future completes, everything that was queued has ended, and so have the system's
     /// threads. The shutdown begins with the call. Dropping the future ends only the wait.
@@ -192,7 +193,8 @@ impl WorkqueueSystem {
     }
 
     /// As [`shutdown_blocking`](WorkqueueSystem::shutdown_blocking), for at most `limit` on the
-    /// system's clock; then [`Leftover`] says what has not ended. The remaining items still run,
+    /// system's clock, and for the destructors of the last worker's thread-locals; then
+    /// [`Leftover`] says what has not ended. The remaining items still run,
     /// and dropping the last handle does not wait for them.
     pub fn shutdown_timeout(&self, limit: Duration) -> Result<(), Leftover> {
         let clock = &self.inner.shared.clock;
@@ -344,11 +346,7 @@ impl WorkqueueSystem {
     /// What has been recorded since the last call, and how many steps were dropped.
     #[must_use]
     pub fn take_trace(&self) -> RecordedTrace {
-        let mut taken = std::mem::take(&mut *self.inner.shared.tracing.recorded.lock());
-        // Threads note the time before they take the lock.
-        let steps = taken.steps.make_contiguous();
-        steps.sort_by_key(|step| step.at_ns);
-        taken
+        self.inner.shared.tracing.take()
     }
 
     /// Functions of bound queues that were found to compute for long while other items waited,

@@ -118,7 +118,7 @@ pub(crate) type Tracer = Arc<dyn Fn(&TraceEvent<'_>) + Send + Sync>;
 pub(crate) struct Tracing {
     pub(crate) tracer: Option<Tracer>,
     recording: AtomicBool,
-    pub(crate) recorded: Mutex<RecordedTrace>,
+    recorded: Mutex<RecordedTrace>,
 }
 
 impl Tracing {
@@ -154,6 +154,15 @@ impl Tracing {
         self.recording.load(Ordering::Relaxed)
     }
 
+    /// What has been recorded since the last call, by the times.
+    pub(crate) fn take(&self) -> RecordedTrace {
+        let mut taken = std::mem::take(&mut *self.recorded.lock());
+        // Threads note the time before they take the lock.
+        let steps = taken.steps.make_contiguous();
+        steps.sort_by_key(|step| step.at_ns);
+        taken
+    }
+
     pub(crate) fn push(&self, now: Instant, event: &TraceEvent<'_>) {
         let record = TraceRecord {
             at_ns: now.as_nanos(),
@@ -180,5 +189,27 @@ impl Tracing {
         if let Some(tracer) = &self.tracer {
             contained(|| tracer(event));
         }
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    /// A thread that has noted the time may be the second to get the lock.
+    #[test]
+    fn a_recording_is_sorted_by_time() {
+        let tracing = Tracing::new(None);
+        for at in [7, 9, 8] {
+            let event = TraceEvent {
+                queue: "q",
+                item: "i",
+                step: TraceStep::Queued,
+                cpu: 0,
+            };
+            tracing.push(Instant::from_nanos(at), &event);
+        }
+        let times: Vec<_> = tracing.take().steps.iter().map(|s| s.at_ns).collect();
+        assert_eq!(times, [7, 8, 9]);
     }
 }

@@ -4,7 +4,7 @@
 mod support;
 
 use inflight_sync::{Arc, Mutex, thread};
-use inflight_workqueue::{JoinError, QueueError, Work, Workqueue, WorkqueueSystem};
+use inflight_workqueue::{JoinError, JoinHandle, QueueError, Work, Workqueue, WorkqueueSystem};
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
@@ -170,7 +170,44 @@ fn a_chain_of_futures_may_be_long() {
         }
         wq.flush_blocking().unwrap();
         assert!(!last.is_finished());
+        let stats = wq.clone();
         end(sys, wq);
         assert!(matches!(last.wait(), Err(JoinError::Rejected(_))));
+        // The queue ends the first; the wake of each other one is refused.
+        assert_eq!(stats.stats().refused, LONG as u64);
     }
+}
+
+/// What a future holds may stop another future and wait for its end.
+#[test]
+fn a_destructor_waits_for_a_future_that_it_wakes() {
+    struct Owner(Signal, Option<JoinHandle<u32>>);
+    impl Drop for Owner {
+        fn drop(&mut self) {
+            self.0.raise();
+            let stopped = self.1.take().expect("dropped once").wait();
+            assert!(matches!(stopped, Err(JoinError::Rejected(_))));
+        }
+    }
+    let sys = system();
+    let wq = bound(&sys);
+    let [never, stop] = [(); 2].map(|()| Signal::default());
+    // Spawned first, so it ends first.
+    let (give, taken) = (Signal::default(), Arc::new(Mutex::new(None)));
+    let owner = wq.spawn_future({
+        let (never, give, taken) = (never.clone(), give.clone(), taken.clone());
+        async move {
+            give.await;
+            let _owner: Option<Owner> = taken.lock().take();
+            never.await
+        }
+    });
+    let stopped = wq.spawn_future(stop.clone());
+    give.wait_until_awaited();
+    stop.wait_until_awaited();
+    *taken.lock() = Some(Owner(stop, Some(stopped)));
+    give.raise();
+    never.wait_until_awaited();
+    wq.destroy_blocking().unwrap();
+    assert!(matches!(owner.wait(), Err(JoinError::Rejected(_))));
 }

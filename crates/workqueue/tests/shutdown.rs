@@ -3,7 +3,7 @@
 
 mod support;
 
-use inflight_sync::atomic::AtomicUsize;
+use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_sync::time::Clock;
 use inflight_sync::{Arc, block_on, thread};
 use inflight_topology::Topology;
@@ -338,7 +338,7 @@ inflight_sync::thread_local! {
 /// Of two that shut down at once at most one waits beyond its limit, because it joins the last
 /// thread; neither says that the threads have ended before they have.
 #[test]
-fn two_shutdowns_at_once_both_wait_for_the_threads() {
+fn neither_of_two_shutdowns_forgets_the_threads() {
     let sys = system();
     let wq = bound(&sys);
     let (ending, release, answers) = (Level::new(), Level::new(), Log::new());
@@ -367,4 +367,64 @@ fn two_shutdowns_at_once_both_wait_for_the_threads() {
     release.raise();
     shutters.into_iter().for_each(|s| s.join().unwrap());
     assert_eq!(sys.shutdown_blocking(), Ok(()));
+}
+
+/// A shutdown ends after each thread has gone, the first that goes and the last.
+#[test]
+fn a_shutdown_waits_for_the_first_thread_that_goes_and_for_the_last() {
+    /// Of two threads, the one that goes as number `held` stays until it is let go.
+    struct Goes {
+        count: Arc<AtomicUsize>,
+        gone: Level,
+        release: Level,
+        held: usize,
+    }
+    impl Drop for Goes {
+        fn drop(&mut self) {
+            let before = self.count.fetch_add(1, Ordering::Relaxed);
+            self.gone.raise();
+            if before == self.held {
+                self.release.wait_silently(1);
+            }
+        }
+    }
+    inflight_sync::thread_local! {
+        #[allow(clippy::missing_const_for_thread_local)]
+        static GOES: RefCell<Option<Goes>> = RefCell::new(None);
+    }
+    for held in [0, 1] {
+        let sys = system();
+        let wq = sys.workqueue("two").unbound(Attrs::new()).build().unwrap();
+        let (gone, release, met, ended) = (Level::new(), Level::new(), Level::new(), Level::new());
+        let count = Arc::new(AtomicUsize::new(0));
+        let both = [(); 2].map(|()| {
+            let met = met.clone();
+            let goes = Goes {
+                count: count.clone(),
+                gone: gone.clone(),
+                release: release.clone(),
+                held,
+            };
+            wq.spawn(move || {
+                met.raise();
+                met.wait(2); // on two threads
+                GOES.with(|slot| slot.replace(Some(goes)));
+            })
+        });
+        both.into_iter().for_each(|one| one.wait().unwrap());
+        let shutter = thread::spawn({
+            let ended = ended.clone();
+            move || {
+                sys.shutdown_blocking().unwrap();
+                ended.raise();
+            }
+        });
+        gone.wait(held + 1);
+        for _ in 0..1_000 {
+            thread::yield_now();
+        }
+        assert_eq!(ended.get(), 0, "thread {held} is still there");
+        release.raise();
+        shutter.join().unwrap();
+    }
 }

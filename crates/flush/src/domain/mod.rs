@@ -12,7 +12,6 @@ use crate::counters::Counters;
 use crate::device::Flusher;
 use crate::error::{DeviceError, FlushError};
 use crate::machine::{Action, Caps, Deferral, Flags, Machine};
-use inflight_sync::block_hook::Section;
 use inflight_sync::time::{Clock, Instant};
 use inflight_sync::wait::{Notify, notify_each};
 use inflight_sync::{Arc, Mutex};
@@ -413,7 +412,6 @@ impl FlushDomain {
     }
 
     fn flush_device(&self) -> io::Result<()> {
-        let _sleeps = Section::begin();
         match &self.inner.flusher {
             Some(flusher) => flusher.flush(),
             None => Err(io::ErrorKind::Unsupported.into()),

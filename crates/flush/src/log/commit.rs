@@ -8,7 +8,6 @@ use crate::device::Device;
 use crate::domain::wait_until;
 use crate::error::DeviceError;
 use inflight_sync::atomic::Ordering;
-use inflight_sync::block_hook::Section;
 use inflight_sync::time::Instant;
 use inflight_sync::wait::{Notify, notify_each};
 use inflight_sync::{Mutex, MutexGuard, Parker, thread};
@@ -76,24 +75,14 @@ struct Using<'a, T> {
     log: &'a Inner,
     guard: MutexGuard<'a, T>,
     was_panicking: bool,
-    /// From before the lock is taken: a worker that waits for the device does not count as running.
-    _sleeps: Option<Section>,
 }
 
 impl<'a, T> Using<'a, T> {
-    /// `sleeps`: the holder waits for the device. Other holders only write to the system's memory,
-    /// but may have to wait for the lock.
-    fn lock(log: &'a Inner, lock: &'a Mutex<T>, sleeps: bool) -> Self {
-        let mut section = sleeps.then(Section::begin);
-        let guard = lock.try_lock().unwrap_or_else(|| {
-            section.get_or_insert_with(Section::begin);
-            lock.lock()
-        });
+    fn lock(log: &'a Inner, lock: &'a Mutex<T>) -> Self {
         Self {
             log,
-            guard,
+            guard: lock.lock(),
             was_panicking: thread::panicking(),
-            _sleeps: section,
         }
     }
 }
@@ -347,7 +336,7 @@ impl Inner {
             _ => Durably::No,
         };
         self.write_out(durably, end)?;
-        let flushing = Using::lock(self, &self.flushing, true);
+        let flushing = Using::lock(self, &self.flushing);
         {
             let mut state = self.state.lock();
             let cover = state.group.written;
@@ -374,7 +363,7 @@ impl Inner {
         if durability == Durability::Buffered {
             return Ok(());
         }
-        let flushing = Using::lock(self, &self.flushing, true);
+        let flushing = Using::lock(self, &self.flushing);
         // Another commit may have flushed meanwhile.
         if self.reached(lsn, durability)? {
             return Ok(());
@@ -390,7 +379,7 @@ impl Inner {
 
     /// Writes what was appended up to `end`, durably if that is wanted and takes only one write.
     fn write_out(&self, durably: Durably, end: u64) -> Result<(), DeviceError> {
-        let mut writing = Using::lock(self, &self.writer, durably != Durably::No);
+        let mut writing = Using::lock(self, &self.writer);
         let written = self.write_batch(&mut writing.guard, durably, end);
         // Before the lock is released: no one may write behind a hole.
         written.inspect_err(|&error| self.fail(error))
@@ -421,7 +410,7 @@ impl Inner {
             && batch.first <= batch.durable
             && fits == Some(1);
         let flushes = fua || batch.flush_before || fits.is_none();
-        let flushing = flushes.then(|| Using::lock(self, &self.flushing, true));
+        let flushing = flushes.then(|| Using::lock(self, &self.flushing));
         if batch.flush_before {
             self.flush_before(&*segment)?;
         }

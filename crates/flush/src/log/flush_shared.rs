@@ -3,7 +3,6 @@
 use crate::device::Device;
 use crate::domain::FlushDomain;
 use crate::error::{DeviceError, FlushError};
-use inflight_sync::block_hook::Section;
 use std::future::ready;
 use std::io;
 
@@ -18,10 +17,7 @@ pub(super) fn flush_shared(
     failed_before: u64,
     device: &dyn Device,
 ) -> Result<(), DeviceError> {
-    let lead = || {
-        let _sleeps = Section::begin();
-        ready(device.flush())
-    };
+    let lead = || ready(device.flush());
     let flushed = domain.wait(None, domain.flush_with(lead));
     device_error(flushed.unwrap_or(Ok(())))?;
     if domain.failed_flushes() == failed_before {

@@ -68,7 +68,7 @@ const POISONED: u64 = 1 << 63;
 /// A position in a log, which rises with each record.
 ///
 /// Until the record is [durable](Log::durable) the position is not for good: after a loss of power
-/// another record may have it. So keep no position outside of the log, as that of a snapshot,
+/// another record may have it. Do not store a position elsewhere, with a snapshot for example,
 /// before it is durable.
 ///
 /// ```

@@ -28,7 +28,8 @@ pub enum GroupMode {
     Leader,
     /// `Leader` while it is faster, else `Off`. It is faster if a flush serves 1.2 commits or more,
     /// and the flushes that it saves, one for each commit but the first, take at least twice as
-    /// long as the wake of the next leader.
+    /// long as the wake of the next leader. Until that is measured, a commit groups whenever
+    /// another one is under way.
     #[default]
     Auto,
 }

@@ -1,49 +1,48 @@
-//! The ends of futures that await each other, one after another.
+//! The ends of futures that await each other.
 //!
 //! An end wakes who awaits the future. If that is a future that cannot be queued any more, it ends
-//! too, and so on: a long chain would overflow the stack.
+//! too, and so on. Such ends are nested, because a destructor may wait for the end of a future that
+//! it has woken. A long chain of them would overflow the stack: those that are too deep come after
+//! the others.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
-type Ends = VecDeque<Box<dyn FnOnce()>>;
+/// How deep ends are nested.
+const DEEPEST: u32 = 32;
+
+#[derive(Default)]
+struct Ends {
+    /// Those that run on this thread, each inside the one before.
+    depth: Cell<u32>,
+    put_off: RefCell<VecDeque<Box<dyn FnOnce()>>>,
+}
 
 inflight_sync::thread_local! {
-    /// While an end runs on this thread: those that follow it.
-    // loom's macro has no const form.
-    #[allow(clippy::missing_const_for_thread_local)]
-    static NEXT: RefCell<Option<Ends>> = RefCell::new(None);
+    static ENDS: Ends = Ends::default();
 }
 
-/// Runs an end, which must not panic. The outermost one also runs those that it has put off.
+/// Runs an end, which must not panic. The outermost one also runs those that were put off.
 pub(super) fn now(end: impl FnOnce()) {
-    let begin = |next: &RefCell<Option<Ends>>| {
-        let mut next = next.borrow_mut();
-        let outermost = next.is_none();
-        next.get_or_insert_default();
-        outermost
+    let enter = |ends: &Ends| ends.depth.replace(ends.depth.get() + 1);
+    let Ok(outer) = ENDS.try_with(enter) else {
+        return end(); // The thread's locals are being destroyed.
     };
-    // A thread whose locals are being destroyed runs each at once.
-    let outermost = NEXT.try_with(begin).unwrap_or(false);
     end();
-    if outermost {
-        while let Some(end) = NEXT.with(|next| next.borrow_mut().as_mut()?.pop_front()) {
-            end();
+    if outer == 0 {
+        while let Some(next) = ENDS.with(|ends| ends.put_off.borrow_mut().pop_front()) {
+            next();
         }
-        NEXT.with(|next| next.replace(None));
     }
+    ENDS.with(|ends| ends.depth.set(outer));
 }
 
-/// Runs an end, which must not panic, after the one that runs on this thread, if one does.
-pub(super) fn later(end: impl FnOnce() + 'static) {
-    let mut end = Some(end);
-    // An error: as in `now`.
-    let _ = NEXT.try_with(|next| {
-        if let Some(ends) = next.borrow_mut().as_mut() {
-            ends.extend(end.take().map(|end| Box::new(end) as _));
-        }
-    });
-    if let Some(end) = end {
+/// Runs an end, which must not panic, now or after the others.
+pub(super) fn soon(end: impl FnOnce() + 'static) {
+    let is_deep = |ends: &Ends| ends.depth.get() >= DEEPEST;
+    if ENDS.try_with(is_deep).unwrap_or(false) {
+        ENDS.with(|ends| ends.put_off.borrow_mut().push_back(Box::new(end)));
+    } else {
         end();
     }
 }
