@@ -166,7 +166,7 @@ mod tests {
         let refused = JoinError::Rejected(QueueError::Destroyed);
         let error = anyhow::Error::new(refused).context("sealing a block");
         let line = explain(&error);
-        assert!(line.starts_with("sealing a block: the function was not queued: "));
+        assert!(line.starts_with("sealing a block: a function was not queued, "));
         let cause = QueueError::Destroyed.to_string();
         assert_eq!(line.matches(&cause).count(), 1, "{line}");
     }
