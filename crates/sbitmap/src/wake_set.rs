@@ -18,6 +18,10 @@ impl<const CAP: usize> Default for WakeSet<CAP> {
 }
 
 impl<const CAP: usize> WakeSet<CAP> {
+    pub(crate) const fn len(&self) -> usize {
+        self.len
+    }
+
     pub(crate) const fn is_full(&self) -> bool {
         self.len == CAP
     }

@@ -15,14 +15,16 @@ use crate::request::{Ids, Request};
 use crate::share_limiter::TenantIndex;
 use inflight_sync::prefetch_to_write;
 use inflight_sync::wait::Notify;
+use std::num::NonZeroU32;
 
 pub(super) const NIL: u32 = u32::MAX;
 
-/// Identifies one wait of one waiter. A key of a waiter that has left matches nothing.
+/// Identifies one wait of one waiter. A key of a waiter that has left matches nothing, until the
+/// serials have come round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NodeKey {
     pub(super) index: u32,
-    pub(super) serial: u64,
+    pub(super) serial: NonZeroU32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,12 +126,14 @@ impl Node {
     }
 }
 
+/// Two cache lines.
 #[derive(Debug)]
+#[repr(align(64))]
 pub(super) struct ListSlot {
     /// `None` while the slot is free.
     pub(super) node: Option<Node>,
     /// Of the wait that the slot holds or held last.
-    pub(super) serial: u64,
+    pub(super) serial: NonZeroU32,
     /// Meaningless for the first of a list.
     prev: u32,
     /// The next waiter, or the next free slot.
@@ -141,10 +145,10 @@ pub(super) struct List {
     pub(super) slots: Vec<ListSlot>,
     pub(super) tenants: TenantQueues,
     free: u32,
-    len: usize,
+    len: u32,
     /// The number of waiters for several ids.
-    several: usize,
-    next_serial: u64,
+    several: u32,
+    last_serial: NonZeroU32,
 }
 
 impl List {
@@ -155,13 +159,13 @@ impl List {
             free: NIL,
             len: 0,
             several: 0,
-            next_serial: 0,
+            last_serial: NonZeroU32::MAX,
         }
     }
 
     /// The number of waiters that have not been granted.
     pub(super) const fn len(&self) -> usize {
-        self.len
+        self.len as usize
     }
 
     pub(super) const fn is_empty(&self) -> bool {
@@ -177,7 +181,7 @@ impl List {
     #[inline(always)]
     pub(super) fn push(&mut self, node: Node, front: bool) -> NodeKey {
         let (tenant, large) = (node.tenant, node.large);
-        self.several += usize::from(node.several);
+        self.several += u32::from(node.several);
         let key = self.place(node);
         let index = key.index;
         let ends = self.tenants.ends(tenant, large);
@@ -205,8 +209,8 @@ impl List {
     /// Returns a slot for the node, without links.
     #[inline(always)]
     fn place(&mut self, node: Node) -> NodeKey {
-        let serial = self.next_serial;
-        self.next_serial += 1;
+        let serial = self.last_serial.checked_add(1).unwrap_or(NonZeroU32::MIN);
+        self.last_serial = serial;
         self.len += 1;
         let new = ListSlot {
             node: Some(node),
@@ -270,7 +274,7 @@ impl List {
         let (prev, next) = (slot.prev, slot.next);
         let node = slot.node.as_ref().expect("the waiter is in the list");
         let (tenant, large) = (node.tenant, node.large);
-        self.several -= usize::from(node.several);
+        self.several -= u32::from(node.several);
         let ends = self.tenants.ends(tenant, large);
         if ends.head == key.index {
             // The new head is not accessed: its cache line is cold.
@@ -287,7 +291,7 @@ impl List {
             self.slot(prev).next = next;
         }
         self.len -= 1;
-        self.tenants.left(tenant, large, key);
+        self.tenants.left(tenant, large, key.index);
         self.node(key).expect("the waiter is in the list")
     }
 
@@ -335,13 +339,15 @@ impl List {
 
     /// Returns all waiters, from the newest to the oldest.
     pub(super) fn newest_first(&self) -> impl Iterator<Item = NodeKey> {
+        // Serials come round.
+        let age = |slot: &ListSlot| self.last_serial.get().wrapping_sub(slot.serial.get());
         let mut at: Vec<(u32, u32)> = self.tenants.heads_and_tails().collect();
         std::iter::from_fn(move || {
             let slot = |index: u32| self.slots.get(index as usize);
             let (head, newest) = at
                 .iter_mut()
                 .filter(|(_, index)| *index != NIL)
-                .max_by_key(|(_, index)| slot(*index).map(|slot| slot.serial))?;
+                .min_by_key(|(_, index)| slot(*index).map(age))?;
             let index = *newest;
             let slot = slot(index)?;
             *newest = if index == *head { NIL } else { slot.prev };

@@ -27,7 +27,7 @@ pub(crate) use wait::TurnsWaiter;
 use crate::share_limiter::ShareLimiter;
 use crate::snapshot::{QueueSnapshot, QueueStats};
 use crate::store::Store;
-use inflight_sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use inflight_sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use inflight_sync::time::{Clock, Instant};
 use inflight_sync::{Arc, CachePadded, Mutex, cpu};
 use wait_queue::WaitQueue;
@@ -41,6 +41,8 @@ struct UnlockedState {
     held_up: AtomicBool,
     /// The serial of the last grant.
     grants: AtomicU32,
+    /// How many waiters have been woken.
+    wakeups: AtomicU64,
     /// The CPU of the last put that saw a waiter.
     putter: AtomicU32,
 }
@@ -93,6 +95,15 @@ impl UnlockedState {
         serial
     }
 
+    fn add_wakeup(&self) {
+        // Relaxed, as the load: a statistic, written only with the lock.
+        self.wakeups.store(self.wakeups() + 1, Ordering::Relaxed);
+    }
+
+    fn wakeups(&self) -> u64 {
+        self.wakeups.load(Ordering::Relaxed)
+    }
+
     #[inline]
     fn grants(&self) -> u32 {
         self.grants.load(Ordering::Relaxed)
@@ -138,6 +149,7 @@ impl<S: Store> Turns<S> {
                 awaits_token: AtomicBool::new(false),
                 held_up: AtomicBool::new(false),
                 grants: AtomicU32::new(serial),
+                wakeups: AtomicU64::new(0),
                 putter: AtomicU32::new(u32::MAX),
             }),
             skipped: CachePadded::new(AtomicU32::new(0)),
@@ -162,7 +174,7 @@ impl<S: Store> Turns<S> {
         (snapshot.granted, snapshot.collected) = queue.list.unfetched();
         snapshot.ws_active = queue.list.len();
         // Wraps, as for the batches.
-        snapshot.wakeups = queue.wakeups as u32;
+        snapshot.wakeups = self.unlocked.wakeups() as u32;
         snapshot.waiters = vec![queue.list.len()];
     }
 
@@ -170,7 +182,7 @@ impl<S: Store> Turns<S> {
         let queue = self.wait_queue.lock();
         QueueStats {
             waits: queue.waits,
-            wakeups: queue.wakeups,
+            wakeups: self.unlocked.wakeups(),
         }
     }
 }

@@ -9,22 +9,32 @@
 
 use super::list::{List, NIL, NodeKey};
 use crate::share_limiter::TenantIndex;
+use smallvec::SmallVec;
 
 /// The first and the last of a list, by slot.
 #[derive(Debug)]
 pub(super) struct ListEnds {
     pub(super) head: u32,
     pub(super) tail: u32,
-    /// A request that has had some of its parts: no other of its list is served before its end.
-    goes_on: Option<NodeKey>,
-    /// The thread that checks from time to time whether a token is lost.
-    pub(super) watchdog: Option<NodeKey>,
+    /// The slot of a request that has had some of its parts, or `NIL`: no other of its list is
+    /// served before its end.
+    goes_on: u32,
+    /// The slot of the thread that checks from time to time whether a token is lost, or `NIL`.
+    pub(super) watchdog: u32,
 }
 
 impl ListEnds {
     /// The slot of the next to be served.
-    fn first(&self) -> u32 {
-        self.goes_on.map_or(self.head, |key| key.index)
+    const fn first(&self) -> u32 {
+        if self.goes_on() {
+            self.goes_on
+        } else {
+            self.head
+        }
+    }
+
+    const fn goes_on(&self) -> bool {
+        self.goes_on != NIL
     }
 }
 
@@ -41,8 +51,8 @@ impl TenantQueue {
         const NOBODY: ListEnds = ListEnds {
             head: NIL,
             tail: NIL,
-            goes_on: None,
-            watchdog: None,
+            goes_on: NIL,
+            watchdog: NIL,
         };
         Self {
             lists: [NOBODY; 2],
@@ -57,13 +67,13 @@ impl TenantQueue {
     /// The slot of the next to be served: of the request that continues, else of the list whose
     /// turn it is. F2: not of a list whose first `is_passed`.
     fn first(&self, is_passed: impl Fn(u32) -> bool) -> Option<u32> {
-        let goes_on = |large| self.ends(large).goes_on.is_some();
+        let goes_on = |large| self.ends(large).goes_on();
         let large = goes_on(true) || (!goes_on(false) && self.large_next);
         let lists = [large, !large].map(|large| (large, self.ends(large)));
         let first = lists.into_iter().find(|(large, ends)| {
             let first = ends.first();
             // Only a request that continues can have a part, and only a large one can be too large.
-            first != NIL && ((!large && ends.goes_on.is_none()) || !is_passed(first))
+            first != NIL && ((!large && !ends.goes_on()) || !is_passed(first))
         });
         first.map(|(_, ends)| ends.first())
     }
@@ -72,19 +82,21 @@ impl TenantQueue {
 /// The ends of all lists, and which is next.
 #[derive(Debug)]
 pub(super) struct TenantQueues {
-    all: Vec<TenantQueue>,
+    /// The first is in place: most queues have only one.
+    all: SmallVec<[TenantQueue; 1]>,
     /// The tenant that is served next, if it can be.
-    turn: usize,
-    /// A waiter that has some ids and must get more before any other is served.
-    pub(super) collecting: Option<NodeKey>,
+    turn: u32,
+    /// The slot of a waiter that has some ids and must get more before any other is served, or
+    /// `NIL`.
+    pub(super) collecting: u32,
 }
 
 impl TenantQueues {
     pub(super) const fn new() -> Self {
         Self {
-            all: Vec::new(),
+            all: SmallVec::new_const(),
             turn: 0,
-            collecting: None,
+            collecting: NIL,
         }
     }
 
@@ -100,14 +112,17 @@ impl TenantQueues {
         &mut self.queue(tenant).lists[usize::from(large)]
     }
 
-    /// A waiter has left: nothing continues with it.
-    pub(super) fn left(&mut self, tenant: TenantIndex, large: bool, key: NodeKey) {
+    /// A waiter has left: nothing continues with it, and it watches no more.
+    pub(super) fn left(&mut self, tenant: TenantIndex, large: bool, index: u32) {
         let ends = self.ends(tenant, large);
-        if ends.goes_on == Some(key) {
-            ends.goes_on = None;
+        if ends.goes_on == index {
+            ends.goes_on = NIL;
         }
-        if self.collecting == Some(key) {
-            self.collecting = None;
+        if ends.watchdog == index {
+            ends.watchdog = NIL;
+        }
+        if self.collecting == index {
+            self.collecting = NIL;
         }
     }
 
@@ -135,14 +150,14 @@ impl TenantQueues {
 
     /// A waiter has been given a part. It continues when its owner has fetched it and its tenant's
     /// turn comes again.
-    pub(super) fn served_in_part(&mut self, tenant: TenantIndex, large: bool, key: NodeKey) {
-        self.ends(tenant, large).goes_on = Some(key);
+    pub(super) fn served_in_part(&mut self, tenant: TenantIndex, large: bool, index: u32) {
+        self.ends(tenant, large).goes_on = index;
         self.pass(tenant);
     }
 
     fn pass(&mut self, tenant: TenantIndex) {
-        self.collecting = None;
-        self.turn = tenant as usize + 1;
+        self.collecting = NIL;
+        self.turn = tenant + 1;
     }
 
     pub(super) fn heads_and_tails(&self) -> impl Iterator<Item = (u32, u32)> {
@@ -173,12 +188,12 @@ impl List {
         fit: impl Fn(TenantIndex, usize) -> bool,
     ) -> Option<u32> {
         let tenants = &self.tenants;
-        if self.is_empty() || tenants.collecting.is_some() {
-            return tenants.collecting.map(|key| key.index);
+        if self.is_empty() || tenants.collecting != NIL {
+            return Some(tenants.collecting).filter(|index| *index != NIL);
         }
         let n = tenants.all.len();
         (0..n).find_map(|i| {
-            let tenant = match tenants.turn + i {
+            let tenant = match tenants.turn as usize + i {
                 tenant if tenant < n => tenant,
                 wrapped => wrapped % n,
             };

@@ -41,10 +41,11 @@ impl WaitQueue {
             };
             node.part = node.part.min(depth);
             if node.least_depth > depth {
+                let watchdog = self.replace_watchdog(key);
                 let node = self.list.unlink(key);
                 node.state = WaiterState::Refused { depth };
                 refused.extend(node.notify.take());
-                refused.extend(self.replace_watchdog(key));
+                refused.extend(watchdog);
             }
         }
         refused

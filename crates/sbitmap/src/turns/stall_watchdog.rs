@@ -1,7 +1,7 @@
 //! When a woken thread that does not run is given up: after some puts, or when the watchdog, one of
 //! the sleeping threads, has checked twice.
 
-use super::list::{Node, NodeKey};
+use super::list::{NIL, Node, NodeKey};
 use super::next_waiter::ListEnds;
 use super::wait_queue::WaitQueue;
 use inflight_sync::wait::Notify;
@@ -33,16 +33,15 @@ impl WaitQueue {
 
     /// Makes a thread the watchdog of its list: the newest of those at the back.
     pub(super) fn set_watchdog(&mut self, key: NodeKey, front: bool) {
-        let watchdog = self.ends_of(key).and_then(|ends| ends.watchdog);
-        let watched = watchdog.is_some_and(|w| self.list.is_waiting(w));
-        if let Some(ends) = self.ends_of(key).filter(|_| !front || !watched) {
-            ends.watchdog = Some(key);
+        let ends = self.ends_of(key);
+        if let Some(ends) = ends.filter(|ends| !front || ends.watchdog == NIL) {
+            ends.watchdog = key.index;
         }
     }
 
     pub(super) fn is_watchdog(&mut self, key: NodeKey) -> bool {
         self.ends_of(key)
-            .is_some_and(|ends| ends.watchdog == Some(key))
+            .is_some_and(|ends| ends.watchdog == key.index)
     }
 
     /// The watchdog leaves before its turn: another thread takes over, and must be woken. Its node
@@ -63,7 +62,7 @@ impl WaitQueue {
         let before = self.ends_of(changed)?.watchdog;
         let notify = self.choose_watchdog(changed, None);
         let after = self.ends_of(changed)?.watchdog;
-        notify.filter(|_| after != before && after != Some(changed))
+        notify.filter(|_| after != before && after != changed.index)
     }
 
     /// Makes the newest remaining thread of a waiter's list its watchdog.
@@ -75,7 +74,7 @@ impl WaitQueue {
             Some(*key) != leaves && node.is_some_and(here)
         };
         let next = self.list.newest_first().find(is_thread);
-        self.ends_of(of)?.watchdog = next;
+        self.ends_of(of)?.watchdog = next.map_or(NIL, |key| key.index);
         match &self.list.peek(next?)?.notify {
             Some(Notify::Thread(unparker)) => Some(Notify::Thread(unparker.clone())),
             _ => None,

@@ -14,7 +14,6 @@ pub(super) struct WaitQueue {
     /// Whether the queue is closed, for good.
     pub(super) closed: bool,
     pub(super) waits: u64,
-    pub(super) wakeups: u64,
 }
 
 impl WaitQueue {
@@ -26,7 +25,6 @@ impl WaitQueue {
             closing: false,
             closed: false,
             waits: 0,
-            wakeups: 0,
         }
     }
 

@@ -75,7 +75,7 @@ impl<S: Store> Turns<S> {
         me: Option<NodeKey>,
         chosen: &mut WakeSet,
     ) {
-        let wakeups = queue.wakeups;
+        let before = chosen.len();
         let mut first = true;
         for _ in 0..n {
             if chosen.is_full() {
@@ -105,14 +105,14 @@ impl<S: Store> Turns<S> {
                 self.grant(queue, key, me, chosen);
                 self.end_turns_for_collector(queue);
             } else if node.has_some() {
-                queue.list.tenants.collecting = Some(key);
+                queue.list.tenants.collecting = key.index;
             }
         }
         if let Some(next) = self.announce(queue) {
             queue.list.prefetch_next(next);
         }
         // The count for the stall limit begins again with each token.
-        if queue.wakeups != wakeups && self.unlocked.awaits_token() {
+        if chosen.len() != before && self.unlocked.awaits_token() {
             // Relaxed: puts write it too, and at worst lose a step.
             self.skipped.store(0, Ordering::Relaxed);
         }
@@ -141,13 +141,13 @@ impl<S: Store> Turns<S> {
             node
         } else {
             node.full = true;
-            queue.list.tenants.served_in_part(tenant, large, key);
+            queue.list.tenants.served_in_part(tenant, large, key.index);
             queue.list.node(key).expect("the waiter is in the list")
         };
         if me != Some(key) {
             if let Some(notify) = node.notify.take() {
                 chosen.push(notify);
-                queue.wakeups += 1;
+                self.unlocked.add_wakeup();
             }
         }
     }
