@@ -75,7 +75,8 @@ pub struct TenantStats {
     pub waits: u64,
     /// Waits that timed out.
     pub timeouts: u64,
-    /// The longest wait for a tag or for the thaw that has ended.
+    /// The longest wait for a tag or for the thaw that has ended, by the system's tick (1 to
+    /// 10 ms): it may be too short by a tick, and is never too long.
     pub longest_wait: Duration,
 }
 

@@ -48,8 +48,10 @@ pub(crate) struct TagMaps {
     free: Option<unsafe fn(NonNull<()>)>,
     pub(crate) set_id: SetId,
     pub(crate) clock: Clock,
-    /// The clock of the stamps, if the set keeps ages.
-    stamps: Option<Ticks>,
+    /// The same clock, by the tick.
+    pub(crate) ticks: Ticks,
+    /// Whether tags are stamped when they are issued.
+    keeps_ages: bool,
     pub(crate) expirers: Expirers,
     pub(crate) admission: Admission,
     kinds: Kinds,
@@ -95,7 +97,7 @@ pub(crate) struct Setup {
 
 impl TagMaps {
     /// `layout` has been checked.
-    pub(crate) fn new(layout: TagLayout, clock: Clock, keep_ages: bool, setup: Setup) -> Self {
+    pub(crate) fn new(layout: TagLayout, clock: Clock, keeps_ages: bool, setup: Setup) -> Self {
         let (fairness, engine) = match setup.admission.wake_policy() {
             None => (Fairness::fair(), setup.engine),
             Some(policy) => (
@@ -140,7 +142,8 @@ impl TagMaps {
             owner: AtomicPtr::new(std::ptr::null_mut()),
             free: setup.free,
             set_id: SetId::new(),
-            stamps: keep_ages.then(|| clock.ticks()),
+            ticks: clock.ticks(),
+            keeps_ages,
             expirers: Expirers::new(),
             clock: clock.clone(),
             admission: setup.admission,
@@ -191,17 +194,17 @@ impl TagMaps {
     /// most a tick after it.
     #[inline]
     pub(crate) fn stamp(&self) -> Option<Instant> {
-        self.stamps.as_ref().map(Ticks::now)
+        self.keeps_ages.then(|| self.ticks.now())
     }
 
     /// The time that stamps are compared with.
     pub(crate) fn age_time(&self) -> Option<Instant> {
-        self.stamps.as_ref().map(|_| self.clock.now())
+        self.keeps_ages.then(|| self.clock.now())
     }
 
     /// A request has got this timeout. Without ages nothing expires.
     pub(crate) fn note_timeout(&self, timeout: Duration) {
-        if self.stamps.is_some() {
+        if self.keeps_ages {
             self.expirers.note(timeout);
         }
     }

@@ -18,6 +18,7 @@ pub(crate) struct TagWait {
 }
 
 impl TagWait {
+    #[inline(always)] // made where it stays
     fn begin(bitmaps: &TagMaps, tag_map: TagMapId, waiter: Waiter, tenant: TenantIndex) -> Self {
         let shares = tag_map.kind == TagMap::Normal && bitmaps.gate.has_several_tenants();
         let counted = shares.then_some(tenant);
@@ -54,6 +55,7 @@ impl TagWait {
     }
 
     /// As a task, for one bit.
+    #[inline]
     pub(crate) fn poll_one<'a>(
         &mut self,
         bitmaps: &'a TagMaps,
@@ -142,6 +144,7 @@ impl Drop for EndingWait<'_> {
 
 impl TagMaps {
     /// A wait for bits of a bitmap.
+    #[inline(always)] // made where it stays
     pub(crate) fn wait_for(&self, tag_map: TagMapId, request: Request) -> TagWait {
         if let Some(accounts) = self.accounts_if_shared(tag_map, request.tenant) {
             if accounts.is_limited() {

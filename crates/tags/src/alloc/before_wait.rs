@@ -9,7 +9,7 @@ use inflight_sync::time::Instant;
 /// What an allocation records about its waits.
 #[derive(Debug, Default)]
 pub(crate) struct WaitRecord {
-    /// When the first of them began.
+    /// The end of the tick in which the first of them began.
     since: Option<Instant>,
     /// Whether the hook was called before this wait.
     hook_called: bool,
@@ -43,7 +43,7 @@ impl WaitRecord {
     /// The allocation waits, perhaps not for the first time.
     pub(crate) fn begin<T>(&mut self, tenant: &Tenant<T>) {
         if self.since.is_none() {
-            self.since = Some(tenant.shared.bitmaps.clock.now());
+            self.since = Some(tenant.shared.bitmaps.ticks.now());
             tenant.tenant.counters.add(|c| &c.waits, 1);
         }
     }
@@ -51,15 +51,15 @@ impl WaitRecord {
     /// The wait, if there was one, is over.
     pub(crate) fn end<T>(&mut self, tenant: &Tenant<T>) {
         self.hook_called = false;
-        if let Some(since) = self.since.take() {
-            let now = tenant.shared.bitmaps.clock.now();
-            let waited = now.as_nanos().saturating_sub(since.as_nanos());
-            let longest = &tenant.tenant.longest_wait;
-            // Relaxed: a statistic. Read first, so that its line, which is seldom written, stays
-            // shared.
-            if waited > longest.load(Ordering::Relaxed) {
-                longest.fetch_max(waited, Ordering::Relaxed);
-            }
+        let Some(since) = self.since.take() else {
+            return;
+        };
+        let bitmaps = &tenant.shared.bitmaps;
+        let longest = &tenant.tenant.longest_wait;
+        let until = |now: Instant| now.as_nanos().saturating_sub(since.as_nanos());
+        // Relaxed: a statistic. The exact time is read only if the wait may be the longest.
+        if until(bitmaps.ticks.now()) > longest.load(Ordering::Relaxed) {
+            longest.fetch_max(until(bitmaps.clock.now()), Ordering::Relaxed);
         }
     }
 }

@@ -190,11 +190,13 @@ impl Waiting {
 
     /// Ends the wait.
     fn leave<T: Send + 'static>(&mut self, tenant: &Tenant<T>) {
-        match mem::replace(&mut self.at, AllocAt::Nowhere) {
+        // If a waker panics, the rest is ended when this is cancelled.
+        match &mut self.at {
             AllocAt::Nowhere => {}
-            AllocAt::Thaw(mut key) => tenant.bitmaps().gate.thawed.leave(&mut key),
-            AllocAt::WaitQueue(mut wait) => wait.end(tenant.bitmaps()),
+            AllocAt::Thaw(key) => tenant.bitmaps().gate.thawed.leave(key),
+            AllocAt::WaitQueue(wait) => wait.end(tenant.bitmaps()),
         }
+        self.at = AllocAt::Nowhere;
     }
 
     pub(super) fn cancel<T: Send + 'static>(&mut self, tenant: &Tenant<T>) {
