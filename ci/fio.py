@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 PATTERNS = ["randread", "randwrite", "randrw", "read", "write"]
+ENGINE = os.environ.get("ENGINE", "io_uring")
 DEPTHS = [int(depth) for depth in os.environ.get("DEPTHS", "1 16 64").split()]
 
 
@@ -42,7 +43,7 @@ def main():
             for depth in DEPTHS:
                 shape = [f"--filename={file}", f"--size={size}", f"--rw={pattern}", "--bs=4k",
                          f"--iodepth={depth}", f"--runtime={seconds}", f"--direct={direct}"]
-                fio = ["fio", "--name=x", "--ioengine=io_uring", "--time_based", "--thread",
+                fio = ["fio", "--name=x", f"--ioengine={ENGINE}", "--time_based", "--thread",
                        "--norandommap", "--invalidate=0", "--output-format=json", *shape]
                 mine = [ours, "--engine=io_uring", "--verify=none", "--json", *shape]
                 ratios, rival = [], []

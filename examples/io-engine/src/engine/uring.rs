@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::{Wake, Waker};
@@ -71,7 +72,7 @@ pub(crate) struct Uring {
     /// How the ring calls the file, which lives as long.
     fd: Fd,
     flags: squeue::Flags,
-    _file: Arc<File>,
+    file: Arc<File>,
     completions: Completions<Slot>,
     inboxes: Arc<[Inbox]>,
     job: usize,
@@ -80,6 +81,9 @@ pub(crate) struct Uring {
     backlog: VecDeque<squeue::Entry>,
     /// Requests the kernel has or will get, the notifier's poll not among them.
     under_way: usize,
+    /// A write to the page cache while nothing is under way. If it is still alone when we wait, it
+    /// is a `pwrite`: many file systems make the ring hand it to a thread of the kernel.
+    lone: Option<Tag<Slot>>,
     /// Requests whose completion was sent to another CPU and will come back through the inbox.
     sent: usize,
     /// Whether the device works while we prepare more for it: not with the page cache, whose work
@@ -144,13 +148,14 @@ impl Uring {
             ring: ring.ring,
             fd,
             flags,
-            _file: file,
+            file,
             completions,
             inboxes,
             job,
             notifier: Arc::new(ring.notifier),
             backlog: VecDeque::new(),
             under_way: 0,
+            lone: None,
             sent: 0,
             overlaps,
             polls: ring.polls,
@@ -232,8 +237,7 @@ impl Uring {
         Ok(())
     }
 
-    /// Takes what came back off the ring. Its completion belongs here, as a rule; if this thread
-    /// has moved since it submitted, the policy may send it where the request is from.
+    /// Takes what came back off the ring.
     fn reap(&mut self, finished: &mut Vec<Tag<Slot>>) -> io::Result<()> {
         let mut notified = false;
         let before = self.under_way;
@@ -248,14 +252,8 @@ impl Uring {
                 bytes => Ok(bytes as usize),
             };
             let token = completion.user_data();
-            let steered = self
-                .completions
-                .steer(token, |slot| slot.result = Some(result))
-                .map_err(io::Error::other)?;
-            match steered {
-                Steered::Here(tag, _) => finished.push(tag),
-                Steered::Sent { .. } => self.sent += 1,
-            }
+            let sent = complete(&self.completions, token, result, finished)?;
+            self.sent += usize::from(sent);
         }
         if notified {
             self.notifier.drain();
@@ -264,10 +262,19 @@ impl Uring {
         self.reaping.reaped += (before - self.under_way) as u64;
         Ok(())
     }
-}
 
-impl Engine for Uring {
-    fn start(&mut self, mut tag: Tag<Slot>) {
+    /// The result of a write that is alone, and its completion.
+    fn write_alone(&mut self, mut tag: Tag<Slot>, finished: &mut Vec<Tag<Slot>>) -> io::Result<()> {
+        let offset = tag.next_offset();
+        let result = self.file.write_at(tag.rest_mut(), offset);
+        self.reaping.reaped += 1;
+        let sent = complete(&self.completions, tag.into_token(), result, finished)?;
+        self.sent += usize::from(sent);
+        Ok(())
+    }
+
+    /// Puts a request on the ring.
+    fn put_on_ring(&mut self, mut tag: Tag<Slot>) {
         let fd = self.fd;
         let offset = tag.next_offset();
         let rest = tag.rest_mut();
@@ -290,6 +297,20 @@ impl Engine for Uring {
             let _ = self.enter(0);
         }
     }
+}
+
+impl Engine for Uring {
+    fn start(&mut self, tag: Tag<Slot>) {
+        let is_alone = self.under_way == 0 && self.lone.is_none();
+        if is_alone && tag.op == Op::Write && !self.overlaps && !self.polls {
+            self.lone = Some(tag);
+            return;
+        }
+        if let Some(first) = self.lone.take() {
+            self.put_on_ring(first);
+        }
+        self.put_on_ring(tag);
+    }
 
     fn heed(&mut self) {
         self.notifier.reset();
@@ -298,7 +319,9 @@ impl Engine for Uring {
     fn wait(&mut self, finished: &mut Vec<Tag<Slot>>) -> io::Result<()> {
         self.push_backlog();
         let (mut slept, reaped) = (false, self.reaping.reaped);
-        if self.polls && self.under_way > 0 {
+        if let Some(tag) = self.lone.take() {
+            self.write_alone(tag, finished)?;
+        } else if self.polls && self.under_way > 0 {
             self.poll()?;
         } else if !self.is_done_inside_enter()? {
             let arrived = self.sent > 0 && !self.inbox().is_empty();
@@ -328,6 +351,26 @@ impl Engine for Uring {
     fn reaping(&self) -> Reaping {
         self.reaping
     }
+}
+
+/// A request is back. Its completion belongs here, as a rule; if this thread has moved since it
+/// submitted, the policy may send it where the request is from. Returns whether it did.
+fn complete(
+    completions: &Completions<Slot>,
+    token: u64,
+    result: io::Result<usize>,
+    finished: &mut Vec<Tag<Slot>>,
+) -> io::Result<bool> {
+    let steered = completions
+        .steer(token, |slot| slot.result = Some(result))
+        .map_err(io::Error::other)?;
+    Ok(match steered {
+        Steered::Here(tag, _) => {
+            finished.push(tag);
+            false
+        }
+        Steered::Sent { .. } => true,
+    })
 }
 
 impl Drop for Uring {
@@ -433,6 +476,70 @@ impl Wake for Notifier {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::buffer::AlignedBuf;
+    use crate::engine::deliver;
+    use crate::slot::{Owner, Progress};
+    use inflight::tags::TagSet;
+    use inflight::topology::Topology;
+
+    /// A job on a file of 8 KiB, which writes through the page cache.
+    fn buffered_job() -> Option<(TagSet<Slot>, Uring)> {
+        if let Err(error) = Uring::probe() {
+            println!("skipped: no io_uring: {error}");
+            return None;
+        }
+        let set = TagSet::builder().depth(2).build(|_, _| Slot::default());
+        let set = set.unwrap();
+        let inboxes: Arc<[Inbox]> = Arc::new([Inbox::default()]);
+        let completions = set.completions(&Topology::synthetic("core:1").unwrap());
+        let completions = completions.build({
+            let inboxes = Arc::clone(&inboxes);
+            move |tag| deliver(&inboxes, tag)
+        });
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(8192).unwrap();
+        let ring = Ring::new(2, false).unwrap();
+        let uring = Uring::new(ring, Arc::new(file), completions, inboxes, 0, false);
+        Some((set, uring.unwrap()))
+    }
+
+    /// Starts a write for each offset, and returns what comes back with how many are on the ring.
+    fn write(set: &TagSet<Slot>, uring: &mut Uring, offsets: &[u64]) -> (usize, Vec<u64>) {
+        let tenant = set.add_tenant("job").unwrap();
+        for &offset in offsets {
+            let mut tag = tenant.try_alloc().unwrap();
+            let mut buf = AlignedBuf::zeroed(4096).unwrap();
+            buf.fill(7);
+            tag.set(Op::Write, Owner::default(), offset, buf);
+            uring.start(tag);
+        }
+        let (on_ring, mut finished) = (uring.under_way, Vec::new());
+        while finished.len() < offsets.len() {
+            uring.wait(&mut finished).unwrap();
+        }
+        let done = |mut tag: Tag<Slot>| {
+            assert!(matches!(tag.advance(), Progress::Finished(Ok(()))));
+            tag.offset
+        };
+        let mut done: Vec<_> = finished.into_iter().map(done).collect();
+        done.sort_unstable();
+        let mut read = [0; 4096];
+        for &offset in offsets {
+            uring.file.read_exact_at(&mut read, offset).unwrap();
+            assert_eq!(read, [7; 4096]);
+        }
+        (on_ring, done)
+    }
+
+    #[test]
+    fn a_write_to_the_page_cache_is_on_the_ring_unless_it_is_alone() {
+        let Some((set, mut uring)) = buffered_job() else {
+            return;
+        };
+        assert_eq!(write(&set, &mut uring, &[4096]), (0, vec![4096]));
+        assert_eq!(write(&set, &mut uring, &[0, 4096]), (2, vec![0, 4096]));
+        assert_eq!(write(&set, &mut uring, &[0]), (0, vec![0]));
+    }
 
     /// What the kernel could not do at once comes back although each submission brings something
     /// that it could: nobody waits for the rest before all is under way.
