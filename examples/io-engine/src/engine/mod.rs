@@ -1,6 +1,7 @@
 //! The two ways a request takes into the kernel.
 
 mod inbox;
+mod notifier;
 mod psync;
 mod uring;
 

@@ -6,16 +6,15 @@ use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
-use std::task::{Wake, Waker};
+use std::task::Waker;
 use std::thread;
 
 use inflight::tags::steering::Steered;
 use inflight::tags::{Completions, Tag};
 use io_uring::types::{Fd, FsyncFlags};
 use io_uring::{IoUring, Probe, opcode, squeue};
-use nix::sys::eventfd::{EfdFlags, EventFd};
 
+use super::notifier::Notifier;
 use super::{Engine, Inbox};
 use crate::slot::{Op, Slot};
 use crate::stats::Reaping;
@@ -81,9 +80,11 @@ pub(crate) struct Uring {
     backlog: VecDeque<squeue::Entry>,
     /// Requests the kernel has or will get, the notifier's poll not among them.
     under_way: usize,
-    /// A write to the page cache while nothing is under way. If it is still alone when we wait, it
-    /// is a `pwrite`: many file systems make the ring hand it to a thread of the kernel.
+    /// A request to the page cache while nothing is under way. If it is still alone when we wait,
+    /// it is done without the ring.
     lone: Option<Tag<Slot>>,
+    /// Whether the file can be read only if that needs no wait.
+    reads_cached: bool,
     /// Requests whose completion was sent to another CPU and will come back through the inbox.
     sent: usize,
     /// Whether the device works while we prepare more for it: not with the page cache, whose work
@@ -156,6 +157,7 @@ impl Uring {
             backlog: VecDeque::new(),
             under_way: 0,
             lone: None,
+            reads_cached: true,
             sent: 0,
             overlaps,
             polls: ring.polls,
@@ -263,14 +265,30 @@ impl Uring {
         Ok(())
     }
 
-    /// The result of a write that is alone, and its completion.
-    fn write_alone(&mut self, mut tag: Tag<Slot>, finished: &mut Vec<Tag<Slot>>) -> io::Result<()> {
+    /// Does a request that is alone, with one system call and without the ring's overhead: a write
+    /// always, because many file systems make the ring hand it to a thread of the kernel; a read if
+    /// all of it is cached. Otherwise puts it on the ring and returns `false`.
+    fn is_done_alone(
+        &mut self,
+        mut tag: Tag<Slot>,
+        finished: &mut Vec<Tag<Slot>>,
+    ) -> io::Result<bool> {
         let offset = tag.next_offset();
-        let result = self.file.write_at(tag.rest_mut(), offset);
+        let result = match tag.op {
+            Op::Write => self.file.write_at(tag.rest_mut(), offset),
+            _ => match read_cached(&self.file, tag.rest_mut(), offset) {
+                Ok(bytes) => Ok(bytes),
+                Err(error) => {
+                    self.reads_cached = error.kind() == io::ErrorKind::WouldBlock;
+                    self.put_on_ring(tag);
+                    return Ok(false);
+                }
+            },
+        };
         self.reaping.reaped += 1;
         let sent = complete(&self.completions, tag.into_token(), result, finished)?;
         self.sent += usize::from(sent);
-        Ok(())
+        Ok(true)
     }
 
     /// Puts a request on the ring.
@@ -301,15 +319,15 @@ impl Uring {
 
 impl Engine for Uring {
     fn start(&mut self, tag: Tag<Slot>) {
-        let is_alone = self.under_way == 0 && self.lone.is_none();
-        if is_alone && tag.op == Op::Write && !self.overlaps && !self.polls {
-            self.lone = Some(tag);
-            return;
-        }
         if let Some(first) = self.lone.take() {
             self.put_on_ring(first);
         }
-        self.put_on_ring(tag);
+        let is_alone = self.under_way == 0 && !self.overlaps && !self.polls;
+        if is_alone && (tag.op == Op::Write || tag.op == Op::Read && self.reads_cached) {
+            self.lone = Some(tag);
+        } else {
+            self.put_on_ring(tag);
+        }
     }
 
     fn heed(&mut self) {
@@ -319,8 +337,12 @@ impl Engine for Uring {
     fn wait(&mut self, finished: &mut Vec<Tag<Slot>>) -> io::Result<()> {
         self.push_backlog();
         let (mut slept, reaped) = (false, self.reaping.reaped);
-        if let Some(tag) = self.lone.take() {
-            self.write_alone(tag, finished)?;
+        let is_done = match self.lone.take() {
+            Some(tag) => self.is_done_alone(tag, finished)?,
+            None => false,
+        };
+        if is_done {
+            // Nothing else is under way.
         } else if self.polls && self.under_way > 0 {
             self.poll()?;
         } else if !self.is_done_inside_enter()? {
@@ -351,6 +373,29 @@ impl Engine for Uring {
     fn reaping(&self) -> Reaping {
         self.reaping
     }
+}
+
+/// Reads what is in the page cache.
+///
+/// # Errors
+/// `WouldBlock` if nothing is; others if the file cannot be asked.
+fn read_cached(file: &File, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+    let into = libc::iovec {
+        iov_base: buf.as_mut_ptr().cast(),
+        iov_len: buf.len(),
+    };
+    let offset = offset.try_into().map_err(io::Error::other)?;
+    // SAFETY: the one vector is the buffer, which is borrowed exclusively.
+    let read = unsafe {
+        libc::preadv2(
+            file.as_raw_fd(),
+            &raw const into,
+            1,
+            offset,
+            libc::RWF_NOWAIT,
+        )
+    };
+    usize::try_from(read).map_err(|_| io::Error::last_os_error())
 }
 
 /// A request is back. Its completion belongs here, as a rule; if this thread has moved since it
@@ -402,77 +447,6 @@ impl std::fmt::Debug for Uring {
     }
 }
 
-const AWAKE: u8 = 0;
-const ASLEEP: u8 = 1;
-const NOTIFIED: u8 = 2;
-
-/// Ends a ring's wait from another thread, with a system call only if the ring's thread sleeps.
-#[derive(Debug)]
-struct Notifier {
-    /// AWAKE, ASLEEP or NOTIFIED.
-    state: AtomicU8,
-    event: EventFd,
-}
-
-impl Notifier {
-    fn new() -> io::Result<Self> {
-        let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
-        Ok(Self {
-            state: AtomicU8::new(AWAKE),
-            event: EventFd::from_flags(flags)?,
-        })
-    }
-
-    /// Whether the thread may sleep; it may not if it was notified while awake.
-    fn fall_asleep(&self) -> bool {
-        // Ordering: Relaxed is enough, the state alone decides; `reset` orders the look at work.
-        self.state
-            .compare_exchange(AWAKE, ASLEEP, Ordering::Relaxed, Ordering::Relaxed)
-            .is_ok()
-    }
-
-    /// Spares whoever notifies from now on the system call. Keeps NOTIFIED.
-    fn get_up(&self) {
-        // Ordering: Relaxed, the thread looks at nothing because of it.
-        let _ = self
-            .state
-            .compare_exchange(ASLEEP, AWAKE, Ordering::Relaxed, Ordering::Relaxed);
-    }
-
-    /// Whether it was notified since `reset`.
-    fn is_notified(&self) -> bool {
-        // Ordering: Relaxed, `reset` orders the look at what it was notified of.
-        self.state.load(Ordering::Relaxed) == NOTIFIED
-    }
-
-    /// Forgets that it was notified.
-    fn reset(&self) {
-        // Ordering: pairs with the swap in `wake_by_ref`: the look at the work comes after, and
-        // sees what it was notified of.
-        self.state.swap(AWAKE, Ordering::AcqRel);
-    }
-
-    /// Takes back the event that ended the sleep.
-    fn drain(&self) {
-        // Why ignored: EAGAIN says that there was no event, which is as well.
-        let _ = self.event.read();
-    }
-}
-
-impl Wake for Notifier {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        // Ordering: pairs with `reset`: the thread sees what we did before we notified it.
-        if self.state.swap(NOTIFIED, Ordering::AcqRel) == ASLEEP {
-            // Why ignored: the counter can only be full if it already wakes the ring.
-            let _ = self.event.write(1);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -503,42 +477,40 @@ mod tests {
         Some((set, uring.unwrap()))
     }
 
-    /// Starts a write for each offset, and returns what comes back with how many are on the ring.
-    fn write(set: &TagSet<Slot>, uring: &mut Uring, offsets: &[u64]) -> (usize, Vec<u64>) {
+    /// Starts a transfer for each offset, and returns how many are on the ring, and what came back.
+    fn transfer(set: &TagSet<Slot>, uring: &mut Uring, op: Op, offsets: &[u64]) -> (usize, usize) {
         let tenant = set.add_tenant("job").unwrap();
         for &offset in offsets {
             let mut tag = tenant.try_alloc().unwrap();
             let mut buf = AlignedBuf::zeroed(4096).unwrap();
-            buf.fill(7);
-            tag.set(Op::Write, Owner::default(), offset, buf);
+            if op == Op::Write {
+                buf.fill(7);
+            }
+            tag.set(op, Owner::default(), offset, buf);
             uring.start(tag);
         }
         let (on_ring, mut finished) = (uring.under_way, Vec::new());
         while finished.len() < offsets.len() {
             uring.wait(&mut finished).unwrap();
         }
-        let done = |mut tag: Tag<Slot>| {
+        for tag in &mut finished {
             assert!(matches!(tag.advance(), Progress::Finished(Ok(()))));
-            tag.offset
-        };
-        let mut done: Vec<_> = finished.into_iter().map(done).collect();
-        done.sort_unstable();
-        let mut read = [0; 4096];
-        for &offset in offsets {
-            uring.file.read_exact_at(&mut read, offset).unwrap();
-            assert_eq!(read, [7; 4096]);
+            assert_eq!(*tag.buf, [7; 4096]);
         }
-        (on_ring, done)
+        (on_ring, finished.len())
     }
 
     #[test]
-    fn a_write_to_the_page_cache_is_on_the_ring_unless_it_is_alone() {
+    fn a_request_to_the_page_cache_is_on_the_ring_unless_it_is_alone() {
         let Some((set, mut uring)) = buffered_job() else {
             return;
         };
-        assert_eq!(write(&set, &mut uring, &[4096]), (0, vec![4096]));
-        assert_eq!(write(&set, &mut uring, &[0, 4096]), (2, vec![0, 4096]));
-        assert_eq!(write(&set, &mut uring, &[0]), (0, vec![0]));
+        let mut transfer = |op, offsets: &[u64]| transfer(&set, &mut uring, op, offsets);
+        assert_eq!(transfer(Op::Write, &[4096]), (0, 1));
+        assert_eq!(transfer(Op::Write, &[0, 4096]), (2, 2));
+        assert_eq!(transfer(Op::Read, &[4096]), (0, 1));
+        assert_eq!(transfer(Op::Read, &[0, 4096]), (2, 2));
+        assert_eq!(transfer(Op::Write, &[0]), (0, 1));
     }
 
     /// What the kernel could not do at once comes back although each submission brings something
