@@ -425,6 +425,25 @@ fn a_segment_that_was_only_made_ahead_is_no_empty_log() {
     assert!(matches!(opened, Err(OpenError::Corrupt(at)) if at == Lsn::default()));
 }
 
+/// Its write has failed after some bytes. No record was ever in this log.
+#[test]
+fn a_part_of_the_first_head_is_an_empty_log() -> Result<(), Box<dyn std::error::Error>> {
+    let whole = storage();
+    small().open(whole.clone())?;
+    let mut head = [0; 64];
+    whole.open(0)?.read_at(&mut head, 0)?;
+    for len in 1..head.len() {
+        let part = storage();
+        part.create(0, 8 << 10)?.write_at(&head[..len], 0)?;
+        let (log, found) = small().open(part.clone())?;
+        assert!(found.records.is_empty(), "{len} bytes");
+        append_and_commit(&log, b"record")?;
+        let (_, found) = small().open(part)?;
+        assert_eq!(found.records[0].payload, b"record", "{len} bytes");
+    }
+    Ok(())
+}
+
 #[test]
 fn a_storage_that_cannot_be_made_names_its_folder() {
     let folder = tempfile::tempdir().unwrap();

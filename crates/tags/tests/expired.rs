@@ -209,6 +209,28 @@ fn there_is_nothing_to_redeem_of_a_tracked_tag() {
     assert_eq!(set.try_expired().expect("anew").id(), ids[1]);
 }
 
+/// `expire` has nobody to tell of it.
+#[test]
+fn a_tracked_tag_is_left_to_who_can_be_told_of_it() {
+    let clock = Clock::manual();
+    let set = TagSet::builder().depth(2).clock(clock.clone());
+    let set = set.build(|_, _| ()).unwrap();
+    let dev = set.add_tenant("q").unwrap();
+    let mut tag = dev.try_alloc().unwrap();
+    let (id, token) = (tag.track(), dev.try_alloc().unwrap().into_token());
+    assert_eq!(
+        set.expire(|_| panic!("early")),
+        Some(clock.now() + 30 * SECOND)
+    );
+    clock.advance(30 * SECOND);
+    let mut late = Vec::new();
+    assert_eq!(set.expire(|token| late.push(token)), None);
+    assert!(late == [token] && !tag.is_overdue(), "{late:?}");
+    let told: Vec<_> = set.iter_expired().map(|late| late.id()).collect();
+    assert!(told == [id] && tag.is_overdue(), "{told:?}");
+    drop(set.redeem_timed_out(token).unwrap());
+}
+
 /// A request whose handler gave up is not told again, and its tag is to be had by its token.
 #[test]
 fn an_expired_request_that_is_dropped() {

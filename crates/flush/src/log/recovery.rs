@@ -188,6 +188,11 @@ fn load(storage: &dyn Storage, number: u64, log: Option<u64>) -> Result<Loaded, 
     })
 }
 
+/// Whether nothing but zeros follows the place of a segment's head.
+fn is_head_only(bytes: &[u8]) -> bool {
+    bytes.iter().skip(SEGMENT_HEADER).all(|&byte| byte == 0)
+}
+
 fn read_all(device: &dyn Device) -> Result<Vec<u8>, OpenError> {
     let len = usize::try_from(device.len()?).map_err(|_| io::ErrorKind::OutOfMemory)?;
     let mut bytes = vec![0; len];
@@ -219,7 +224,8 @@ struct Scan<'a> {
 
 impl Scan<'_> {
     /// Whether a segment without a head is all zeros. Its head was not durable, so a frame in it
-    /// that proves otherwise is corruption.
+    /// that proves otherwise is corruption. So is anything behind the head of a log's first
+    /// segment, because that head is durable before a frame is written.
     fn headless(&self, device: &dyn Device, log: Option<u64>) -> Result<bool, OpenError> {
         let (len, mut is_zeros) = (device.len()?, true);
         let mut at = 0;
@@ -229,8 +235,11 @@ impl Scan<'_> {
             let mut bytes = vec![0; piece as usize];
             device.read_at(&mut bytes, at)?;
             if bytes.iter().any(|&byte| byte != 0) {
-                let log = log.ok_or(OpenError::Corrupt(Lsn(self.lsn)))?;
-                self.look_for_evidence(&bytes, at as usize, log)?;
+                match log {
+                    Some(log) => self.look_for_evidence(&bytes, at as usize, log)?,
+                    None if at == 0 && is_head_only(&bytes) => {}
+                    None => return Err(OpenError::Corrupt(Lsn(self.lsn))),
+                }
                 is_zeros = false;
             }
             at += PIECE as u64;

@@ -84,6 +84,8 @@ struct Walk {
     next: Option<Instant>,
     /// The shortest timeout that a slot seen has of its own.
     shortest: Option<Duration>,
+    /// Whether it reports requests that their owners track.
+    tracked: bool,
 }
 
 impl<T> Shared<T> {
@@ -94,6 +96,7 @@ impl<T> Shared<T> {
             at: 0,
             next: None,
             shortest: None,
+            tracked: true,
         })
     }
 
@@ -103,7 +106,7 @@ impl<T> Shared<T> {
             walk.at += 1;
             let own = slot.record.timeout();
             walk.shortest = walk.shortest.into_iter().chain(own).min();
-            match self.look_at(slot, walk.now) {
+            match self.look_at(slot, walk) {
                 Some(Found::Overdue(late)) => return Some(late),
                 Some(Found::Next(deadline)) => {
                     walk.next = Some(walk.next.map_or(deadline, |next| next.min(deadline)));
@@ -114,7 +117,8 @@ impl<T> Shared<T> {
         None
     }
 
-    fn look_at(&self, slot: &Slot<T>, now: Instant) -> Option<Found> {
+    fn look_at(&self, slot: &Slot<T>, walk: &Walk) -> Option<Found> {
+        let now = walk.now;
         let state = slot.record.observe();
         if !matches!(state.phase, Phase::InFlight | Phase::Tracked) {
             return None;
@@ -130,7 +134,7 @@ impl<T> Shared<T> {
         let generation = state.generation;
         let held = match state.phase {
             Phase::InFlight if slot.record.mark_timed_out(generation) => false,
-            Phase::Tracked if slot.record.report(generation) => true,
+            Phase::Tracked if walk.tracked && slot.record.report(generation) => true,
             _ => return None,
         };
         Some(Found::Overdue(Overdue {
@@ -399,7 +403,9 @@ impl<T: Send + 'static> TagSet<T> {
     /// which is zero if it has passed. [`redeem_timed_out`](TagSet::redeem_timed_out) returns the
     /// tag of the token; until then the tag is in flight, and a freeze waits for it, so continue
     /// these calls during a freeze. `f` may redeem at once, or call any other method of the set.
-    /// The rest is as for [`try_expired`](TagSet::try_expired).
+    /// A [tracked](Tag::track) request has no token, and is left to
+    /// [`iter_expired`](TagSet::iter_expired): the result is also the time of the next such one
+    /// that is not late. The rest is as for [`try_expired`](TagSet::try_expired).
     ///
     /// ```
     /// # use inflight_tags::{Clock, RedeemError, TagSet};
@@ -420,8 +426,9 @@ impl<T: Send + 'static> TagSet<T> {
     #[allow(clippy::must_use_candidate)]
     pub fn expire(&self, mut f: impl FnMut(u64)) -> Option<Instant> {
         let mut walk = self.shared.begin_walk()?;
+        walk.tracked = false;
         while let Some(late) = self.shared.next_late(&mut walk) {
-            late.token().into_iter().for_each(&mut f);
+            f(late.token);
         }
         walk.next
     }
