@@ -3,24 +3,43 @@
 //! A file has a section for what all jobs share, `[global]`, and one for the job. Each line
 //! is `option=value` or `option`; lines that begin with `#` or `;` say nothing.
 
+use std::fs::File;
+use std::io::Read as _;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail, ensure};
+
+/// The longest job file, in bytes: so that a device in its place does not fill the memory.
+const MAX_LEN: u64 = 1 << 20;
+
+/// Options that say how several jobs follow one another, or say nothing.
+const WITHOUT_EFFECT: [&str; 4] = ["stonewall", "wait_for_previous", "new_group", "description"];
 
 /// The arguments that the job file at `path` stands for.
 ///
 /// # Errors
 /// It cannot be read, or a line cannot be understood.
 pub(crate) fn arguments(path: &Path) -> Result<Vec<String>> {
-    let text = std::fs::read_to_string(path);
-    let text = text.with_context(|| format!("job file {}", path.display()))?;
-    parse(&text).with_context(|| format!("job file {}", path.display()))
+    let arguments = read(path).and_then(|text| parse(&text));
+    arguments.with_context(|| format!("job file {}", path.display()))
+}
+
+fn read(path: &Path) -> Result<String> {
+    let mut text = String::new();
+    let mut file = File::open(path)?.take(MAX_LEN + 1);
+    ensure!(
+        file.read_to_string(&mut text)? as u64 <= MAX_LEN,
+        "it is longer than {MAX_LEN} bytes"
+    );
+    Ok(text)
 }
 
 fn parse(text: &str) -> Result<Vec<String>> {
     let mut arguments = Vec::new();
     let mut job = None;
     let mut in_section = false;
+    // A byte order mark says nothing.
+    let text = text.trim_start_matches('\u{feff}');
     for (number, line) in (1..).zip(text.lines()) {
         // A comment may follow a value; neither sign is in a value of any option here.
         let line = line.split([';', '#']).next().unwrap_or_default().trim();
@@ -57,8 +76,8 @@ fn parse(text: &str) -> Result<Vec<String>> {
             named && !option.is_empty(),
             "line {number}: '{line}' is no option"
         );
-        if option == "stonewall" {
-            continue; // There is one job, so nothing to wait for.
+        if WITHOUT_EFFECT.contains(&option) {
+            continue;
         }
         arguments.push(match value {
             Some(value) => format!("--{option}={value}"),
@@ -81,8 +100,8 @@ mod tests {
 
     #[test]
     fn sections_become_one_command_line() {
-        let text =
-            "; a comment\n[global]\nbs=4k # of a page\ndirect\n\n[random reads]\nrw = randread\n";
+        let text = "\u{feff}; a comment\n[global]\nbs=4k # of a page\ndescription=all\ndirect\n\n\
+             [random reads]\nrw = randread\nstonewall\n";
         let expected = [
             "--bs=4k",
             "--direct",
@@ -90,6 +109,16 @@ mod tests {
             "--name=random reads",
         ];
         assert_eq!(parse(text).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_device_is_no_job_file() {
+        let refusal = arguments(Path::new("/dev/zero")).expect_err("it has no end");
+        let refusal = format!("{refusal:#}");
+        assert!(
+            refusal.contains("/dev/zero: it is longer than"),
+            "{refusal}"
+        );
     }
 
     #[test]

@@ -22,10 +22,13 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// Answers requests for `/metrics` on the address, on a thread of its own.
 pub(crate) fn serve(address: &str, shared: &Arc<Shared>) -> Result<()> {
     let listener = TcpListener::bind(address).with_context(|| format!("--metrics {address}"))?;
+    // The port may be one that the system has chosen.
+    let bound = listener.local_addr()?;
     let recorder = PrometheusBuilder::new().install_recorder();
     let recorder = recorder.context("installing the recorder of metrics")?;
     adapter::describe_metrics();
-    let shared = Arc::downgrade(shared);
+    let told = shared;
+    let shared = Arc::downgrade(told);
     let answer = move || {
         for stream in listener.incoming() {
             let Some(shared) = shared.upgrade() else {
@@ -45,6 +48,7 @@ pub(crate) fn serve(address: &str, shared: &Arc<Shared>) -> Result<()> {
     };
     let thread = thread::Builder::new().name("nbd-metrics".to_owned());
     thread.spawn(answer).context("starting a thread")?;
+    told.log(&format!("metrics at http://{bound}/metrics"));
     Ok(())
 }
 

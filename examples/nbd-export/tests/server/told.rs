@@ -48,6 +48,18 @@ fn completions_go_on_where_they_are_steered() {
     }
 }
 
+#[test]
+fn the_port_of_the_metrics_is_told() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let more = ["--metrics", "127.0.0.1:0"];
+    let server = Server::start_in(folder, engines()[0], "disk=disk", &more);
+    let said = server.stop();
+    let at = said.split("metrics at http://").nth(1);
+    let at = at.and_then(|rest| rest.split("/metrics").next());
+    let at: std::net::SocketAddr = at.expect("it is told").parse().unwrap();
+    assert_ne!(at.port(), 0);
+}
+
 /// What may take long is not done by the thread that serves the client, also for files in memory:
 /// it is steered to it when it has ended.
 #[test]
