@@ -289,7 +289,7 @@ fn run_entry(context: &Context, taken: Taken, i: u32) -> bool {
     match ran {
         Err(NotRun::Elsewhere) => return false,
         Err(NotRun::Stale) => context.shared.batch.mark_skipped(i),
-        Ok(()) => context.count_findings(pwq),
+        Ok(()) => context.count_repatriation(pwq),
     }
     true
 }
@@ -356,9 +356,10 @@ impl Runner for ItemRunner<'_> {
     /// Allowed only if the time can be measured and nothing else waits.
     fn may_rerun(&self, runs: u32) -> bool {
         let (context, pwq) = (self.context, self.pwq);
-        let stays = context.has_stayed() && pwq.may_append() && !context.shared.batch.is_recalled();
+        // A worker that was found asleep, or CPU-intensive, has been recalled.
+        let stays = !context.has_blocked() && !context.shared.batch.is_recalled();
         let is_traced = || context.pool.shared.tracing.is_on();
-        let may = stays && runs < RERUNS && pwq.wq.may_rerun() && !is_traced();
+        let may = stays && pwq.may_append() && runs < RERUNS && pwq.wq.may_rerun() && !is_traced();
         if !may || !context.pool.is_looked_after() {
             return false;
         }
