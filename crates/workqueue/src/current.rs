@@ -13,7 +13,6 @@ use crate::pool_core::WorkerId;
 use crate::pwq::{Pwq, Taken};
 use crate::worker_pool::{PoolState, Settlement, WorkerPool, WorkerShared};
 use crate::workqueue_inner::{Count, WorkqueueInner};
-use inflight_sync::atomic::Ordering;
 use inflight_sync::block_hook::{self, BlockHookGuard};
 use inflight_sync::{Arc, MutexGuard};
 use std::cell::{Cell, RefCell};
@@ -221,23 +220,15 @@ impl Context {
         function.map_or(OwnHandle::None, Function::own_handle)
     }
 
-    /// Whether the worker, as far as is known, has stayed on its CPU since the item began.
-    pub(crate) fn has_stayed(&self) -> bool {
-        // Relaxed: a hint.
-        !self.has_blocked.get() && self.shared.found.load(Ordering::Relaxed) == 0
+    pub(crate) fn has_blocked(&self) -> bool {
+        self.has_blocked.get()
     }
 
-    /// Counts what the sampler found while an item of that pwq ran, unless that is done.
+    /// An item of that pwq is the first to run after the worker has moved back to its CPUs.
     #[inline]
-    pub(crate) fn count_findings(&self, pwq: &Pwq) {
+    pub(crate) fn count_repatriation(&self, pwq: &Pwq) {
         if self.repatriated.replace(false) {
             pwq.wq.counted(Count::Repatriated);
-        }
-        // Relaxed: a statistic.
-        let found = self.shared.found.load(Ordering::Relaxed);
-        if found != 0 {
-            self.shared.found.store(0, Ordering::Relaxed);
-            self.pool.count_finding(pwq, found);
         }
     }
 
@@ -284,11 +275,6 @@ impl Context {
         Some(Ok(()))
     }
 }
-
-/// What the sampler found: the item sleeps, or is CPU-intensive; or one of them, and it is counted.
-pub(crate) const FOUND_ASLEEP: u8 = 1;
-pub(crate) const FOUND_INTENSIVE: u8 = 2;
-pub(crate) const FOUND_AND_COUNTED: u8 = 3;
 
 /// The thread has this context until this is dropped.
 pub(crate) struct Installed {

@@ -21,11 +21,9 @@ const ROOM: usize = 64;
 /// How many batches with entries of a pwq there may be at once.
 #[derive(Clone, Debug)]
 pub enum Limit {
-    /// Any number.
-    None,
     /// The pwq has its own slots.
     Own {
-        /// The number of slots.
+        /// The number of slots; `usize::MAX` for any number.
         max: usize,
         /// Slots in use.
         used: usize,
@@ -34,15 +32,18 @@ pub enum Limit {
     Shared(Arc<NrActive>),
 }
 
-impl<T: PoolItem> PwqState<T> {
-    pub(crate) fn is_limited(&self) -> bool {
-        !matches!(self.limit, Limit::None)
+impl Limit {
+    /// So many slots, all free.
+    #[must_use]
+    pub const fn own(max: usize) -> Self {
+        Self::Own { max, used: 0 }
     }
+}
 
+impl<T: PoolItem> PwqState<T> {
     #[inline]
     pub(crate) fn acquire_slot(&mut self) -> bool {
         match &mut self.limit {
-            Limit::None => true,
             Limit::Own { max, used } => {
                 let free = *used < *max;
                 *used += usize::from(free);
@@ -56,23 +57,23 @@ impl<T: PoolItem> PwqState<T> {
         }
     }
 
-    /// Slots in use, and all slots, unless there may be any number.
-    fn level(&self) -> Option<(usize, usize)> {
+    /// Slots in use, and all slots.
+    fn level(&self) -> (usize, usize) {
         match &self.limit {
-            Limit::None => None,
-            Limit::Own { max, used } => Some((*used, *max)),
-            Limit::Shared(nr_active) => Some(nr_active.level()),
+            Limit::Own { max, used } => (*used, *max),
+            Limit::Shared(nr_active) => nr_active.level(),
         }
     }
 
     pub(crate) fn free_slots(&self) -> usize {
-        let level = self.level();
-        level.map_or(usize::MAX - 1, |(nr, max)| max.saturating_sub(nr))
+        let (nr, max) = self.level();
+        max.saturating_sub(nr)
     }
 
     /// Whether more slots are in use than there are: the limit has been lowered.
     pub(crate) fn is_above_limit(&self) -> bool {
-        self.level().is_some_and(|(nr, max)| nr > max)
+        let (nr, max) = self.level();
+        nr > max
     }
 
     /// Whether another pwq waits for a slot of the same limit.

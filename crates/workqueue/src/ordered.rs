@@ -18,7 +18,7 @@ impl WorkqueueInner {
     pub(crate) fn has_one_slot(&self, pwq: &Pwq) -> bool {
         match pwq.nr_active.as_ref() {
             Some(nr_active) => nr_active.level().1 == 1,
-            None => self.mode != Mode::Bh && self.max_active() == 1,
+            None => self.max_active() == 1,
         }
     }
 

@@ -239,7 +239,6 @@ impl<T: PoolItem> PoolCore<T> {
     /// A batch, or an item with a parked entry, returns a slot of that pwq.
     pub(crate) fn release_slot(&mut self, index: PwqIndex) {
         match &mut self.pwq_mut(index).limit {
-            Limit::None => {}
             Limit::Own { used, .. } => {
                 *used -= 1;
                 self.list(index);
@@ -340,7 +339,6 @@ impl<T: PoolItem> PoolCore<T> {
             return None;
         }
         let begins = match &mut pwq.limit {
-            Limit::None => true,
             Limit::Own { .. } => pwq.acquire_slot(),
             Limit::Shared(nr_active) => nr_active.try_acquire(),
         };

@@ -35,8 +35,7 @@ pub struct WorkqueueStats {
     /// How often a worker was woken or started because an item blocked: it said so, or its function
     /// has been found asleep before and counts as blocked from its start.
     pub cm_wakeups: u64,
-    /// How often an item was found asleep outside a blocking section. Counted when it is found, or
-    /// when the item ends if a worker of another group of CPUs runs it.
+    /// How often an item was found asleep outside a blocking section. Counted when it is found.
     pub found_asleep: u64,
     /// How often an item of a bound queue was found to compute for long.
     pub cpu_intensive: u64,

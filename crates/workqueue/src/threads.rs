@@ -230,11 +230,7 @@ fn run_timer(shared: &Arc<SystemShared>) {
     while let Some(due) = shared.timers.due(shared.clock.now()) {
         shared.settle_housekeeper(0, &mut settled);
         match due {
-            // Dropping the last reference to an item runs the user's code.
-            Due::Now(key, job) => drop(contained(|| match job {
-                Job::Delayed(delayed) => delayed.expire(key),
-                Job::Duty(duty) => duty(),
-            })),
+            Due::Now(job) => job.run(),
             // Looks again, whether it was woken or the time has passed.
             Due::At(at) => drop(parker.park_until(&shared.clock, at)),
             Due::Nothing => parker.park(),

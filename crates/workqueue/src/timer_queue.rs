@@ -26,9 +26,9 @@ pub(crate) enum Job {
 }
 
 pub(crate) trait Delayed: Send {
-    fn expire(self: Box<Self>, key: TimerKey);
-    /// Whether it may wait longer: it is not cancelled, and no flush waits for it.
-    fn may_wait(&self) -> bool;
+    fn expire(self: Box<Self>);
+    /// Whether a drain of its queue goes on. Called under the lock of the timers.
+    fn is_postponed(&self) -> bool;
     /// The system ends: it will not be queued.
     fn abandon(self: Box<Self>);
 }
@@ -49,6 +49,8 @@ pub(crate) struct TimerQueue {
 #[derive(Default)]
 struct State {
     jobs: BTreeMap<TimerKey, Job>,
+    /// Those whose time has come, and which wait for the end of a drain.
+    postponed: BTreeMap<TimerKey, Job>,
     next_id: u64,
     /// Delayed items are no longer accepted.
     closed: bool,
@@ -87,7 +89,23 @@ impl TimerQueue {
 
     /// Removes a job, unless the thread has begun it.
     pub(crate) fn remove(&self, key: TimerKey) -> Option<Job> {
-        self.state.lock().jobs.remove(&key)
+        let mut state = self.state.lock();
+        let job = state.jobs.remove(&key);
+        job.or_else(|| state.postponed.remove(&key))
+    }
+
+    /// A drain has ended: does what waited for it and for no other one, in the order of the times.
+    pub(crate) fn end_postponement(&self) {
+        let due = {
+            let mut state = self.state.lock();
+            let all = std::mem::take(&mut state.postponed);
+            let (waits, due) = all.into_iter().partition(|(_, job)| job.is_postponed());
+            state.postponed = waits;
+            due
+        };
+        for job in BTreeMap::into_values(due) {
+            job.run();
+        }
     }
 
     #[cfg(all(test, not(any(loom, shuttle))))]
@@ -105,7 +123,7 @@ impl TimerQueue {
         IS_TIMER.with(Cell::get)
     }
 
-    /// Accepts no more delayed items, and abandons those that wait.
+    /// Accepts no more delayed items, and abandons those that wait. No queue is drained any more.
     pub(crate) fn close(&self) {
         let abandoned = {
             let mut state = self.state.lock();
@@ -135,25 +153,43 @@ impl TimerQueue {
         self.thread.wake();
     }
 
-    /// Takes a due job, or says until when to sleep. `None`: the thread has to leave.
+    /// Takes a due job, or says until when to sleep. `None`: the thread has to leave. *Postpones*
+    /// what comes due in a drain.
     pub(crate) fn due(&self, now: Instant) -> Option<Due> {
         let mut state = self.state.lock();
         if state.stopped {
             return None;
         }
-        match state.jobs.first_entry() {
-            None => Some(Due::Nothing),
-            Some(first) if first.key().at > now => Some(Due::At(first.key().at)),
-            Some(first) => {
-                let (key, job) = first.remove_entry();
-                Some(Due::Now(key, job))
+        while let Some(first) = state.jobs.first_entry() {
+            if first.key().at > now {
+                return Some(Due::At(first.key().at));
             }
+            let (key, job) = first.remove_entry();
+            if !job.is_postponed() {
+                return Some(Due::Now(job));
+            }
+            state.postponed.insert(key, job);
         }
+        Some(Due::Nothing)
     }
 }
 
 pub(crate) enum Due {
-    Now(TimerKey, Job),
+    Now(Job),
     At(Instant),
     Nothing,
+}
+
+impl Job {
+    fn is_postponed(&self) -> bool {
+        matches!(self, Self::Delayed(delayed) if delayed.is_postponed())
+    }
+
+    /// Never panics: dropping the last reference to an item runs the user's code.
+    pub(crate) fn run(self) {
+        contained(|| match self {
+            Self::Delayed(delayed) => delayed.expire(),
+            Self::Duty(duty) => duty(),
+        });
+    }
 }

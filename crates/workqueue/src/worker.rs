@@ -1,9 +1,8 @@
 //! A worker thread: takes batches, runs their items, waits for more.
 
-use crate::batch::Entry;
 use crate::busy_worker::WorkerDesc;
 use crate::current::{self, Context};
-use crate::item::{ItemPtr, NotRun, Parked, ReusableRef, RunScope, Runner, Trace};
+use crate::item::{ItemPtr, NotRun, Parked, ReusableRef, RunScope, Runner};
 use crate::pool_core::{WorkerId, WorkerPhase, slice};
 use crate::proc;
 use crate::pwq::{BatchTaken, Pwq, Taken};
@@ -273,13 +272,17 @@ fn run_entry(context: &Context, taken: Taken, i: u32) -> bool {
     context.shared.function.set(function);
     context.begin_item(pwq, i);
     let shared = &context.pool.shared;
-    let run = || {
-        if shared.tracing.is_on() {
-            run_traced(context, pwq, entry)
-        } else {
-            run_item(context, pwq, entry, None)
-        }
+    let runner = ItemRunner {
+        context,
+        pwq,
+        began: Cell::new(None),
     };
+    let scope = RunScope {
+        traced: shared.tracing.is_on(),
+        runner: &runner,
+    };
+    // SAFETY: the worker owns the entry: it has started it, and the entry was not recalled.
+    let run = || unsafe { entry.item.run(entry.seq(), &scope) };
     let ran = if shared.known_blockers.knows(function.key()) {
         run_blocking(context, function.key(), run)
     } else {
@@ -289,42 +292,9 @@ fn run_entry(context: &Context, taken: Taken, i: u32) -> bool {
     match ran {
         Err(NotRun::Elsewhere) => return false,
         Err(NotRun::Stale) => context.shared.batch.mark_skipped(i),
-        Ok(()) => context.count_findings(pwq),
+        Ok(()) => context.count_repatriation(pwq),
     }
     true
-}
-
-#[inline]
-fn run_item(
-    context: &Context,
-    pwq: &Pwq,
-    entry: Entry,
-    trace: Option<&Trace<'_>>,
-) -> Result<(), NotRun> {
-    let runner = ItemRunner {
-        context,
-        pwq,
-        began: Cell::new(None),
-    };
-    let scope = RunScope {
-        trace,
-        runner: &runner,
-    };
-    // SAFETY: the worker owns the entry: it has started it, and the entry was not recalled.
-    unsafe { entry.item.run(entry.seq(), &scope) }
-}
-
-#[cold]
-fn run_traced(context: &Context, pwq: &Pwq, entry: Entry) -> Result<(), NotRun> {
-    let shared = &context.pool.shared;
-    let wq = &pwq.wq;
-    let tell = |item: &str, step| {
-        if step == TraceStep::Started {
-            shared.trace(&wq.name, item, TraceStep::Activated);
-        }
-        shared.trace(&wq.name, item, step);
-    };
-    run_item(context, pwq, entry, Some(&tell))
 }
 
 /// Runs an item inside a blocking section, because its function is known to sleep.
@@ -356,9 +326,10 @@ impl Runner for ItemRunner<'_> {
     /// Allowed only if the time can be measured and nothing else waits.
     fn may_rerun(&self, runs: u32) -> bool {
         let (context, pwq) = (self.context, self.pwq);
-        let stays = context.has_stayed() && pwq.may_append() && !context.shared.batch.is_recalled();
+        // A worker that was found asleep, or CPU-intensive, has been recalled.
+        let stays = !context.has_blocked() && !context.shared.batch.is_recalled();
         let is_traced = || context.pool.shared.tracing.is_on();
-        let may = stays && runs < RERUNS && pwq.wq.may_rerun() && !is_traced();
+        let may = stays && pwq.may_append() && runs < RERUNS && pwq.wq.may_rerun() && !is_traced();
         if !may || !context.pool.is_looked_after() {
             return false;
         }
@@ -374,6 +345,15 @@ impl Runner for ItemRunner<'_> {
 
     fn has_rerun(&self, times: u32) {
         self.pwq.count_reruns(times);
+    }
+
+    #[cold]
+    fn trace(&self, item: &str, step: TraceStep) {
+        let (shared, queue) = (&self.pwq.wq.shared, &self.pwq.wq.name);
+        if step == TraceStep::Started {
+            shared.trace(queue, item, TraceStep::Activated);
+        }
+        shared.trace(queue, item, step);
     }
 
     fn tell_name(&self, name: &str) {

@@ -166,6 +166,34 @@ fn what_a_drain_postpones_can_be_taken_back() {
     assert_eq!(wq.stats().refused, 0);
 }
 
+/// The drain waits for the item, so what the item flushes does not wait for the drain.
+#[test]
+fn an_item_may_flush_what_a_drain_postpones() {
+    let (sys, wq, clock) = manual();
+    let (work, runs) = delayed_counting();
+    assert!(wq.queue_delayed(&work, MS).unwrap().is_queued());
+    let flushes = Level::new();
+    let item = wq.spawn({
+        let (work, flushes) = (work.clone(), flushes.clone());
+        move || {
+            flushes.wait(1);
+            work.flush_blocking()
+        }
+    });
+    let (drain, hold) = held_drain(&wq);
+    advance(&sys, &clock, MS);
+    assert!(work.is_pending());
+    flushes.raise();
+    until(
+        || item.is_finished(),
+        || "it waits for the drain".to_owned(),
+    );
+    assert_eq!(item.wait().unwrap(), Ok(true));
+    assert_eq!(runs.get(), 1);
+    hold.raise();
+    assert_eq!(block_on(drain), Ok(()));
+}
+
 /// A queue that is destroyed while it is drained refuses what the drain has postponed, and so does
 /// one whose system ends: the work is idle.
 #[test]

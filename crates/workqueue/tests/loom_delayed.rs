@@ -397,8 +397,7 @@ fn a_drain_against_a_flush() {
 }
 
 /// *flush* by an item of the queue against *postpone*: the drain waits for the item, so the work
-/// may not wait for the end of the drain. It takes the deep bound to see a missing mark; at the
-/// quick one there is `what_is_flushed_waits_for_no_drain`.
+/// may not wait for the end of the drain.
 #[test]
 fn a_drain_against_a_flush_by_an_item() {
     check("a_drain_against_a_flush_by_an_item", FEW, || {

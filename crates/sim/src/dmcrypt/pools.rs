@@ -109,7 +109,7 @@ impl Pools {
                 vec![pool.add_pwq(at as u32, limit); all]
             } else {
                 let max = model.max_active;
-                let limit = || Limit::Own { max, used: 0 };
+                let limit = || Limit::own(max);
                 (0..all as u32)
                     .map(|cpu| pool.add_pwq(cpu, limit()))
                     .collect()

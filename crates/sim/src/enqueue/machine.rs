@@ -122,7 +122,7 @@ pub fn run(model: &Model, cpus: usize, scope: Scope, seed: u64) -> Outcome {
     let pods = topology.pods(scope);
     let pod = |pod: &inflight_topology::Pod| {
         let mut pool = Pool::new(pod.cpus().len());
-        pool.add_pwq(0, Limit::None);
+        pool.add_pwq(0, Limit::own(usize::MAX));
         pool.add_idle();
         Pod {
             pool,

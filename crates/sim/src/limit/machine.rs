@@ -116,11 +116,7 @@ pub fn run(model: &Model, counted: Counted, max_active: usize, seed: u64) -> Out
                 vec![pool.add_pwq(pod as u32, limit); cpus.len()]
             }
             Counted::Cpu => {
-                let limit = || Limit::Own {
-                    max: max_active,
-                    used: 0,
-                };
-                let pwq = |cpu| pool.add_pwq(cpu as u32, limit());
+                let pwq = |cpu| pool.add_pwq(cpu as u32, Limit::own(max_active));
                 (0..cpus.len()).map(pwq).collect()
             }
         };

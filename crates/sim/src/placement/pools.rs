@@ -25,7 +25,7 @@ impl Workers {
     /// A pool of which at most so many run at once. Its first worker, number 0, sleeps.
     pub(super) fn new(target: usize) -> Self {
         let mut pool = Pool::new(target);
-        pool.add_pwq(0, Limit::None);
+        pool.add_pwq(0, Limit::own(usize::MAX));
         assert_eq!(pool.add_idle(), 0);
         Self { pool, running: 0 }
     }

@@ -3,7 +3,7 @@
 use crate::cancel;
 use crate::error::QueueError;
 use crate::item::ReusableRef;
-use crate::item::timer::{Armed, TimedQueue, forget, is_flushed};
+use crate::item::timer::{Armed, TimedQueue, forget};
 use crate::item::word::{Seq, is_live};
 use crate::queued::{Modified, Queued};
 use crate::timer_queue::{Delayed, Job, TimerKey};
@@ -19,12 +19,8 @@ struct Expiry {
 }
 
 impl Delayed for Expiry {
-    fn expire(self: Box<Self>, key: TimerKey) {
-        let wq = self.wq.inner().clone();
-        let Err(this) = wq.postpone(self.cpu, key, self) else {
-            return;
-        };
-        let Self { item, seq, cpu, wq } = *this;
+    fn expire(self: Box<Self>) {
+        let Self { item, seq, cpu, wq } = *self;
         // Ignored because a refusal is counted.
         let _ = wq.inner().queue_pending(&item, seq, cpu, Origin::Timer);
         drop(forget(&item, seq)); // Not before: a flush finds it, or the pushed entry.
@@ -33,8 +29,8 @@ impl Delayed for Expiry {
         }
     }
 
-    fn may_wait(&self) -> bool {
-        is_live(self.item.header().load(), self.seq) && !is_flushed(&self.item, self.seq)
+    fn is_postponed(&self) -> bool {
+        self.wq.inner().postpones()
     }
 
     fn abandon(self: Box<Self>) {
@@ -170,7 +166,6 @@ impl Workqueue {
             key,
             seq,
             cpu,
-            flushed: false,
             queue: self.handle().clone(),
         });
         drop(state);
@@ -182,8 +177,7 @@ impl Workqueue {
 
 impl TimedQueue for Handle {
     fn remove(&self, key: TimerKey) -> Option<Job> {
-        let job = self.inner.shared.timers.remove(key);
-        job.or_else(|| Some(Job::Delayed(self.inner.take_postponed(key)?)))
+        self.inner.shared.timers.remove(key)
     }
 
     fn check(&self, cpu: usize) -> Result<(), QueueError> {
@@ -206,8 +200,8 @@ mod tests {
     use std::pin::pin;
     use std::task::{Context, Waker};
 
-    /// *postpone*: the timer has taken a due job, a thread flushes the work, and a drain begins.
-    /// The drain may wait for the flush, so the work does not wait for the drain.
+    /// The timer has taken a due job, a thread flushes the work, and a drain begins. The drain may
+    /// wait for the flush, so the work does not wait for the drain.
     #[test]
     fn what_is_flushed_waits_for_no_drain() {
         const TICK: Duration = Duration::from_millis(1);
@@ -217,10 +211,10 @@ mod tests {
         let work = DelayedWork::new(|| {});
         assert!(wq.queue_delayed(&work, TICK).unwrap().is_queued());
         let shared = &wq.inner().shared;
-        let (key, due) = loop {
+        let due = loop {
             match shared.timers.due(shared.clock.now() + TICK) {
-                Some(Due::Now(key, Job::Delayed(due))) => break (key, due),
-                Some(Due::Now(..)) => {}
+                Some(Due::Now(due @ Job::Delayed(_))) => break due,
+                Some(Due::Now(_)) => {}
                 _ => panic!("a work waits for its time"),
             }
         };
@@ -228,8 +222,7 @@ mod tests {
         let polled = flush.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         assert!(polled.is_pending());
         let drain = wq.drain();
-        assert!(!due.may_wait());
-        due.expire(key);
+        due.run();
         assert_eq!(block_on(flush), Ok(true));
         drop(drain);
     }

@@ -162,9 +162,6 @@ pub(crate) enum NotRun {
     Elsewhere,
 }
 
-/// Receives the steps of a run, with the item's name.
-pub(crate) type Trace<'a> = dyn Fn(&str, TraceStep) + 'a;
-
 /// The worker's side of a run.
 pub(crate) trait Runner {
     /// Whether an item that wants to run again may do so at once, after `runs` runs.
@@ -173,6 +170,9 @@ pub(crate) trait Runner {
     fn has_rerun(&self, times: u32);
 
     fn tell_name(&self, name: &str);
+
+    /// The run of that item has begun, or ended. Called only if the steps are traced.
+    fn trace(&self, item: &str, step: TraceStep);
 
     /// Queues an item that wants to run again, and still runs.
     fn requeue(&self, item: ItemPtr);
@@ -185,16 +185,16 @@ pub(crate) trait Runner {
 }
 
 pub(crate) struct RunScope<'a> {
-    /// Receives the start and the end, if tracing is on.
-    pub(crate) trace: Option<&'a Trace<'a>>,
+    /// Whether the start and the end are traced.
+    pub(crate) traced: bool,
     pub(crate) runner: &'a dyn Runner,
 }
 
 impl RunScope<'_> {
     fn tell(&self, item: ItemPtr, step: TraceStep) {
-        if let Some(trace) = self.trace {
+        if self.traced {
             // SAFETY: the item runs, so it lives.
-            trace(unsafe { item.name() }, step);
+            self.runner.trace(unsafe { item.name() }, step);
         }
     }
 }

@@ -265,15 +265,14 @@ impl<F: Job> Task<F> {
     /// Traces the steps of a run, if tracing is on. The function has not been taken yet.
     #[inline]
     fn tracer<'a>(item: ItemPtr, scope: &RunScope<'a>) -> impl Fn(TraceStep) + use<'a, F> {
-        let traced = scope.trace.map(|trace| {
+        let runner = scope.runner;
+        let name = scope.traced.then(|| {
             // SAFETY: the caller is about to run the item, and no one else can.
-            (trace, unsafe {
-                Self::with_function(item, |f| f.name().to_owned())
-            })
+            unsafe { Self::with_function(item, |f| f.name().to_owned()) }
         });
         move |step| {
-            if let Some((trace, name)) = &traced {
-                trace(name, step);
+            if let Some(name) = &name {
+                runner.trace(name, step);
             }
         }
     }

@@ -58,11 +58,9 @@ impl<T: PoolItem> PoolCore<T> {
         if !has_more {
             self.emptied.push(index);
         }
-        if pwq.is_limited() {
-            let held = &mut self.workers.get_mut(worker).held;
-            debug_assert!(!held.contains(&index), "one slot does for a batch");
-            held.push(index);
-        }
+        let held = &mut self.workers.get_mut(worker).held;
+        debug_assert!(!held.contains(&index), "one slot does for a batch");
+        held.push(index);
         pwq.listed = has_more && pwq.acquire_slot();
         if pwq.listed {
             self.list_last(index);

@@ -108,7 +108,7 @@ impl<T: PoolItem> PwqState<T> {
     pub(super) fn vacant() -> Self {
         Self {
             vacant: true,
-            ..Self::new(0, Limit::None, false)
+            ..Self::new(0, Limit::own(0), false)
         }
     }
 

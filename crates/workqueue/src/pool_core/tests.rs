@@ -60,7 +60,7 @@ fn takes(core: &mut PoolCore<Entry<'static>>, worker: WorkerId) -> usize {
 /// few quick ones do not make them long.
 #[test]
 fn service_time_rises_by_halves_and_falls_by_eighths() {
-    let (mut core, ..) = pool(1, Limit::None);
+    let (mut core, ..) = pool(1, Limit::own(usize::MAX));
     let after = |core: &mut PoolCore<Entry<'static>>, ns| {
         core.note_service(ns);
         core.service_ns()
@@ -108,11 +108,8 @@ fn how_long_a_batch_is() {
         (2, true, 20, 1_000, 20),
         (1, true, 20, 10_000, 2),
     ] {
-        let limit = match ordered {
-            true => Limit::Own { max: 1, used: 0 },
-            false => Limit::None,
-        };
-        let (mut core, pwq, worker) = pool(target, limit);
+        let limit = if ordered { 1 } else { usize::MAX };
+        let (mut core, pwq, worker) = pool(target, Limit::own(limit));
         core.service_ns = service;
         push(&mut core, pwq, listed + 1);
         assert_eq!(takes(&mut core, worker), 1, "nobody looks: {case:?}");
@@ -138,10 +135,7 @@ fn a_batch_has_one_entry_of_a_limit_that_others_wait_for() {
 #[test]
 fn a_lowered_limit_takes_the_slot_of_what_waits() {
     let shared = Arc::new(NrActive::new(2));
-    for limit in [
-        Limit::Own { max: 2, used: 0 },
-        Limit::Shared(shared.clone()),
-    ] {
+    for limit in [Limit::own(2), Limit::Shared(shared.clone())] {
         let (mut core, pwq, worker) = pool(2, limit);
         push(&mut core, pwq, 3);
         assert_eq!(
@@ -187,7 +181,7 @@ fn a_parked_entry_does_not_begin_beyond_a_lowered_limit() {
     for own in [true, false] {
         let shared = Arc::new(NrActive::new(3));
         let limit = if own {
-            Limit::Own { max: 3, used: 0 }
+            Limit::own(3)
         } else {
             Limit::Shared(shared.clone())
         };
@@ -296,8 +290,9 @@ proptest! {
     fn the_worklist_keeps_its_order(
         steps in proptest::collection::vec((0..5u8, 0..6 as PwqIndex), 0..200),
     ) {
-        let (mut core, first, worker) = pool(1, Limit::None);
-        let pwqs = [first].into_iter().chain((1..6).map(|id| core.add_pwq(id, Limit::None, false)));
+        let (mut core, first, worker) = pool(1, Limit::own(usize::MAX));
+        let others = (1..6).map(|id| core.add_pwq(id, Limit::own(usize::MAX), false));
+        let pwqs = [first].into_iter().chain(others);
         let pwqs: Vec<_> = pwqs.collect();
         let mut plain = Vec::new();
         for (step, at) in steps {
@@ -321,6 +316,7 @@ proptest! {
                 }
                 (4, _) => {
                     prop_assert_eq!(takes(&mut core, worker), plain.len().min(1));
+                    core.release_held(worker, None);
                     plain.drain(..plain.len().min(1));
                 }
                 (_, None) => core.bring_to_front(pwq),

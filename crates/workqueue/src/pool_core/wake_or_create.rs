@@ -59,7 +59,7 @@ impl<T: PoolItem> PoolCore<T> {
     /// The same for each listed pwq: no more than it has slots.
     fn ready_by_pwq(&self) -> impl Iterator<Item = usize> {
         let listed = self.worklist().map(|index| self.pwq(index));
-        listed.map(|pwq| pwq.fifo.len().min(1 + pwq.free_slots()))
+        listed.map(|pwq| pwq.fifo.len().min(pwq.free_slots().saturating_add(1)))
     }
 
     pub(super) fn is_worth_a_wake(&self) -> bool {

@@ -44,7 +44,7 @@ pub(crate) struct Worker {
     pub(crate) settled: u32,
     /// Entries that others have put back, from and to, if the worker has not noticed.
     pub(crate) recalled: Option<(u32, u32)>,
-    /// The limited pwqs of which its batch holds a slot.
+    /// The pwqs of which its batch holds a slot.
     pub(crate) held: Vec<PwqIndex>,
     /// When it became idle, in ns.
     idle_since: u64,

@@ -1,14 +1,11 @@
 //! *tick*, by the timer, of a pool in which something waits for running workers. One that sleeps
 //! without having said so no longer counts as running, nor one that is CPU-intensive.
 
-use super::{PoolState, WorkerPool};
-use crate::current::{FOUND_AND_COUNTED, FOUND_ASLEEP, FOUND_INTENSIVE};
+use super::{Away, PoolState, WorkerPool};
 use crate::hog::Hog;
 use crate::pool_core::{ASLEEP, INTENSIVE, WorkerId};
-use crate::pwq::Pwq;
 use crate::sampler::{self, Candidate, Sampler, Verdict};
 use crate::workqueue_inner::Count;
-use inflight_sync::atomic::Ordering;
 use std::time::Duration;
 
 impl PoolState {
@@ -98,9 +95,15 @@ impl WorkerPool {
         let Some(thread) = state.known_thread(worker) else {
             return false;
         };
-        let (is_away, own) = (thread.away.is_some(), thread.own.clone());
-        let shared = thread.running_as().clone();
-        let Some(function) = shared.function.get() else {
+        if let Some(Away { pool, me, .. }) = &thread.away {
+            // There its item is, and it tells this pool. The number is another worker's by now only
+            // if that is not at the same turn: it counts on.
+            let (pool, me) = (pool.clone(), *me);
+            drop(state);
+            return pool.found_one(me, turn, verdict);
+        }
+        let (shared, own) = (thread.shared.clone(), thread.own.clone());
+        let (Some(function), Some(pwq)) = (shared.function.get(), state.running(worker)) else {
             return false;
         };
         let w = state.core.workers.get(worker);
@@ -108,31 +111,24 @@ impl WorkerPool {
         if !sampler::is_candidate(w, true) || turn != shared.batch.next() {
             return false;
         }
-        if !is_away && !state.is_recalled(worker) {
+        if !state.is_recalled(worker) {
             state.recall(&[worker]);
         }
-        let (flag, mark) = match verdict {
-            Verdict::Asleep => (ASLEEP, FOUND_ASLEEP),
-            Verdict::Intensive(_) => (INTENSIVE, FOUND_INTENSIVE),
+        let flag = match verdict {
+            Verdict::Asleep => ASLEEP,
+            Verdict::Intensive(_) => INTENSIVE,
         };
-        // The item of a guest is in another pool: it is counted when it ends.
-        let mark = match state.running(worker).filter(|_| !is_away) {
-            Some(pwq) => {
-                self.count_finding(&pwq, mark);
-                FOUND_AND_COUNTED
-            }
-            None => mark,
-        };
-        // Relaxed: a statistic, and a hint.
-        shared.found.store(mark, Ordering::Relaxed);
         state.core.workers.set_flag(worker, flag, true);
         let hog = match verdict {
             Verdict::Asleep => {
+                pwq.wq.counted(Count::FoundAsleep);
                 self.shared.known_blockers.found_asleep(function.key());
                 None
             }
-            Verdict::Intensive(_) if !self.has_hogs() => None,
+            // A hog holds the only CPU of its pool; unbound pools are meant for such items.
+            Verdict::Intensive(_) if self.attrs.cpu.is_none() => None,
             Verdict::Intensive(used) => {
+                pwq.wq.counted(Count::Intensive);
                 let worker = state.busy_worker(worker, self.shared.clock.now());
                 worker.map(|worker| Hog {
                     function: function.name(),
@@ -154,20 +150,6 @@ impl WorkerPool {
             }
         }
         true
-    }
-
-    /// A hog holds the only CPU of its pool; unbound pools are meant for such items.
-    fn has_hogs(&self) -> bool {
-        self.attrs.cpu.is_some()
-    }
-
-    /// Counts what was found of an item of that pwq, unless that has been done.
-    pub(crate) fn count_finding(&self, pwq: &Pwq, found: u8) {
-        if found == FOUND_ASLEEP {
-            pwq.wq.counted(Count::FoundAsleep);
-        } else if found == FOUND_INTENSIVE && self.has_hogs() {
-            pwq.wq.counted(Count::Intensive);
-        }
     }
 
     /// The workers that hold others back. `None` if nothing waits.
@@ -215,7 +197,9 @@ impl WorkerPool {
 #[cfg(all(test, target_os = "linux", not(any(loom, shuttle, miri))))]
 mod tests {
     use super::*;
+    use crate::Attrs;
     use crate::test_support::{Rigged, Signal, end, hold, until};
+    use inflight_topology::Scope;
 
     /// A worker sleeps in an item, and others have run the rest of its batch: nothing waits for it
     /// any more, so the watch can end, however long it sleeps.
@@ -244,6 +228,32 @@ mod tests {
         awake.raise();
         sleeps.wait().unwrap();
         assert!(!waits, "nothing waits for it");
+    }
+
+    /// A worker runs another pool's item, and that sleeps: then others run in its own pool too.
+    #[test]
+    fn a_guest_that_sleeps_holds_up_no_pool() {
+        let sys = Rigged::new("core:2", |builder| builder);
+        let attrs = Attrs::new().scope(Scope::Cpu);
+        let wq = sys.0.workqueue("guest").unbound(attrs).build().unwrap();
+        let [busy, own] = [0, 1].map(|cpu| wq.inner().pwq_of(cpu).unwrap().pool.clone());
+        let [begun, open] = [(); 2].map(|()| Signal::default());
+        let items = [1, 2].map(|number| {
+            let item = wq.spawn_on(0, until(&begun, &open, 1));
+            begun.wait(number);
+            // The next item takes long, and there is another pool.
+            busy.lock().core.note_service(1 << 40);
+            item
+        });
+        assert_eq!(wq.stats().stolen, 1);
+        let waits = wq.spawn_on(1, || ());
+        let mut seen = own.candidates().expect("an item waits");
+        let guest = seen.pop().unwrap();
+        assert!(own.found(vec![(guest.worker, guest.turn, Verdict::Asleep)]));
+        assert_eq!(wq.stats().found_asleep, 1, "while it sleeps");
+        waits.wait().unwrap();
+        open.raise();
+        items.into_iter().for_each(|item| item.wait().unwrap());
     }
 
     /// What a tick saw of a worker does not apply to the next item that it runs.

@@ -13,7 +13,7 @@ use crate::sampler::Sampler;
 use crate::shrink::shrink_table;
 use crate::steal_policy::{Load, Pod, StealPolicy};
 use crate::system_shared::SystemShared;
-use inflight_sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize};
+use inflight_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use inflight_sync::time::Instant;
 use inflight_sync::{Arc, CachePadded, Mutex, MutexGuard, Parker, Unparker, Weak};
 use inflight_topology::Topology;
@@ -125,8 +125,14 @@ pub(crate) struct WorkerThread {
     runs_since: Option<(u32, Instant)>,
     /// For a guest: the pool in which it counts.
     own: Option<(Arc<WorkerPool>, WorkerId)>,
-    /// It is a guest of another pool; this is its state there.
-    away: Option<Arc<WorkerShared>>,
+    away: Option<Away>,
+}
+
+/// A worker is a guest of another pool, where it has this number and this state.
+pub(crate) struct Away {
+    pool: Arc<WorkerPool>,
+    me: WorkerId,
+    shared: Arc<WorkerShared>,
 }
 
 /// How many pools have items that others might take. A hint: at 0 nobody looks around.
@@ -178,8 +184,6 @@ pub(crate) struct WorkerShared {
     unparker: Unparker,
     /// It was woken, or has to leave.
     woken: AtomicBool,
-    /// What the sampler found about its item. Relaxed, these three: hints.
-    pub(crate) found: AtomicU8,
     /// The function that it runs, if any.
     pub(crate) function: FunctionCell,
     pub(crate) told: Mutex<WorkerDesc>,
@@ -218,7 +222,6 @@ impl WorkerShared {
             batch: Batch::new(shared.fence),
             unparker: Parker::current().unparker(),
             woken: AtomicBool::new(false),
-            found: AtomicU8::new(0),
             function: FunctionCell::new(),
             told: Mutex::default(),
             charged: Charged::new(&shared.metering),
@@ -230,7 +233,7 @@ impl WorkerShared {
 impl WorkerThread {
     /// The state of what it runs now.
     fn running_as(&self) -> &Arc<WorkerShared> {
-        self.away.as_ref().unwrap_or(&self.shared)
+        self.away.as_ref().map_or(&self.shared, |away| &away.shared)
     }
 }
 

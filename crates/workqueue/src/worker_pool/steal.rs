@@ -1,6 +1,6 @@
 //! Work stealing: a worker that has nothing to do takes a batch of a sibling's pool, if that pays.
 
-use super::{PoolState, Siblings, WorkerPool, WorkerShared};
+use super::{Away, PoolState, Siblings, WorkerPool, WorkerShared};
 use crate::current::Context;
 use crate::pool_core::{INTENSIVE, WorkerId};
 use crate::steal_policy::Load;
@@ -19,12 +19,12 @@ impl WorkerPool {
     }
 
     /// Marks it as a guest elsewhere, or as back: the sampler then sees what it runs.
-    pub(super) fn set_away(&self, worker: WorkerId, away: Option<Arc<WorkerShared>>) {
+    pub(super) fn set_away(&self, worker: WorkerId, away: Option<Away>) {
         let mut state = self.lock();
         let thread = state.thread_mut(worker);
         // The queue that is charged goes with the worker, there and back.
         let (from, to) = match &away {
-            Some(guest) => (&thread.shared, guest),
+            Some(guest) => (&thread.shared, &guest.shared),
             None => (thread.running_as(), &thread.shared),
         };
         to.charged.set(from.charged.queue());
@@ -36,7 +36,7 @@ impl WorkerPool {
         let mut state = self.lock();
         let thread = state.known_thread(worker);
         let away = thread.and_then(|thread| thread.away.as_ref());
-        if away.is_some_and(|away| Arc::ptr_eq(away, guest)) {
+        if away.is_some_and(|away| Arc::ptr_eq(&away.shared, guest)) {
             state.core.workers.set_flag(worker, flag, true);
         }
         self.unlock(state, true);
@@ -68,7 +68,12 @@ impl WorkerPool {
         }
         let unmanaged = !state.core.workers.get(guest).may_hold_others_back();
         victim.unlock(state, false);
-        self.set_away(me, Some(shared.clone()));
+        let away = Away {
+            pool: victim.clone(),
+            me: guest,
+            shared: shared.clone(),
+        };
+        self.set_away(me, Some(away));
         if unmanaged {
             self.flag_away(me, shared, INTENSIVE);
         }

@@ -81,12 +81,8 @@ impl WorkqueueInner {
         }
         let pool = self.host.pool(attrs, machine);
         let limit = match self.mode {
-            Mode::Bh => Limit::None,
-            Mode::Bound | Mode::Ordered => Limit::Own {
-                max: control.limit.max_active,
-                used: 0,
-            },
             Mode::Unbound => Limit::Shared(Self::nr_active_of(control, &pool)),
+            Mode::Bound | Mode::Bh | Mode::Ordered => Limit::own(control.limit.max_active),
         };
         let unmanaged = self.is_unmanaged(&control.attrs);
         let mut state = pool.lock();

@@ -7,15 +7,12 @@ use crate::completion::Completion;
 use crate::error::WaitError;
 use crate::mayday_list::MaydayList;
 use crate::nr_active::NrActive;
-use crate::panics::contained;
 use crate::pool_attrs::Settings;
 use crate::pwq::{DESTROYED, DRAINING, SHUT_DOWN};
-use crate::timer_queue::{Delayed, TimerKey};
 use crate::unfinished::Unfinished;
 use crate::worker_pool::WorkerPool;
-use inflight_sync::atomic::{AtomicPtr, AtomicU64};
+use inflight_sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use inflight_sync::{Arc, Mutex};
-use std::collections::BTreeMap;
 use std::ptr;
 
 impl WorkqueueInner {
@@ -57,6 +54,7 @@ impl WorkqueueInner {
             host,
             by_cpu: (0..cpus).map(|_| AtomicPtr::new(ptr::null_mut())).collect(),
             control: Mutex::new(control),
+            postpones: AtomicBool::new(false),
             busy: Completion::new(0),
             counts: std::array::from_fn(|_| AtomicU64::new(0)),
             cpu_time_ns: Arc::default(),
@@ -140,42 +138,21 @@ impl WorkqueueInner {
                 self.busy.done();
             }
         }
-        let due = if control.postpones() {
-            BTreeMap::new()
-        } else {
-            std::mem::take(&mut control.postponed)
-        };
+        let postpones = control.draining > 0 && !control.destroyed && !control.shut_down;
+        // Relaxed: the lock of the timers orders this with the looks of the timer thread.
+        let postponed = self.postpones.swap(postpones, Ordering::Relaxed);
         drop(control);
         if begins {
             self.pwq_is_idle();
         }
-        for (key, due) in due {
-            // Dropping the last reference to an item runs the user's code.
-            contained(|| due.expire(key));
+        if postponed && !postpones {
+            self.shared.timers.end_postponement();
         }
     }
 
-    /// *postpone*: what comes due in a drain waits for its end. Returns it if there is none.
-    pub(crate) fn postpone<D: Delayed + 'static>(
-        self: &Arc<Self>,
-        cpu: usize,
-        key: TimerKey,
-        due: Box<D>,
-    ) -> Result<(), Box<D>> {
-        let drains = self.flags_of(cpu).is_ok_and(|flags| flags & DRAINING != 0);
-        if !drains {
-            return Err(due); // A drain that begins now takes it.
-        }
-        let mut control = self.control.lock();
-        if !control.postpones() || !due.may_wait() {
-            return Err(due);
-        }
-        control.postponed.insert(key, due);
-        Ok(())
-    }
-
-    pub(crate) fn take_postponed(&self, key: TimerKey) -> Option<Box<dyn Delayed>> {
-        self.control.lock().postponed.remove(&key)
+    pub(crate) fn postpones(&self) -> bool {
+        // Relaxed: as in `change`.
+        self.postpones.load(Ordering::Relaxed)
     }
 
     fn finish_destroy(&self) {
@@ -259,10 +236,6 @@ impl Drop for Destroy {
 }
 
 impl Control {
-    fn postpones(&self) -> bool {
-        self.draining > 0 && !self.destroyed && !self.shut_down
-    }
-
     /// The flags that a pwq shows to callers of `queue`.
     pub(super) fn flags(&self) -> u8 {
         let said = |so: bool, flag| if so { flag } else { 0 };

@@ -20,14 +20,12 @@ use crate::nr_active::NrActive;
 use crate::pool_attrs::PoolAttrs;
 use crate::pwq::Pwq;
 use crate::system_shared::SystemShared;
-use crate::timer_queue::{Delayed, TimerKey};
 use crate::unfinished::Unfinished;
 use crate::worker_pool::{QueueDeferred, WorkerPool};
-use inflight_sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use inflight_sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use inflight_sync::{Arc, Mutex};
 use inflight_topology::Topology;
 use inflight_topology::wake::WakeRules;
-use std::collections::BTreeMap;
 
 /// How the limit of an unbound workqueue is split among memory nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -136,6 +134,8 @@ pub(crate) struct WorkqueueInner {
     /// For each CPU, its pwq, or null. They live in `control` until the queue is detached.
     by_cpu: Box<[AtomicPtr<Pwq>]>,
     pub(crate) control: Mutex<Control>,
+    /// Whether what comes due waits for the end of a drain. Written under the lock of `control`.
+    postpones: AtomicBool,
     /// While pwqs are counted: an event for each one with items in flight, and for each thread that
     /// counts.
     busy: Completion,
@@ -162,8 +162,6 @@ pub(crate) struct Control {
     nodes: Vec<(usize, usize)>,
     pub(crate) frozen: bool,
     draining: usize,
-    /// Items that came due during drains and wait for their end.
-    postponed: BTreeMap<TimerKey, Box<dyn Delayed>>,
     destroyed: bool,
     /// The number of threads that wait for the queue to be destroyed.
     destroying: usize,

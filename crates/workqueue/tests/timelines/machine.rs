@@ -105,8 +105,7 @@ impl Machine {
         core.workers.arrive(first);
         core.workers.enter_idle(first, 0);
         for (id, queue) in (0..).zip(queues) {
-            let (max, used) = (queue.max_active, 0);
-            let index = core.add_pwq(id, Limit::Own { max, used }, queue.intensive);
+            let index = core.add_pwq(id, Limit::own(queue.max_active), queue.intensive);
             assert_eq!(index, id);
         }
         let mut machine = Self {

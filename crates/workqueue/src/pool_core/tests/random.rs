@@ -95,10 +95,14 @@ impl<'a> Driver<'a> {
         let shared = Arc::new(NrActive::new(2));
         let mut queues = Vec::new();
         for (id, kind) in (0..).zip(kinds) {
-            let (limit, max) = match *kind {
-                Kind::Free | Kind::Unmanaged => (Limit::None, usize::MAX),
-                Kind::Own(max) => (Limit::Own { max, used: 0 }, max),
-                Kind::Shared => (Limit::Shared(shared.clone()), usize::MAX),
+            let max = if let Kind::Own(max) = *kind {
+                max
+            } else {
+                usize::MAX
+            };
+            let limit = match *kind {
+                Kind::Shared => Limit::Shared(shared.clone()),
+                Kind::Free | Kind::Unmanaged | Kind::Own(_) => Limit::own(max),
             };
             let index = core.add_pwq(id, limit, *kind == Kind::Unmanaged);
             assert_eq!(index, id);
@@ -476,7 +480,6 @@ impl<'a> Driver<'a> {
         let of = |(at, queue): (usize, &Queue)| {
             let pwq = self.core.pwq(at as PwqIndex);
             let more = match pwq.limit {
-                Limit::None => usize::MAX - 1,
                 Limit::Own { max, used } => max.saturating_sub(used),
                 Limit::Shared(_) => {
                     let (nr, max) = self.shared.level();

@@ -35,7 +35,6 @@ impl Driver<'_> {
             let batches = self.threads.iter().filter(holds).count();
             let used = batches + queue.parked + queue.inline.len() + usize::from(pwq.listed);
             match pwq.limit {
-                Limit::None => assert_eq!(pwq.listed, has_work),
                 Limit::Own { max, used: counted } => {
                     assert_eq!((max, counted), (queue.max, used));
                     assert!(used <= queue.max.max(queue.used), "more than there may be");
