@@ -382,6 +382,30 @@ fn a_tag_is_freed_although_the_freezers_waker_panics() {
     });
 }
 
+/// An allocation ends its wait, and wakes a freezer whose waker panics. The tag goes back, and the
+/// allocation can be polled again.
+#[test]
+fn an_allocation_goes_on_after_the_freezers_waker_has_panicked() {
+    let dev = queue(Admission::WholeIo, 1, 1);
+    let set = dev.set();
+    let held = dev.try_alloc().unwrap();
+    let mut waiter = dev.alloc_owned();
+    let told = Arc::new(Counts::default());
+    assert!(poll(Pin::new(&mut waiter), told.clone()).is_pending());
+    let mut freeze = pin!(set.freeze());
+    assert!(poll(freeze.as_mut(), told.clone()).is_pending());
+    drop(held);
+    assert!(poll(freeze.as_mut(), Arc::new(Panics)).is_pending());
+    assert_panics(|| poll(Pin::new(&mut waiter), told.clone()));
+    assert!(poll(Pin::new(&mut waiter), told.clone()).is_pending());
+    let Poll::Ready(frozen) = poll(freeze.as_mut(), told) else {
+        panic!("no tag is in use");
+    };
+    drop(frozen);
+    drop(block_on(waiter).unwrap());
+    assert_whole(&dev, 1);
+}
+
 /// Workers whose wake panics, or does not.
 #[derive(Clone, Default)]
 struct Workers {

@@ -188,19 +188,27 @@ impl Waiting {
         None
     }
 
-    /// Ends the wait.
+    /// Ends the wait. If a waker panics, it has ended all the same.
     fn leave<T: Send + 'static>(&mut self, tenant: &Tenant<T>) {
-        // If a waker panics, the rest is ended when this is cancelled.
-        match &mut self.at {
+        let ended = Ended(&mut self.at);
+        match ended.0 {
             AllocAt::Nowhere => {}
             AllocAt::Thaw(key) => tenant.bitmaps().gate.thawed.leave(key),
             AllocAt::WaitQueue(wait) => wait.end(tenant.bitmaps()),
         }
-        self.at = AllocAt::Nowhere;
     }
 
     pub(super) fn cancel<T: Send + 'static>(&mut self, tenant: &Tenant<T>) {
         self.leave(tenant);
         self.record.end(tenant);
+    }
+}
+
+/// A wait that ends, where it is: it is nowhere when this is dropped.
+struct Ended<'a>(&'a mut AllocAt);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        *self.0 = AllocAt::Nowhere;
     }
 }
