@@ -444,6 +444,33 @@ fn a_part_of_the_first_head_is_an_empty_log() -> Result<(), Box<dyn std::error::
     Ok(())
 }
 
+/// Its records are there, so its head was durable once.
+#[test]
+fn a_first_head_that_is_damaged_is_no_empty_log() -> Result<(), Box<dyn std::error::Error>> {
+    let storage = storage();
+    append_and_commit(&small().open(storage.clone())?.0, b"record")?;
+    let head = storage.open(0)?;
+    let mut byte = [0];
+    head.read_at(&mut byte, 0)?;
+    head.write_at(&[!byte[0]], 0)?;
+    let opened = small().open(storage);
+    assert!(matches!(opened, Err(OpenError::Corrupt(at)) if at == Lsn::default()));
+    Ok(())
+}
+
+/// A second segment was begun, so the first was full once, and its records were durable.
+#[test]
+fn a_part_of_a_later_head_is_no_empty_log() -> Result<(), Box<dyn std::error::Error>> {
+    let storage = storage();
+    for number in 0..2 {
+        storage.create(number, 8 << 10)?;
+    }
+    storage.open(1)?.write_at(&[1; 20], 0)?;
+    let opened = small().open(storage);
+    assert!(matches!(opened, Err(OpenError::Corrupt(at)) if at == Lsn::default()));
+    Ok(())
+}
+
 #[test]
 fn a_storage_that_cannot_be_made_names_its_folder() {
     let folder = tempfile::tempdir().unwrap();

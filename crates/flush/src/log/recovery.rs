@@ -97,7 +97,8 @@ pub(super) fn read(
             Loaded::Segment(_) if !not_begun.is_empty() => return corrupt,
             Loaded::Segment(segment) => segment,
             Loaded::Headless(device) => {
-                let is_zeros = scan.headless(&*device, log)?;
+                let is_first = not_begun.is_empty();
+                let is_zeros = scan.headless(&*device, log, is_first)?;
                 scan.recovery.torn |= !is_zeros;
                 let fits = is_zeros && device.len()? == segment_size;
                 not_begun.push((number, fits));
@@ -225,8 +226,14 @@ struct Scan<'a> {
 impl Scan<'_> {
     /// Whether a segment without a head is all zeros. Its head was not durable, so a frame in it
     /// that proves otherwise is corruption. So is anything behind the head of a log's first
-    /// segment, because that head is durable before a frame is written.
-    fn headless(&self, device: &dyn Device, log: Option<u64>) -> Result<bool, OpenError> {
+    /// segment, because that head is durable before a frame is written, and before a later segment
+    /// is begun.
+    fn headless(
+        &self,
+        device: &dyn Device,
+        log: Option<u64>,
+        is_first: bool,
+    ) -> Result<bool, OpenError> {
         let (len, mut is_zeros) = (device.len()?, true);
         let mut at = 0;
         while at < len {
@@ -237,7 +244,7 @@ impl Scan<'_> {
             if bytes.iter().any(|&byte| byte != 0) {
                 match log {
                     Some(log) => self.look_for_evidence(&bytes, at as usize, log)?,
-                    None if at == 0 && is_head_only(&bytes) => {}
+                    None if is_first && at == 0 && is_head_only(&bytes) => {}
                     None => return Err(OpenError::Corrupt(Lsn(self.lsn))),
                 }
                 is_zeros = false;
