@@ -56,6 +56,95 @@ fn l4_a_granted_thread_that_does_not_run_stops_nobody() {
     }
 }
 
+/// The watchdog is granted, holds the token and does not run. A thread that comes in its turn, to
+/// the front, watches in its place.
+#[test]
+fn l4_a_thread_at_the_front_watches_after_the_watchdog_was_granted() {
+    for engine in [Engine::Shared, Engine::Local] {
+        let clock = Clock::manual();
+        let queue = builder(3, (Fairness::fair(), engine)).clock(clock.clone());
+        let queue = Arc::new(queue.build().unwrap());
+        let bits: Vec<_> = (0..3).map(|_| queue.try_get().unwrap()).collect();
+        let goes_on = Arc::new(AtomicBool::new(false));
+        let in_turn = thread::spawn({
+            let (queue, goes_on) = (queue.clone(), goes_on.clone());
+            move || {
+                let first = queue.get_blocking().unwrap();
+                // Ordering: pairs with the Release below.
+                while !goes_on.load(Ordering::Acquire) {
+                    thread::yield_now();
+                }
+                (first, queue.get_blocking().unwrap())
+            }
+        });
+        wait_for_waiters(&queue, 1);
+        queue.put(bits[0]).unwrap();
+        while queue.snapshot().granted > 0 {
+            thread::yield_now();
+        }
+        let stop = Arc::new(Stop::default());
+        let stopped = stop.spawn({
+            let queue = queue.clone();
+            move || queue.get_blocking().unwrap()
+        });
+        stop.wait_until_asleep();
+        queue.put(bits[1]).unwrap();
+        stop.wait_until_reached();
+        // Ordering: pairs with the Acquire above.
+        goes_on.store(true, Ordering::Release);
+        wait_for_waiters(&queue, 1);
+        queue.put(bits[2]).unwrap();
+        assert_eq!(queue.snapshot().ws_active, 1, "the token is out");
+        while !in_turn.is_finished() {
+            clock.advance(Duration::from_millis(20));
+            thread::yield_now();
+        }
+        assert_eq!(in_turn.join().unwrap(), (bits[0], bits[2]), "{engine:?}");
+        stop.go_on();
+        assert_eq!(stopped.join().unwrap(), bits[1]);
+    }
+}
+
+/// The watchdog wants more than there is after a shrink, and is refused. The thread before it
+/// watches in its place.
+#[test]
+fn l4_another_thread_watches_after_the_watchdog_was_refused() {
+    for engine in [Engine::Shared, Engine::Local] {
+        let clock = Clock::manual();
+        let queue = builder(3, (Fairness::fair(), engine)).clock(clock.clone());
+        let queue = Arc::new(queue.build().unwrap());
+        let mut bits: Vec<_> = (0..3).map(|_| queue.try_get().unwrap()).collect();
+        bits.sort_unstable();
+        let stop = Arc::new(Stop::default());
+        let stopped = stop.spawn({
+            let queue = queue.clone();
+            move || queue.get_blocking().unwrap()
+        });
+        stop.wait_until_asleep();
+        queue.put(bits[0]).unwrap();
+        stop.wait_until_reached();
+        let wait_for = |n| {
+            let queue = queue.clone();
+            thread::spawn(move || queue.get_many_blocking(n))
+        };
+        let other = wait_for(1);
+        wait_for_waiters(&queue, 1);
+        let watchdog = wait_for(3);
+        wait_for_waiters(&queue, 2);
+        queue.resize(2).unwrap();
+        assert!(watchdog.join().unwrap().is_err());
+        queue.put(bits[1]).unwrap();
+        assert_eq!(queue.snapshot().ws_active, 1, "the token is out");
+        while !other.is_finished() {
+            clock.advance(Duration::from_millis(20));
+            thread::yield_now();
+        }
+        assert_eq!(other.join().unwrap().unwrap(), [bits[1]], "{engine:?}");
+        stop.go_on();
+        assert_eq!(stopped.join().unwrap(), bits[0]);
+    }
+}
+
 /// The token is out, and its thread does not run: a task at the head is served all the same.
 #[test]
 fn a_task_needs_no_token() {

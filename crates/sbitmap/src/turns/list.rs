@@ -373,3 +373,24 @@ impl List {
         all
     }
 }
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use std::task::Waker;
+
+    /// Of different tenants, so that the serials alone say who is newer.
+    #[test]
+    fn the_newest_are_found_when_the_serials_come_round() {
+        let mut list = List::new();
+        list.last_serial = NonZeroU32::new(u32::MAX - 2).unwrap();
+        let mut wait = |tenant| {
+            let notify = Notify::Task(Waker::noop().clone());
+            let node = Node::new(notify, Request::one(tenant), Ids::One(None), 0);
+            list.push(node, false)
+        };
+        let mut keys: Vec<NodeKey> = [2, 0, 3, 1].map(&mut wait).into();
+        keys.reverse();
+        assert_eq!(list.newest_first().collect::<Vec<_>>(), keys);
+    }
+}
