@@ -266,8 +266,8 @@ impl Uring {
     }
 
     /// Does a request that is alone, with one system call and without the ring's overhead: a write
-    /// always, because many file systems make the ring hand it to a thread of the kernel; a read if
-    /// all of it is cached. Otherwise puts it on the ring and returns `false`.
+    /// always, because many file systems make the ring hand it to a thread of the kernel; of a read
+    /// what is cached at its begin. Otherwise puts it on the ring and returns `false`.
     fn is_done_alone(
         &mut self,
         mut tag: Tag<Slot>,
@@ -378,7 +378,8 @@ impl Engine for Uring {
 /// Reads what is in the page cache.
 ///
 /// # Errors
-/// `WouldBlock` if nothing is; others if the file cannot be asked.
+/// `WouldBlock` if nothing is, or the file is at its end: Linux 5.9 and 5.10 may say the one for
+/// the other. Others if the file cannot be asked.
 fn read_cached(file: &File, buf: &mut [u8], offset: u64) -> io::Result<usize> {
     let into = libc::iovec {
         iov_base: buf.as_mut_ptr().cast(),
@@ -395,7 +396,11 @@ fn read_cached(file: &File, buf: &mut [u8], offset: u64) -> io::Result<usize> {
             libc::RWF_NOWAIT,
         )
     };
-    usize::try_from(read).map_err(|_| io::Error::last_os_error())
+    match usize::try_from(read) {
+        Ok(0) => Err(io::ErrorKind::WouldBlock.into()),
+        Ok(bytes) => Ok(bytes),
+        Err(_) => Err(io::Error::last_os_error()),
+    }
 }
 
 /// A request is back. Its completion belongs here, as a rule; if this thread has moved since it
@@ -455,6 +460,7 @@ mod tests {
     use crate::slot::{Owner, Progress};
     use inflight::tags::TagSet;
     use inflight::topology::Topology;
+    use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 
     /// A job on a file of 8 KiB, which writes through the page cache.
     fn buffered_job() -> Option<(TagSet<Slot>, Uring)> {
@@ -511,6 +517,35 @@ mod tests {
         assert_eq!(transfer(Op::Read, &[4096]), (0, 1));
         assert_eq!(transfer(Op::Read, &[0, 4096]), (2, 2));
         assert_eq!(transfer(Op::Write, &[0]), (0, 1));
+    }
+
+    /// The first is on the ring in any case; the second if the file lies on a disk.
+    #[test]
+    fn a_lone_read_comes_back_if_it_is_not_in_the_page_cache() {
+        let Some((set, mut uring)) = buffered_job() else {
+            return;
+        };
+        let at_end = read_cached(&uring.file, &mut [0; 1], 8192).unwrap_err();
+        let mut tag = set.add_tenant("end").unwrap().try_alloc().unwrap();
+        let buf = AlignedBuf::zeroed(4096).unwrap();
+        tag.set(Op::Read, Owner::default(), 8192, buf);
+        uring.start(tag);
+        let mut finished = Vec::new();
+        while finished.is_empty() {
+            uring.wait(&mut finished).unwrap();
+        }
+        assert!(matches!(finished[0].advance(), Progress::Finished(Err(_))));
+        drop(finished);
+        assert_eq!(transfer(&set, &mut uring, Op::Write, &[0]), (0, 1));
+        uring.file.sync_all().unwrap();
+        let forget = PosixFadviseAdvice::POSIX_FADV_DONTNEED;
+        posix_fadvise(&uring.file, 0, 0, forget).unwrap();
+        assert_eq!(transfer(&set, &mut uring, Op::Read, &[0]), (0, 1));
+        // Some file systems cannot be asked.
+        assert_eq!(
+            uring.reads_cached,
+            at_end.kind() == io::ErrorKind::WouldBlock
+        );
     }
 
     /// What the kernel could not do at once comes back although each submission brings something
