@@ -76,7 +76,7 @@ pub struct TenantStats {
     /// Waits that timed out.
     pub timeouts: u64,
     /// The longest wait for a tag or for the thaw that has ended, by the system's tick (1 to
-    /// 10 ms): it may be too short by a tick, and is never too long.
+    /// 10 ms): it may be too short by a tick, and is never too long while ticks come in time.
     pub longest_wait: Duration,
 }
 

@@ -126,7 +126,7 @@ impl Node {
     }
 }
 
-/// Two cache lines.
+/// Two cache lines: the granter and the owner may be on two CPUs.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct ListSlot {
@@ -139,6 +139,9 @@ pub(super) struct ListSlot {
     /// The next waiter, or the next free slot.
     next: u32,
 }
+
+#[cfg(all(target_pointer_width = "64", not(any(loom, shuttle))))]
+const _: () = assert!(size_of::<ListSlot>() <= 128, "two cache lines");
 
 #[derive(Debug)]
 pub(super) struct List {

@@ -1,6 +1,8 @@
 //! The waiters, and the tokens of woken threads: the state under the list's lock.
 
 use super::list::{List, Node};
+#[cfg(all(target_pointer_width = "64", not(any(loom, shuttle))))]
+use inflight_sync::Mutex;
 
 #[derive(Debug)]
 pub(super) struct WaitQueue {
@@ -15,6 +17,9 @@ pub(super) struct WaitQueue {
     pub(super) closed: bool,
     pub(super) waits: u64,
 }
+
+#[cfg(all(target_pointer_width = "64", not(any(loom, shuttle))))]
+const _: () = assert!(size_of::<Mutex<WaitQueue>>() <= 128, "two cache lines");
 
 impl WaitQueue {
     pub(super) const fn new() -> Self {

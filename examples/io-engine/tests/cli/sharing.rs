@@ -209,6 +209,23 @@ fn polling_jobs_verify_and_sync_like_others() {
     }
 }
 
+/// One request at a time, which is alone; each comes back through a worker.
+#[test]
+fn what_is_alone_is_steered_like_the_rest() {
+    for engine in engines() {
+        let json = Place::new()
+            .run(&format!(
+                "--json --size 1m --rw randrw --iodepth 1 --number_ios 100 --steering force \
+                 --engine {engine}"
+            ))
+            .expect(0)
+            .json();
+        assert_eq!(json.count("read_ios") + json.count("write_ios"), 100);
+        assert_eq!(json.count("steering/inline"), 0, "{json:?}");
+        adds_up(&json);
+    }
+}
+
 /// Reads have tags of their own, so do polled requests; every block is as it was written.
 #[test]
 fn queues_by_kind_carry_what_they_are_for() {
