@@ -16,6 +16,17 @@ use std::task::Poll;
 use std::time::Duration;
 use turn_rig::{Stop, builder, poll, taken, wait_for_waiters};
 
+/// A thread that sleeps until it is granted, and then does not run.
+fn stopped_thread(queue: &Arc<SbitmapQueue>) -> (Arc<Stop>, thread::JoinHandle<usize>) {
+    let stop = Arc::new(Stop::default());
+    let stopped = stop.spawn({
+        let queue = queue.clone();
+        move || queue.get_blocking().unwrap()
+    });
+    stop.wait_until_asleep();
+    (stop, stopped)
+}
+
 /// A thread is granted, holds the token and does not run: another is served after 64 puts, and
 /// after a while without any.
 #[test]
@@ -27,12 +38,7 @@ fn l4_a_granted_thread_that_does_not_run_stops_nobody() {
             let queue = builder(DEPTH, (Fairness::fair(), engine)).clock(clock.clone());
             let queue = Arc::new(queue.build().unwrap());
             let bits: Vec<_> = (0..DEPTH).map(|_| queue.try_get().unwrap()).collect();
-            let stop = Arc::new(Stop::default());
-            let stopped = stop.spawn({
-                let queue = queue.clone();
-                move || queue.get_blocking().unwrap()
-            });
-            stop.wait_until_asleep();
+            let (stop, stopped) = stopped_thread(&queue);
             let other = thread::spawn({
                 let queue = queue.clone();
                 move || queue.get_blocking().unwrap()
@@ -82,12 +88,7 @@ fn l4_a_thread_at_the_front_watches_after_the_watchdog_was_granted() {
         while queue.snapshot().granted > 0 {
             thread::yield_now();
         }
-        let stop = Arc::new(Stop::default());
-        let stopped = stop.spawn({
-            let queue = queue.clone();
-            move || queue.get_blocking().unwrap()
-        });
-        stop.wait_until_asleep();
+        let (stop, stopped) = stopped_thread(&queue);
         queue.put(bits[1]).unwrap();
         stop.wait_until_reached();
         // Ordering: pairs with the Acquire above.
@@ -115,12 +116,7 @@ fn l4_another_thread_watches_after_the_watchdog_was_refused() {
         let queue = Arc::new(queue.build().unwrap());
         let mut bits: Vec<_> = (0..3).map(|_| queue.try_get().unwrap()).collect();
         bits.sort_unstable();
-        let stop = Arc::new(Stop::default());
-        let stopped = stop.spawn({
-            let queue = queue.clone();
-            move || queue.get_blocking().unwrap()
-        });
-        stop.wait_until_asleep();
+        let (stop, stopped) = stopped_thread(&queue);
         queue.put(bits[0]).unwrap();
         stop.wait_until_reached();
         let wait_for = |n| {
@@ -150,12 +146,7 @@ fn l4_another_thread_watches_after_the_watchdog_was_refused() {
 fn a_task_needs_no_token() {
     for engine in [Engine::Shared, Engine::Local] {
         let (queue, bits) = taken(2, (Fairness::fair(), engine));
-        let stop = Arc::new(Stop::default());
-        let stopped = stop.spawn({
-            let queue = queue.clone();
-            move || queue.get_blocking().unwrap()
-        });
-        stop.wait_until_asleep();
+        let (stop, stopped) = stopped_thread(&queue);
         let mut task = pin!(queue.get());
         assert!(poll(task.as_mut()).is_pending());
         queue.put(bits[0]).unwrap();
@@ -175,12 +166,7 @@ fn a_head_that_leaves_lets_the_next_one_be_served() {
         let queue = builder(2, (Fairness::fair(), engine)).clock(clock.clone());
         let queue = Arc::new(queue.build().unwrap());
         let bits = [queue.try_get().unwrap(), queue.try_get().unwrap()];
-        let stop = Arc::new(Stop::default());
-        let stopped = stop.spawn({
-            let queue = queue.clone();
-            move || queue.get_blocking().unwrap()
-        });
-        stop.wait_until_asleep();
+        let (stop, stopped) = stopped_thread(&queue);
         let timed = thread::spawn({
             let queue = queue.clone();
             move || queue.get_timeout(Duration::from_millis(1)).ok()

@@ -42,7 +42,8 @@ pub struct Recovery {
     pub end: Lsn,
     /// Records before it are no longer needed.
     pub tail: Lsn,
-    /// A record was being written when the log was stopped. It was never durable, and is gone.
+    /// A record, or the head of a segment, was being written when the log was stopped. It was never
+    /// durable, and is gone.
     pub torn: bool,
     /// Checkpoints without their end. Their records are left out.
     pub unfinished_checkpoints: usize,

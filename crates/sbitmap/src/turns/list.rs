@@ -141,7 +141,7 @@ pub(super) struct ListSlot {
 }
 
 #[cfg(all(target_pointer_width = "64", not(any(loom, shuttle))))]
-const _: () = assert!(size_of::<ListSlot>() <= 128, "two cache lines");
+const _: () = assert!(size_of::<ListSlot>() <= 128);
 
 #[derive(Debug)]
 pub(super) struct List {

@@ -1,8 +1,6 @@
 //! The waiters, and the tokens of woken threads: the state under the list's lock.
 
 use super::list::{List, Node};
-#[cfg(all(target_pointer_width = "64", not(any(loom, shuttle))))]
-use inflight_sync::Mutex;
 
 #[derive(Debug)]
 pub(super) struct WaitQueue {
@@ -18,8 +16,9 @@ pub(super) struct WaitQueue {
     pub(super) waits: u64,
 }
 
+// With its lock it takes two cache lines.
 #[cfg(all(target_pointer_width = "64", not(any(loom, shuttle))))]
-const _: () = assert!(size_of::<Mutex<WaitQueue>>() <= 128, "two cache lines");
+const _: () = assert!(size_of::<inflight_sync::Mutex<WaitQueue>>() <= 128);
 
 impl WaitQueue {
     pub(super) const fn new() -> Self {

@@ -96,8 +96,8 @@ impl WorkerPool {
             return false;
         };
         if let Some(Away { pool, me, .. }) = &thread.away {
-            // There its item is, and it tells this pool. The number is another worker's by now only
-            // if that is not at the same turn: it counts on.
+            // Its item is in that pool, which tells this one. If another worker has the number by
+            // now, the turn is another one: workers of one number count their entries on.
             let (pool, me) = (pool.clone(), *me);
             drop(state);
             return pool.found_one(me, turn, verdict);
