@@ -115,8 +115,8 @@ impl Wanted<'_> {
     }
 }
 
-/// Some rows, each with a label. Of machines other than the first, which have letters, there is the
-/// ratio.
+/// Some rows, each with a label and of the machine whose ratio is in the middle, beside the ratios
+/// of all machines.
 fn chosen(machines: &[Records], rows: &str) -> Result<String> {
     let mut wanted = Vec::new();
     for line in rows.lines().map(str::trim).filter(|line| !line.is_empty()) {
@@ -131,36 +131,37 @@ fn chosen(machines: &[Records], rows: &str) -> Result<String> {
             beside,
         });
     }
-    let has_one = |machine: &&Records| wanted.iter().any(|row| row.of(machine).is_some());
-    let mut machines = machines.iter().filter(has_one);
-    let Some(first) = machines.next() else {
-        return Ok(unmeasured(&[]));
-    };
     let (mut shown, mut sections, mut hidden) = (Vec::new(), Vec::new(), 0);
     for row in &wanted {
-        let Some((key, picked)) = row.of(first) else {
+        let measured: Vec<_> = machines.iter().filter_map(|m| row.of(m)).collect();
+        let Some((key, _)) = measured.first() else {
             hidden += 1;
             continue;
         };
         if !sections.contains(&key.section.as_str()) {
             sections.push(&key.section);
         }
-        shown.push((row, picked));
+        let measured = measured.into_iter().map(|(_, picked)| picked);
+        shown.push((row, best_first(measured.collect())));
     }
-    let picked: Vec<_> = shown.iter().map(|(_, picked)| *picked).collect();
+    if shown.is_empty() {
+        return Ok(unmeasured(&[]));
+    }
+    // Of an even number of machines the worse one of the two in the middle.
+    let middle: Vec<_> = shown.iter().map(|(_, of)| of[of.len() / 2]).collect();
     let column = |name: &str, cell: fn(&Picked) -> String| {
-        (name.to_owned(), picked.iter().map(|p| cell(p)).collect())
+        (name.to_owned(), middle.iter().map(|p| cell(p)).collect())
     };
-    let label = |(row, picked): &(&Wanted<'_>, &Picked)| {
-        let loses = if loses(picked) {
+    let labels = shown.iter().zip(&middle).map(|((row, _), middle)| {
+        let loses = if loses(middle) {
             ": **ours loses**"
         } else {
             ""
         };
         format!("{}{loses}", row.label)
-    };
+    });
     let mut columns = vec![
-        ("load".to_owned(), shown.iter().map(label).collect()),
+        ("load".to_owned(), labels.collect()),
         column("ours", |p| {
             let text = ours(p);
             let name = &p.row.ours.name;
@@ -169,18 +170,46 @@ fn chosen(machines: &[Records], rows: &str) -> Result<String> {
         column("best rival", |p| rivals(&p.row)),
         column("ratio", any_ratio),
     ];
-    let mut text = caption(&first.machine, &picked, &sections, hidden);
-    for (letter, other) in ('B'..='Z').zip(machines) {
-        let cell = |(row, _): &(&Wanted<'_>, _)| match row.of(other) {
-            Some((_, picked)) if loses(picked) => format!("{}: **loses**", any_ratio(picked)),
-            Some((_, picked)) => any_ratio(picked),
-            None => String::new(),
-        };
-        let name = format!("ratio {letter}");
-        text += &format!(" Ratio {letter}: {}.", other.machine);
-        columns.push((name, shown.iter().map(cell).collect()));
+    let has_one = |machine: &&Records| wanted.iter().any(|row| row.of(machine).is_some());
+    let names = machines.iter().filter(has_one);
+    let names: Vec<_> = names.map(|m| m.machine.as_str()).collect();
+    if names.len() > 1 {
+        let all = shown.iter().map(|(_, of)| all_ratios(of)).collect();
+        columns.push((format!("on all {} machines", names.len()), all));
     }
-    Ok(format!("{}\n{}", wrapped(&text), laid_out(columns)))
+    let all: Vec<_> = shown.iter().flat_map(|(_, of)| of).copied().collect();
+    let text = caption(&named(&names), &all, &sections, hidden);
+    Ok(format!("{text}\n{}", laid_out(columns)))
+}
+
+/// Several machines in words; what they have in common is said once.
+fn named(machines: &[&str]) -> String {
+    let parts: Vec<_> = machines
+        .iter()
+        .filter_map(|m| m.split_once(" with "))
+        .collect();
+    match parts[..] {
+        [(_, first), _, ..] if parts.iter().all(|(_, rest)| *rest == first) => {
+            let cpus: Vec<_> = parts.iter().map(|(cpu, _)| *cpu).collect();
+            format!("{}, each with {first}", cpus.join("; "))
+        }
+        _ => machines.join("; "),
+    }
+}
+
+/// The same row of several machines, in the order of its ratios.
+fn best_first(mut rows: Vec<&Picked>) -> Vec<&Picked> {
+    let of = |picked: &Picked| to_first(picked).unwrap_or(f64::NAN);
+    rows.sort_by(|a, b| of(a).total_cmp(&of(b)));
+    if rows.first().is_some_and(|p| more_is_better(&p.row)) {
+        rows.reverse();
+    }
+    rows
+}
+
+fn all_ratios(rows: &[&Picked]) -> String {
+    let ratios = rows.iter().filter_map(|picked| to_first(picked));
+    ratios.map(short).collect::<Vec<_>>().join(", ")
 }
 
 /// Ours divided by the first rival's: one may stand beside a value that has a limit of its own.
