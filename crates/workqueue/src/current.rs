@@ -21,7 +21,7 @@ use std::ptr::NonNull;
 use std::rc::Rc;
 
 inflight_sync::thread_local! {
-    /// The context that is installed, if any. A pointer needs no destructor, so an access is one load.
+    /// The context that is installed, if any. A pointer has no destructor: an access is one load.
     static CURRENT: Cell<Option<NonNull<Context>>> = const { Cell::new(None) };
     /// Items that run on this thread without having been queued, innermost last.
     static INLINE: RefCell<Vec<Running>> = const { RefCell::new(Vec::new()) };
@@ -300,7 +300,7 @@ impl Drop for Installed {
 /// Calls `f` with the calling thread's context, if it has one.
 #[inline]
 fn with_current<R>(f: impl FnOnce(&Context) -> R) -> Option<R> {
-    let context = CURRENT.with(Cell::get)?;
+    let context = CURRENT.try_with(Cell::get).ok().flatten()?;
     // SAFETY: `Installed` keeps it alive, and this thread drops that after the call.
     Some(f(unsafe { context.as_ref() }))
 }
