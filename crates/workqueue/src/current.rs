@@ -8,6 +8,7 @@ pub use blocking::blocking;
 use crate::batch::Entry;
 use crate::busy_worker::WorkerDesc;
 use crate::error::WaitError;
+use crate::flush;
 use crate::item::word::Seq;
 use crate::item::{Function, ItemPtr, OwnHandle};
 use crate::pool_core::WorkerId;
@@ -65,6 +66,15 @@ impl Running {
     pub(crate) fn pwq(&self) -> &Pwq {
         // SAFETY: an item that runs is in flight, which keeps its pwq alive.
         unsafe { self.pwq.as_ref() }
+    }
+
+    /// Whether it is queued again, in that workqueue.
+    pub(crate) fn is_queued_in(&self, wq: &WorkqueueInner) -> bool {
+        let pwq = self.item.and_then(|item| {
+            // SAFETY: it runs on the calling thread, so it lives.
+            flush::pwq_of(unsafe { item.header() })
+        });
+        pwq.is_some_and(|pwq| std::ptr::eq(&*pwq.wq, wq))
     }
 
     /// Whether it holds the only slot that an item waiting in `pwq` can get.
