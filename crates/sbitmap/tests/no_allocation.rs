@@ -7,8 +7,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 inflight_sync::thread_local! {
-    #[allow(clippy::missing_const_for_thread_local)]
-    static ALLOCATIONS: Cell<usize> = Cell::new(0);
+    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
 }
 
 struct Counting;

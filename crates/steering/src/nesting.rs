@@ -29,12 +29,12 @@ impl Drop for Nesting {
 }
 
 inflight_sync::thread_local! {
-    // loom's macro has no const form.
-    #[allow(clippy::missing_const_for_thread_local)]
-    static STACK: Nesting = Nesting {
-        depth: Cell::new(0),
-        later: RefCell::new(VecDeque::new()),
-        runs_later: Cell::new(false),
+    static STACK: Nesting = const {
+        Nesting {
+            depth: Cell::new(0),
+            later: RefCell::new(VecDeque::new()),
+            runs_later: Cell::new(false),
+        }
     };
 }
 

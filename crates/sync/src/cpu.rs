@@ -16,17 +16,9 @@
 use std::cell::Cell;
 use system::{configured, listed, mask_of_process, without_area};
 
-#[cfg(any(loom, shuttle))]
-crate::thread_local! {
-    // loom's macro has no const form.
-    #[allow(clippy::missing_const_for_thread_local)]
-    static OVERRIDE: Cell<Option<usize>> = Cell::new(None);
-}
-
 // Const and without a destructor: an access is one load from the thread's own memory, without a
 // check.
-#[cfg(not(any(loom, shuttle)))]
-std::thread_local! {
+crate::thread_local! {
     static OVERRIDE: Cell<Option<usize>> = const { Cell::new(None) };
 }
 

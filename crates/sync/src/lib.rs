@@ -47,6 +47,9 @@ pub mod thread;
 pub mod time;
 pub mod wait;
 
+#[cfg(any(loom, shuttle))]
+#[doc(hidden)]
+pub use backend::checkers_thread_local;
 pub use backend::{Condvar, Mutex, MutexGuard, atomic, cell, hint, thread_local};
 pub use chunked_table::Grown;
 pub use executor::{block_on, poll_until};

@@ -3,9 +3,7 @@
 use std::cell::RefCell;
 
 inflight_sync::thread_local! {
-    // loom's macro has no const form.
-    #[allow(clippy::missing_const_for_thread_local)]
-    static RUNNING: RefCell<Vec<(Callback, usize)>> = RefCell::new(Vec::new());
+    static RUNNING: RefCell<Vec<(Callback, usize)>> = const { RefCell::new(Vec::new()) };
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

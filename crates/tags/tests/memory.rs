@@ -11,8 +11,7 @@ struct Counting;
 
 // Of the calling thread: the harness allocates too.
 inflight_sync::thread_local! {
-    #[allow(clippy::missing_const_for_thread_local)]
-    static BYTES: Cell<usize> = Cell::new(0);
+    static BYTES: Cell<usize> = const { Cell::new(0) };
 }
 
 // SAFETY: passes everything on to the system's allocator.

@@ -9,8 +9,6 @@ use crate::{CpuSet, os};
 
 inflight_sync::thread_local! {
     /// The guards of this thread that are alive, the latest last. The latest is in force.
-    // loom's macro has no const form.
-    #[allow(clippy::missing_const_for_thread_local)]
     static LAYERS: Layers = Layers::default();
 }
 

@@ -2,11 +2,13 @@
 
 mod blocking;
 
+pub(crate) use blocking::begin_blocking;
 pub use blocking::blocking;
 
 use crate::batch::Entry;
 use crate::busy_worker::WorkerDesc;
 use crate::error::WaitError;
+use crate::flush;
 use crate::item::word::Seq;
 use crate::item::{Function, ItemPtr, OwnHandle};
 use crate::pool_core::WorkerId;
@@ -20,12 +22,10 @@ use std::ptr::NonNull;
 use std::rc::Rc;
 
 inflight_sync::thread_local! {
-    // loom's macro has no const form.
-    #[allow(clippy::missing_const_for_thread_local)]
-    static CURRENT: RefCell<Option<Rc<Context>>> = RefCell::new(None);
+    /// The context that is installed, if any. A pointer has no destructor: an access is one load.
+    static CURRENT: Cell<Option<NonNull<Context>>> = const { Cell::new(None) };
     /// Items that run on this thread without having been queued, innermost last.
-    #[allow(clippy::missing_const_for_thread_local)]
-    static INLINE: RefCell<Vec<Running>> = RefCell::new(Vec::new());
+    static INLINE: RefCell<Vec<Running>> = const { RefCell::new(Vec::new()) };
 }
 
 /// The state of a thread while it runs the batches of a pool.
@@ -66,6 +66,15 @@ impl Running {
     pub(crate) fn pwq(&self) -> &Pwq {
         // SAFETY: an item that runs is in flight, which keeps its pwq alive.
         unsafe { self.pwq.as_ref() }
+    }
+
+    /// Whether it is queued again, in that workqueue.
+    pub(crate) fn is_queued_in(&self, wq: &WorkqueueInner) -> bool {
+        let pwq = self.item.and_then(|item| {
+            // SAFETY: it runs on the calling thread, so it lives.
+            flush::pwq_of(unsafe { item.header() })
+        });
+        pwq.is_some_and(|pwq| std::ptr::eq(&*pwq.wq, wq))
     }
 
     /// Whether it holds the only slot that an item waiting in `pwq` can get.
@@ -278,29 +287,32 @@ impl Context {
 
 /// The thread has this context until this is dropped.
 pub(crate) struct Installed {
-    before: Option<Rc<Context>>,
+    before: Option<NonNull<Context>>,
+    _context: Rc<Context>,
     _hook: BlockHookGuard,
 }
 
 pub(crate) fn install(context: Rc<Context>) -> Installed {
-    let hook = block_hook::install(context.clone());
-    let before = CURRENT.with(|current| current.replace(Some(context)));
+    let here = NonNull::from(&*context);
     Installed {
-        before,
-        _hook: hook,
+        before: CURRENT.with(|current| current.replace(Some(here))),
+        _hook: block_hook::install(context.clone()),
+        _context: context,
     }
 }
 
 impl Drop for Installed {
     fn drop(&mut self) {
-        let before = self.before.take();
-        let _ = CURRENT.try_with(|current| current.replace(before));
+        CURRENT.with(|current| current.set(self.before));
     }
 }
 
-fn current() -> Option<Rc<Context>> {
-    // A thread whose locals are being destroyed is no longer a worker.
-    CURRENT.try_with(|c| c.borrow().clone()).ok().flatten()
+/// Calls `f` with the calling thread's context, if it has one.
+#[inline]
+fn with_current<R>(f: impl FnOnce(&Context) -> R) -> Option<R> {
+    let context = CURRENT.try_with(Cell::get).ok().flatten()?;
+    // SAFETY: `Installed` keeps it alive, and this thread drops that after the call.
+    Some(f(unsafe { context.as_ref() }))
 }
 
 /// *append* for the calling thread, if it is a worker that runs an item of that pwq.
@@ -310,15 +322,14 @@ pub(crate) fn append<E>(
     item: ItemPtr,
     set: impl FnOnce() -> Result<Seq, E>,
 ) -> Option<Result<(), E>> {
-    let here = CURRENT.try_with(|current| current.borrow().as_ref()?.append(pwq, item, set));
-    here.ok().flatten()
+    with_current(|context| context.append(pwq, item, set)).flatten()
 }
 
 /// Whether the calling thread runs such an item, as a worker or inline.
 pub(crate) fn runs(such: impl Fn(&Running) -> bool) -> bool {
     let inline = INLINE.try_with(|inline| inline.borrow().iter().any(&such));
-    let item = || CURRENT.try_with(|c| c.borrow().as_ref().and_then(|c| c.running()));
-    inline.unwrap_or(false) || item().ok().flatten().is_some_and(|item| such(&item))
+    let item = || with_current(Context::running).flatten();
+    inline.unwrap_or(false) || item().is_some_and(|item| such(&item))
 }
 
 pub(crate) fn runs_item(item: ItemPtr) -> bool {
@@ -355,7 +366,9 @@ fn refuse_sleep() {
 }
 
 pub(crate) fn with_running<R>(f: impl FnOnce(ItemPtr, &Pwq, &Context) -> R) -> Option<R> {
-    let context = current()?;
-    let running = context.running()?;
-    Some(f(running.item?, running.pwq(), &context))
+    with_current(|context| {
+        let running = context.running()?;
+        Some(f(running.item?, running.pwq(), context))
+    })
+    .flatten()
 }

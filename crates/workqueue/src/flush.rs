@@ -2,7 +2,7 @@
 //! item, through the number of its last queueing.
 
 use crate::completion::{Completion, wait_unless};
-use crate::current;
+use crate::current::{self, Running};
 use crate::error::WaitError;
 use crate::flush_colour::FlushNumber;
 use crate::item::word::{self, PENDING, Seq, TIMER};
@@ -14,9 +14,13 @@ use inflight_sync::{Arc, Weak};
 use smallvec::SmallVec;
 
 impl WorkqueueInner {
-    /// Refuses waits from inside the queue's own items, and from any BH item.
+    /// Refuses waits from inside the queue's own items, from a work that is queued here while it
+    /// runs elsewhere, and from any BH item.
     pub(crate) fn refuse_own_item(&self) -> Result<(), WaitError> {
-        current::refuse_wait(current::runs_item_of(self))
+        let is_here = |running: &Running| {
+            std::ptr::eq(&*running.pwq().wq, self) || running.is_queued_in(self)
+        };
+        current::refuse_wait(current::runs(is_here))
     }
 
     /// *flush* begins: it is done when everything that was queued before this call has ended.

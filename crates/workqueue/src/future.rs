@@ -210,7 +210,7 @@ pub(crate) fn spawn<F: Future<Output: Send> + Send + 'static>(
         task.end(JoinError::Rejected(why));
     }
     drop(task);
-    let future = Some(FutureHandle { item, task: weak });
+    let future = Some(Box::new(FutureHandle { item, task: weak }));
     let clock = queue.inner().shared.clock.clone();
     (JoinHandle::new(result, future, clock), refusal)
 }

@@ -51,10 +51,14 @@ pub(crate) struct FutureHandle {
 
 impl<T> JoinHandle<T> {
     #[inline]
-    pub(crate) fn new(result: TaskHandle<T>, future: Option<FutureHandle>, clock: Clock) -> Self {
+    pub(crate) fn new(
+        result: TaskHandle<T>,
+        future: Option<Box<FutureHandle>>,
+        clock: Clock,
+    ) -> Self {
         Self {
             result,
-            future: future.map(Box::new),
+            future,
             clock,
         }
     }

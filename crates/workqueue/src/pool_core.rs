@@ -161,7 +161,8 @@ impl<T: PoolItem> PoolCore<T> {
 
     /// *queue*: adds an entry at the end of a pwq; `make` gets its flush colour. Returns whether a
     /// counted pwq has become busy.
-    #[inline]
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "each item comes through here")]
     pub fn push(&mut self, index: PwqIndex, make: impl FnOnce(u8) -> T) -> bool {
         let pwq = at(&mut self.pwqs, index);
         let first = pwq.counted && pwq.is_idle();

@@ -34,8 +34,8 @@ pub(crate) struct SystemInner {
 struct Pools {
     all: Vec<Weak<WorkerPool>>,
     made: usize,
-    /// Some do not know their siblings yet.
-    newcomers: bool,
+    /// They do not know their siblings yet.
+    newcomers: Vec<Arc<WorkerPool>>,
     overloaded: Arc<Overloaded>,
 }
 
@@ -249,18 +249,24 @@ impl QueueHost for SystemInner {
         pools.all.push(Arc::downgrade(&pool));
         if attrs.may_have_siblings() {
             self.shared.submitters.tell(attrs.cpus.clone(), &pool.hint);
-            pools.newcomers = true;
+            pools.newcomers.push(pool.clone());
         }
         pool
     }
 
     fn introduce_newcomers(&self, deferred: &mut QueueDeferred) {
         let mut pools = self.pools.lock();
-        if !std::mem::take(&mut pools.newcomers) {
+        let newcomers = std::mem::take(&mut pools.newcomers);
+        if newcomers.is_empty() {
             return;
         }
         let all: Vec<_> = pools.live().collect();
-        for pool in all.iter().filter(|pool| pool.attrs.may_have_siblings()) {
+        // Many of all pools may be those of attributes that queues once had.
+        let meets = |pool: &&Arc<WorkerPool>| {
+            let mut newcomers = newcomers.iter();
+            newcomers.any(|new| Arc::ptr_eq(new, pool) || new.attrs.is_sibling_of(&pool.attrs))
+        };
+        for pool in all.iter().filter(meets) {
             let others = all.iter().filter(|p| p.attrs.is_sibling_of(&pool.attrs));
             let others: Vec<_> = others.cloned().collect();
             let siblings = Siblings::new(pool, &others, &pools.overloaded);

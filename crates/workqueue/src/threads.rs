@@ -22,12 +22,9 @@ use std::io;
 
 inflight_sync::thread_local! {
     /// The address of the thread's system, valid until the last of its locals is destroyed.
-    // loom's macro has no const form.
-    #[allow(clippy::missing_const_for_thread_local)]
-    static SYSTEM: Cell<usize> = Cell::new(0);
+    static SYSTEM: Cell<usize> = const { Cell::new(0) };
     /// The name that a system gave this thread when it started it.
-    #[allow(clippy::missing_const_for_thread_local)]
-    static NAME: RefCell<Option<Arc<str>>> = RefCell::new(None);
+    static NAME: RefCell<Option<Arc<str>>> = const { RefCell::new(None) };
 }
 
 pub(crate) fn name() -> Option<Arc<str>> {

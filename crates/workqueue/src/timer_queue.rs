@@ -13,9 +13,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 
 inflight_sync::thread_local! {
-    // loom's macro has no const form.
-    #[allow(clippy::missing_const_for_thread_local)]
-    static IS_TIMER: Cell<bool> = Cell::new(false);
+    static IS_TIMER: Cell<bool> = const { Cell::new(false) };
 }
 
 pub(crate) enum Job {

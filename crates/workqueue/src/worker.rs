@@ -304,7 +304,7 @@ fn run_blocking(
     function: usize,
     run: impl FnOnce() -> Result<(), NotRun>,
 ) -> Result<(), NotRun> {
-    let section = context.begin_blocking();
+    let section = current::begin_blocking();
     let before = proc::used_here();
     let ran = run();
     if let Some((before, after)) = before.zip(proc::used_here()) {

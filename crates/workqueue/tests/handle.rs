@@ -144,8 +144,7 @@ fn a_function_that_waits_for_itself_is_told() {
 }
 
 inflight_sync::thread_local! {
-    #[allow(clippy::missing_const_for_thread_local)]
-    static TO_END: RefCell<Option<(Level, Workqueue)>> = RefCell::new(None);
+    static TO_END: RefCell<Option<(Level, Workqueue)>> = const { RefCell::new(None) };
 }
 
 /// A waker that lets the function in `TO_END` go, and waits for its end, when it is cloned.

@@ -13,11 +13,9 @@ use std::ops::ControlFlow;
 use support::{Level, bound, builder, system};
 
 inflight_sync::thread_local! {
-    #[allow(clippy::missing_const_for_thread_local)]
-    static ALLOCATIONS: Cell<usize> = Cell::new(0);
+    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
     /// Where else what the thread allocates is counted.
-    #[allow(clippy::missing_const_for_thread_local)]
-    static TOTAL: Cell<Option<&'static AtomicUsize>> = Cell::new(None);
+    static TOTAL: Cell<Option<&'static AtomicUsize>> = const { Cell::new(None) };
 }
 
 struct Counting;

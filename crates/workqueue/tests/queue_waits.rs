@@ -3,8 +3,8 @@
 
 mod support;
 
-use inflight_sync::thread;
-use inflight_workqueue::{Attrs, JoinError, QueueError, WaitError, Work};
+use inflight_sync::{Arc, Mutex, thread};
+use inflight_workqueue::{Attrs, JoinError, QueueError, WaitError, Work, current_work};
 use support::{Level, bound, system};
 
 #[test]
@@ -185,6 +185,39 @@ fn waiting_for_the_own_queue_is_an_error() {
         wq.spawn(|| ()).wait().is_ok(),
         "the refused destroy has changed nothing"
     );
+}
+
+/// The run in the other queue begins only after the work has returned from this one.
+#[test]
+fn waiting_for_a_queue_in_which_the_own_work_waits_is_an_error() {
+    let sys = system();
+    let one = bound(&sys);
+    let ordered = sys.workqueue("ordered").ordered().build().unwrap();
+    for other in [bound(&sys), ordered] {
+        let (own, answers) = (other.clone(), Arc::new(Mutex::new(Vec::new())));
+        let seen = answers.clone();
+        let work = Work::new(move || {
+            if own.stats().queued > 0 {
+                return; // The second run.
+            }
+            let me = current_work().unwrap();
+            assert!(own.queue(&me).unwrap().is_queued());
+            let waits = [
+                own.flush_blocking(),
+                own.drain_blocking(),
+                own.destroy_blocking(),
+            ];
+            seen.lock().extend(waits);
+            assert!(me.cancel());
+            own.flush_blocking().unwrap();
+            assert!(own.queue(&me).unwrap().is_queued());
+        });
+        one.queue(&work).unwrap();
+        one.flush_blocking().unwrap();
+        other.flush_blocking().unwrap();
+        assert_eq!(*answers.lock(), [Err(WaitError::WouldDeadlock); 3]);
+        assert_eq!(other.stats().completed, 1);
+    }
 }
 
 /// With one slot, what an item queues behind itself cannot begin before it returns.

@@ -331,8 +331,7 @@ impl Drop for Lasts {
 }
 
 inflight_sync::thread_local! {
-    #[allow(clippy::missing_const_for_thread_local)]
-    static LASTS: RefCell<Option<Lasts>> = RefCell::new(None);
+    static LASTS: RefCell<Option<Lasts>> = const { RefCell::new(None) };
 }
 
 /// Of two that shut down at once at most one waits beyond its limit, because it joins the last
@@ -389,8 +388,7 @@ fn a_shutdown_waits_for_the_first_thread_that_goes_and_for_the_last() {
         }
     }
     inflight_sync::thread_local! {
-        #[allow(clippy::missing_const_for_thread_local)]
-        static GOES: RefCell<Option<Goes>> = RefCell::new(None);
+        static GOES: RefCell<Option<Goes>> = const { RefCell::new(None) };
     }
     for held in [0, 1] {
         let sys = system();

@@ -30,8 +30,7 @@ const NONE: Turn = Turn {
 };
 
 inflight_sync::thread_local! {
-    #[allow(clippy::missing_const_for_thread_local)]
-    static MINE: Cell<[Turn; REMEMBERED]> = Cell::new([NONE; REMEMBERED]);
+    static MINE: Cell<[Turn; REMEMBERED]> = const { Cell::new([NONE; REMEMBERED]) };
 }
 
 /// The calling thread's turn at a queue, if it has credits left.

@@ -30,7 +30,21 @@ pub mod hint {
     pub use super::checker::hint::spin_loop;
 }
 
-pub use checker::thread_local;
+#[doc(hidden)]
+pub use checker::thread_local as checkers_thread_local;
+
+/// As std's; the checkers' have no `const` form.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! model_thread_local {
+    ($($(#[$attr:meta])* $vis:vis static $name:ident: $ty:ty = const $init:block);* $(;)?) => {
+        $crate::checkers_thread_local! { $($(#[$attr])* $vis static $name: $ty = $init;)* }
+    };
+    ($($any:tt)*) => {
+        $crate::checkers_thread_local! { $($any)* }
+    };
+}
+pub use model_thread_local as thread_local;
 
 pub(crate) use checker::thread as native_thread;
 

@@ -132,7 +132,7 @@ impl Condvar {
 ///
 /// ```
 /// use std::cell::Cell;
-/// inflight_sync::thread_local! { static DEPTH: Cell<u32> = Cell::new(0); }
+/// inflight_sync::thread_local! { static DEPTH: Cell<u32> = const { Cell::new(0) }; }
 /// DEPTH.with(|d| d.set(d.get() + 1));
 /// assert_eq!(DEPTH.with(|d| d.get()), 1);
 /// ```

@@ -1,6 +1,6 @@
 //! Blocking sections: a worker does not count as running while its item sleeps.
 
-use super::{Context, current, refuse_sleep};
+use super::{Context, refuse_sleep, with_current};
 use crate::pool_core::WorkerId;
 use crate::worker_pool::{PoolState, WorkerPool};
 use crate::workqueue_inner::Count;
@@ -31,8 +31,7 @@ use inflight_sync::{MutexGuard, cpu};
 /// ```
 pub fn blocking<R>(f: impl FnOnce() -> R) -> R {
     refuse_sleep();
-    let context = current();
-    let _section = context.as_ref().map(|context| context.begin_blocking());
+    let _section = begin_blocking();
     f()
 }
 
@@ -82,17 +81,18 @@ impl Context {
             pool.unlock(state, false);
         }
     }
+}
 
-    pub(crate) fn begin_blocking(&self) -> impl Drop + '_ {
-        struct Section<'a>(&'a Context);
-        impl Drop for Section<'_> {
-            fn drop(&mut self) {
-                self.0.leave();
-            }
+/// A blocking section of the calling thread, until what this returns is dropped.
+pub(crate) fn begin_blocking() -> impl Drop {
+    struct Section;
+    impl Drop for Section {
+        fn drop(&mut self) {
+            with_current(Context::leave);
         }
-        self.enter();
-        Section(self)
     }
+    with_current(Context::enter);
+    Section
 }
 
 impl BlockHook for Context {

@@ -330,6 +330,7 @@ impl ItemPtr {
     /// # Safety
     ///
     /// There is no handle any more.
+    #[inline]
     unsafe fn drop_handles(self) {
         // SAFETY: HANDLES has kept the item alive until here.
         let header = unsafe { self.header() };
@@ -338,8 +339,10 @@ impl ItemPtr {
         // the item, no one can change its word any more.
         let mut old = header.word.load(Ordering::Acquire);
         if in_use(old) {
+            // HANDLES is set, so this clears it, in one instruction that also returns the word.
             // Ordering: AcqRel, pairs with the same, one of which comes last.
-            old = header.word.fetch_and(!word::HANDLES, Ordering::AcqRel);
+            old = header.word.fetch_sub(word::HANDLES, Ordering::AcqRel);
+            debug_assert_ne!(old & word::HANDLES, 0, "only this call clears it");
         }
         if !in_use(old) {
             // SAFETY: nothing keeps it alive any more.

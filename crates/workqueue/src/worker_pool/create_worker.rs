@@ -15,14 +15,11 @@ impl WorkerPool {
         self.begin_metering();
     }
 
-    /// Starts the first worker. Without one nothing may be queued, unless there is a rescuer.
+    /// Whether it has a worker, or one is being created.
     #[inline]
-    pub(crate) fn ensure_worker(&self, rescued: bool) -> io::Result<()> {
+    pub(crate) fn has_worker(&self) -> bool {
         // Relaxed: the worker stays, or the pool is retired, which is checked under its lock.
-        if self.has_worker.load(Ordering::Relaxed) {
-            return Ok(());
-        }
-        self.create_first(rescued)
+        self.has_worker.load(Ordering::Relaxed)
     }
 
     #[cfg(loom)]
@@ -30,8 +27,9 @@ impl WorkerPool {
         self.lock().core.workers.creates = false;
     }
 
+    /// Starts the first worker. Without one nothing may be queued, unless there is a rescuer.
     #[cold]
-    pub(super) fn create_first(&self, rescued: bool) -> io::Result<()> {
+    pub(crate) fn create_first(&self, rescued: bool) -> io::Result<()> {
         if !cfg!(loom) {
             self.shared.start_timer()?;
         }

@@ -24,12 +24,13 @@ impl WorkerPool {
     }
 
     /// The same after only an entry has been queued.
-    #[inline]
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "each item comes through here")]
     pub(crate) fn unlock_pushed(&self, state: MutexGuard<'_, PoolState>) {
-        if state.siblings.is_some() && state.siblings_know(self) && state.needs_nothing(false) {
-            return;
+        let are_told = state.siblings.is_none() || state.siblings_know(self);
+        if !(are_told && state.needs_nothing(false)) {
+            self.unlock_slow(state, false);
         }
-        self.unlock(state, false);
     }
 
     /// The same for callers that hold the lock of a queue's control.

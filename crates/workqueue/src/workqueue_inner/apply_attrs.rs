@@ -66,7 +66,7 @@ impl WorkqueueInner {
             // Callers of `queue` start the first worker; a queue in use needs one now.
             let in_use = self.is_in_use(control);
             if in_use && !shut_down {
-                let has_worker = pwq.pool.ensure_worker(rescued);
+                let has_worker = pwq.pool.create_first(rescued);
                 has_worker.map_err(|e| AttrsError::NoWorker(e.kind()))?;
             }
             pwqs.push(pwq);

@@ -151,11 +151,19 @@ impl WorkqueueInner {
     /// The pool has a worker, or will have one: a rescuer, or an item accepted before.
     #[inline]
     pub(super) fn ensure_worker(&self, pwq: &Pwq, origin: Origin) -> Result<(), QueueError> {
+        if pwq.pool.has_worker() {
+            return Ok(());
+        }
+        self.create_first_worker(pwq, origin)
+    }
+
+    #[cold]
+    fn create_first_worker(&self, pwq: &Pwq, origin: Origin) -> Result<(), QueueError> {
         if pwq.flags() & CLOSED != 0 && !current::runs_item_of(self) {
             return Ok(()); // The item will be refused.
         }
         let waits = self.rescuer.is_some() || origin != Origin::Anybody;
-        let has_worker = pwq.pool.ensure_worker(waits);
+        let has_worker = pwq.pool.create_first(waits);
         let no_thread = self
             .shared
             .no_thread(QueueError::ShutDown, QueueError::NoWorker);

@@ -50,8 +50,7 @@ impl Drop for Alive {
 }
 
 inflight_sync::thread_local! {
-    #[allow(clippy::missing_const_for_thread_local)]
-    static ME: RefCell<Option<Alive>> = RefCell::new(None);
+    static ME: RefCell<Option<Alive>> = const { RefCell::new(None) };
 }
 
 /// What an item does first. Returns the pool's name.
