@@ -133,6 +133,23 @@ mod tests {
     }
 
     #[test]
+    fn the_most_frequent_is_told_first() {
+        let hogs = Hogs::new(None);
+        for function in ["rare", "often", "rare", "often", "often", "once"] {
+            let hog = Hog {
+                function,
+                count: 0,
+                used: Duration::ZERO,
+                worker: BusyWorker::default(),
+            };
+            assert!(hogs.found(function.as_ptr().addr(), hog).is_none());
+        }
+        let all = hogs.all().into_iter().map(|hog| (hog.function, hog.count));
+        let order = [("often", 3), ("rare", 2), ("once", 1)];
+        assert_eq!(all.collect::<Vec<_>>(), order);
+    }
+
+    #[test]
     fn reports_become_rare() {
         let due: Vec<_> = (0..40).filter(|count| is_due(*count, 4)).collect();
         assert_eq!(due, [4, 5, 7, 11, 19, 35]);

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 #[cfg(target_os = "linux")]
 use std::process::{Command, Stdio};
 use std::time::Duration;
-use support::{Level, bound, one_cpu};
+use support::{Level, bound, one_cpu, until};
 
 /// Makes a pool have so many workers, and lets them all go idle.
 fn burst(wq: &Workqueue, workers: usize) {
@@ -61,6 +61,11 @@ fn two_idle_workers_stay() {
     burst(&wq, 5);
     until_dump_has(&sys, "5 idle");
     wq.spawn(|| ()).wait().unwrap();
+    until_dump_has(&sys, "5 idle");
+    // Those of a later burst leave, too.
+    until(|| clock.sleepers() > 0, || "nobody looks".to_owned());
+    clock.advance(Duration::from_secs(300));
+    until_dump_has(&sys, "2 workers (0 running of 1, 0 blocked, 2 idle)");
 }
 
 /// Workers leave while items come: none is lost, and the threads that have left do not pile up.

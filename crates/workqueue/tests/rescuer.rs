@@ -159,6 +159,20 @@ fn threads_are_asked_for_again_after_the_cooldown() {
     other.flush_blocking().unwrap();
 }
 
+/// The same if the pool has no worker at all: the items wait for the rescuer.
+#[test]
+fn who_queues_for_a_rescuer_asks_for_no_thread_again() {
+    let rig = rig();
+    rig.faults.refuse_spawns(true);
+    let first = rig.safe.spawn(|| ());
+    let asked = rig.faults.spawn_attempts();
+    let more: Vec<_> = (0..20).map(|_| rig.safe.spawn(|| ())).collect();
+    assert_eq!(rig.faults.spawn_attempts(), asked, "nobody asks at once");
+    rig.clock.advance(10 * MS);
+    first.wait().unwrap();
+    more.into_iter().for_each(|item| item.wait().unwrap());
+}
+
 /// An item of the queue blocks the last worker and waits for another one: the rescuer runs it.
 #[test]
 fn an_item_that_waits_for_the_next_one_ends() {

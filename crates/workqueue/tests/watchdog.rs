@@ -206,6 +206,59 @@ fn a_watchdog_that_is_switched_on_later_tells_the_dump() {
     until(|| !sys.dump().contains("\nstall "), || sys.dump());
 }
 
+/// A watchdog that is switched off forgets what it has found.
+#[test]
+fn a_watchdog_that_is_switched_off_tells_nothing() {
+    let (sys, wq, clock, _) = watched();
+    let open = plug(&wq);
+    assert!(wq.queue_on(0, &Work::new(|| ())).unwrap().is_queued());
+    period(&clock);
+    period(&clock);
+    until(|| sys.dump().contains("\nstall "), || sys.dump());
+    sys.set_watchdog_threshold(Duration::ZERO);
+    let dump = sys.dump();
+    open.raise();
+    wq.flush_blocking().unwrap();
+    assert!(!dump.contains("\nstall "), "{dump}");
+}
+
+/// An item that hangs in a poll is found like any other.
+#[test]
+fn what_hangs_in_a_poll_is_a_stall() {
+    let (sys, _, clock, stalls) = watched();
+    let done = sys.workqueue("done").bh().build().unwrap();
+    let mut poller = sys.bh_poller(0, || ()).unwrap();
+    let (begun, open) = (Level::new(), Level::new());
+    let hangs = done.spawn_on(0, {
+        let (begun, open) = (begun.clone(), open.clone());
+        move || {
+            begun.raise();
+            open.wait_silently(1);
+        }
+    });
+    let waits = Work::named("waits", || ());
+    assert!(done.queue_on(0, &waits).unwrap().is_queued());
+    let polls = thread::spawn(move || while poller.poll(10).more {});
+    begun.wait(1);
+    let told = || {
+        stalls
+            .entries()
+            .iter()
+            .any(|s| s.contains("first done: waits"))
+    };
+    let mut looks = 0;
+    while !told() && looks < 20_000 {
+        clock.advance(LONG);
+        thread::yield_now();
+        looks += 1;
+    }
+    let found = told();
+    open.raise();
+    hangs.wait().unwrap();
+    polls.join().unwrap();
+    assert!(found);
+}
+
 /// A threshold counts from when it is set, whatever was planned before.
 #[test]
 fn a_threshold_that_is_lowered_counts_at_once() {

@@ -84,6 +84,22 @@ fn service_time_rises_by_halves_and_falls_by_eighths() {
     assert_eq!(after(&mut core, u64::MAX / 2), u64::MAX / 4 + 4);
 }
 
+/// A pwq that waited for a slot and has been removed waits no longer: the batches of others are not
+/// cut for it.
+#[test]
+fn a_pwq_that_is_removed_waits_for_no_slot() {
+    let limit = Arc::new(NrActive::new(1));
+    let shared = || Limit::Shared(limit.clone());
+    let (mut core, busy, _) = pool(2, shared());
+    let waits = core.add_pwq(1, shared(), false);
+    push(&mut core, busy, 1);
+    push(&mut core, waits, 1);
+    assert!(limit.has_pending());
+    core.remove(waits, 0);
+    core.remove_pwq(waits);
+    assert!(!limit.has_pending());
+}
+
 /// A batch takes 20 us by the known service time, and has 1 to 48 entries. If others could help,
 /// and the listed entries are worth a wakeup, it is half of them; not for an ordered queue, whose
 /// other half no one else could run.

@@ -80,11 +80,11 @@ impl Workers {
         WakeAction::Create(self.add(WorkerPhase::Creating, 0))
     }
 
+    /// Wakes a worker that is aside, unless it has been woken.
     pub(crate) fn wake_this(&mut self, worker: WorkerId) -> WakeAction {
         if self.get(worker).phase != WorkerPhase::Idle {
             return WakeAction::None;
         }
-        self.idle.retain(|idle| *idle != worker);
         self.change(worker, |w| w.phase = WorkerPhase::Waking);
         WakeAction::Wake(worker)
     }

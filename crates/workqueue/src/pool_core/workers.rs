@@ -226,7 +226,6 @@ impl Workers {
             w.phase = WorkerPhase::Idle;
             w.flags &= GUEST;
             w.idle_since = since;
-            w.idle_on = None;
         });
         self.idle.push(worker);
     }

@@ -256,6 +256,41 @@ mod tests {
         items.into_iter().for_each(|item| item.wait().unwrap());
     }
 
+    /// An item was seen asleep, and has then said that it blocks: that is no news. When it goes on,
+    /// it counts as running.
+    #[test]
+    fn who_has_said_that_it_blocks_is_not_found_asleep() {
+        let sys = Rigged::new("core:1", |builder| builder.sampling(true));
+        let wq = sys.0.workqueue("says").bound().build().unwrap();
+        let [begun, open, inside, awake, back, last] = [(); 6].map(|()| Signal::default());
+        let sleeps = until(&inside, &awake, 1);
+        let (before, after) = (until(&begun, &open, 1), until(&back, &last, 1));
+        let says = wq.spawn(move || {
+            before();
+            crate::blocking(sleeps);
+            after();
+        });
+        begun.wait(1);
+        let waits = wq.spawn(|| ());
+        let pool = &wq.inner().pwq_of(0).unwrap().pool;
+        let mut seen = pool.candidates().expect("an item waits");
+        let seen = seen.pop().unwrap();
+        open.raise();
+        inside.wait(1);
+        assert!(!pool.found(vec![(seen.worker, seen.turn, Verdict::Asleep)]));
+        waits.wait().unwrap();
+        awake.raise();
+        back.wait(1);
+        let runs = {
+            let state = pool.lock();
+            state.core.workers.get(seen.worker).is_running()
+        };
+        last.raise();
+        says.wait().unwrap();
+        assert!(runs);
+        assert_eq!(wq.stats().found_asleep, 0);
+    }
+
     /// What a tick saw of a worker does not apply to the next item that it runs.
     #[test]
     fn what_was_seen_of_an_item_that_has_ended_is_no_news() {

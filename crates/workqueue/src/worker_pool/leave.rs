@@ -10,7 +10,7 @@ impl WorkerPool {
     /// If no queue uses the pool and nothing is left in it, dismisses its workers.
     pub(crate) fn dismiss_if_unused(&self) {
         let state = self.lock();
-        if state.users == 0 && state.is_empty() && !state.stopped {
+        if state.users == 0 && state.is_empty() {
             Self::dismiss_idle(state);
         }
     }

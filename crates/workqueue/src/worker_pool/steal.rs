@@ -55,7 +55,7 @@ impl WorkerPool {
             return false;
         };
         let mut state = victim.lock();
-        if !state.core.has_waiting() || state.stopped {
+        if !state.core.has_waiting() {
             return false;
         }
         let own = Some((self.clone(), me));
