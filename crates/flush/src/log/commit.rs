@@ -120,8 +120,8 @@ impl Log {
     ///
     /// A leading commit carries out writes and a flush for all waiting commits; its poll blocks
     /// meanwhile. With [`GroupMode::Off`](super::GroupMode), and with `Auto` while it does not
-    /// group, each commit writes and flushes in its poll, and its poll waits for those of others. So
-    /// commits that one thread polls do not share flushes.
+    /// group, each commit writes and flushes in its poll, and its poll waits for those of others.
+    /// So commits that one thread polls do not share flushes.
     ///
     /// Poll the future until it is ready, or drop it: one that is to lead and is not polled keeps
     /// all others waiting.

@@ -122,8 +122,8 @@ pub struct LogCounters {
     pub flushes_before: u64,
     /// Flushes of segments that were full.
     pub flushes_of_full_segments: u64,
-    /// Attempts to make a segment that have failed, as on a full disk. The first one fails no commit
-    /// yet: it comes when half of the last segment is full. [`Log::set_tail`] says what to do then.
+    /// Attempts to make a segment that have failed, as on a full disk. The first one fails no
+    /// commit yet: it comes when half of the last segment is full. [`Log::set_tail`] says what to do then.
     pub failed_creations: u64,
     /// Attempts to remove a segment that have failed. Commits try again.
     pub failed_removals: u64,
@@ -442,8 +442,8 @@ impl Log {
     }
 
     /// Sets the tail: records up to `tail`, that of this position included, are no longer needed,
-    /// because their content was written in place. The next buffer is written after a flush; when that buffer is durable, segments
-    /// that end before the tail are removed.
+    /// because their content was written in place. The next buffer is written after a flush; when
+    /// that buffer is durable, segments that end before the tail are removed.
     ///
     /// A tail before the last one counts as the last one, and one beyond the end as the end. One
     /// after the begin of a checkpoint that is not durable yet counts as that begin.
