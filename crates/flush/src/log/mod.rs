@@ -123,7 +123,8 @@ pub struct LogCounters {
     /// Flushes of segments that were full.
     pub flushes_of_full_segments: u64,
     /// Attempts to make a segment that have failed, as on a full disk. The first one fails no
-    /// commit yet: it comes when half of the last segment is full. [`Log::set_tail`] says what to do then.
+    /// commit yet: it comes when half of the last segment is full. [`Log::set_tail`] says what to
+    /// do then.
     pub failed_creations: u64,
     /// Attempts to remove a segment that have failed. Commits try again.
     pub failed_removals: u64,
