@@ -93,7 +93,7 @@ const DOMAIN_LEVELS: [Gauge<Counters>; 2] = [
     ),
 ];
 
-const LOG: [Counter<LogCounters>; 12] = [
+const LOG: [Counter<LogCounters>; 13] = [
     (
         "inflight_log_records_total",
         Unit::Count,
@@ -141,6 +141,12 @@ const LOG: [Counter<LogCounters>; 12] = [
         Unit::Count,
         "flushes of full segments",
         |c| c.flushes_of_full_segments,
+    ),
+    (
+        "inflight_log_failed_creations_total",
+        Unit::Count,
+        "attempts to make a segment that failed",
+        |c| c.failed_creations,
     ),
     (
         "inflight_log_failed_removals_total",

@@ -487,3 +487,30 @@ fn nothing_is_printed_under_its_lock() {
         print(&log, || assert!(log.try_append(b"printed").is_ok()));
     });
 }
+
+/// A commit flushes in its poll, so the next task is polled when that flush has ended. One task
+/// that appends for all needs one flush.
+#[test]
+fn commits_of_tasks_on_one_thread_do_not_group() {
+    let storage = MemoryStorage::new(&Power::new());
+    let options = LogOptions::new().group_mode(GroupMode::Leader);
+    let log = options.max_delay(MS).open(storage).unwrap().0;
+    let (mut tasks, mut appended) = (Vec::new(), Lsn::default());
+    for _ in 0..32 {
+        let log = log.clone();
+        tasks.push(Box::pin(async move {
+            let lsn = log.append(b"record").await?;
+            log.commit(lsn, Durability::Flushed).await
+        }));
+    }
+    let mut cx = Context::from_waker(std::task::Waker::noop());
+    for task in &mut tasks {
+        assert_eq!(task.as_mut().poll(&mut cx), Poll::Ready(Ok(())));
+    }
+    assert_eq!(log.counters().flushes, 32);
+    for _ in 0..32 {
+        appended = log.try_append(b"record").unwrap();
+    }
+    log.commit_blocking(appended, Durability::Flushed).unwrap();
+    assert_eq!(log.counters().flushes, 33);
+}

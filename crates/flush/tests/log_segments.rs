@@ -206,6 +206,7 @@ fn a_disk_that_is_full_fails_the_log_only_when_the_segment_is_needed() {
     }
     // Not with each commit again: that would fill the disk with zeros each time.
     assert_eq!(tried.load(Ordering::Relaxed), 2, "the first, and one try");
+    assert_eq!(log.counters().failed_creations, 1);
     assert!(!log.is_poisoned() && log.segments() == 1);
     // There is room again when it is needed.
     failing.store(0, Ordering::Relaxed);

@@ -121,6 +121,7 @@ impl Log {
     /// A leading commit carries out writes and a flush for all waiting commits; its poll blocks
     /// meanwhile. With [`GroupMode::Off`](super::GroupMode), and with `Auto` while it does not
     /// group, each commit writes and flushes in its poll, and its poll waits for those of others.
+    /// So commits that one thread polls do not share flushes.
     ///
     /// Poll the future until it is ready, or drop it: one that is to lead and is not polled keeps
     /// all others waiting.
@@ -469,6 +470,7 @@ impl Inner {
     ) -> Result<(), DeviceError> {
         self.flush_full_segment(flushing)?;
         let next = self.segments.take(writer.least(batch, at));
+        let next = next.inspect_err(|_| self.state.lock().counters.failed_creations += 1);
         let base = batch.first + at as u64;
         let begun = next.and_then(|next| {
             let number = next.0;

@@ -129,7 +129,7 @@ pub(super) struct FrameHeader {
     pub(super) first: u64,
     /// Up to where the log was durable when the frame was written.
     pub(super) durable: u64,
-    /// Records before this are no longer needed.
+    /// Records up to this are no longer needed.
     pub(super) tail: u64,
     /// The length of its records.
     pub(super) len: u32,

@@ -122,6 +122,10 @@ pub struct LogCounters {
     pub flushes_before: u64,
     /// Flushes of segments that were full.
     pub flushes_of_full_segments: u64,
+    /// Attempts to make a segment that have failed, as on a full disk. The first one fails no
+    /// commit yet: it comes when half of the last segment is full. [`Log::set_tail`] says what to
+    /// do then.
+    pub failed_creations: u64,
     /// Attempts to remove a segment that have failed. Commits try again.
     pub failed_removals: u64,
     /// The number of commits that groups served, whose leaders flushed or made a durable write.
@@ -438,9 +442,9 @@ impl Log {
         Ok(Lsn(state.end()))
     }
 
-    /// Sets the tail: records up to `tail` are no longer needed, because their content was written
-    /// in place. The next buffer is written after a flush; when that buffer is durable, segments
-    /// that end before the tail are removed.
+    /// Sets the tail: records up to `tail`, that of this position included, are no longer needed,
+    /// because their content was written in place. The next buffer is written after a flush; when
+    /// that buffer is durable, segments that end before the tail are removed.
     ///
     /// A tail before the last one counts as the last one, and one beyond the end as the end. One
     /// after the begin of a checkpoint that is not durable yet counts as that begin.
@@ -449,6 +453,13 @@ impl Log {
     /// is one of the log's device, and covers the data only if that is on the same device, and one
     /// flush covers all of it. A file of [`DirStorage`] covers no other file: then give a
     /// `data_domain`, or make the data durable before this call.
+    ///
+    /// The new tail becomes durable with the next record. If that has no room in the last segment,
+    /// it needs a new one, before the old ones are removed. So on a full disk move the tail while
+    /// the last segment has room: when [`LogCounters::failed_creations`] rises, half of it is left.
+    /// If it is full, the commit fails and the tail stays as it was, also after the log is opened
+    /// again. Then free room on the disk, or open the log with a smaller
+    /// [`segment_size`](LogOptions::segment_size) until the old segments are gone.
     ///
     /// ```
     /// # use inflight_flush::{Power, log::{Durability, LogOptions, MemoryStorage}};

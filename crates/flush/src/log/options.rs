@@ -201,7 +201,7 @@ impl LogOptions {
     }
 
     /// Opens a log that is larger than memory: calls `visit` with each record, in order. Records
-    /// before [`Recovery::tail`] may be among them, because the tail is known only at the end.
+    /// up to [`Recovery::tail`] may be among them, because the tail is known only at the end.
     ///
     /// # Errors
     ///

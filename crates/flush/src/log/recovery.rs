@@ -40,7 +40,8 @@ pub struct Recovery {
     pub records: Vec<RecoveredRecord>,
     /// The end of the last whole record, at which the log continues.
     pub end: Lsn,
-    /// Records before it are no longer needed.
+    /// Records up to it are no longer needed, that of this position included: the last one that was
+    /// [set](super::Log::set_tail) and is durable.
     pub tail: Lsn,
     /// A record, or the head of a segment, was being written when the log was stopped. It was never
     /// durable, and is gone.
@@ -88,11 +89,18 @@ pub(super) fn read(
     let mut segments = VecDeque::new();
     let mut not_begun = Vec::new();
     let mut log = None;
+    let mut previous: Option<u64> = None;
     let mut position: Option<Position> = None;
     // One segment is in memory at a time.
     let mut last: Option<(Arc<dyn Device>, Vec<u8>, Stop)> = None;
     for number in storage.segments()? {
         let corrupt = Err(OpenError::Corrupt(Lsn(scan.lsn)));
+        // They are made in order and removed from the ends, each durably before the next one. So a
+        // stop or a crash leaves no gap.
+        if previous.is_some_and(|previous| previous.checked_add(1) != Some(number)) {
+            return corrupt;
+        }
+        previous = Some(number);
         let segment = match load(storage, number, log)? {
             // A segment is begun only when those before it are durable.
             Loaded::Segment(_) if !not_begun.is_empty() => return corrupt,
@@ -266,10 +274,14 @@ impl Scan<'_> {
                 break;
             }
             let start = offset + FRAME_HEADER;
-            let end = start.saturating_add(frame.len as usize).min(bytes.len());
-            let taken = self.frame(&bytes[start..end]);
+            let end = start.saturating_add(frame.len as usize);
+            let taken = self.frame(&bytes[start..end.min(bytes.len())]);
             if taken > 0 {
                 read = start + taken;
+            }
+            if end > bytes.len() {
+                // No frame is written beyond the end of a segment, so this one was cut.
+                return Err(OpenError::Corrupt(Lsn(self.lsn)));
             }
             if taken < frame.len as usize {
                 break;

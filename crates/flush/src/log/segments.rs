@@ -81,11 +81,11 @@ impl Segments {
     }
 
     /// Makes the next segment if it is not made yet.
-    pub(super) fn make_next(&self) {
+    pub(super) fn make_next(&self) -> io::Result<()> {
         let number = {
             let mut next = self.next.lock();
             if !matches!(next.stage, Stage::None) {
-                return;
+                return Ok(());
             }
             next.stage = Stage::Making;
             next.number
@@ -94,7 +94,8 @@ impl Segments {
             segments: self,
             made: None,
         };
-        made.made = self.storage.create(number, self.size).ok();
+        made.made = Some(self.storage.create(number, self.size)?);
+        Ok(())
     }
 
     /// Removes a segment. It does not come back.

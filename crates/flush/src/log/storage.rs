@@ -36,8 +36,10 @@ pub trait Storage: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// The system's error; `AlreadyExists` if a segment of this number has been begun. One that was
-    /// never begun may be replaced.
+    /// The system's error; `AlreadyExists` if a segment of this number has been begun: if its first
+    /// 64 bytes are a whole head, which the log writes with the first records. One without a whole
+    /// head has no records, whatever else is in it: an attempt that failed has left it, and it may
+    /// be replaced.
     fn create(&self, number: u64, len: u64) -> io::Result<Arc<dyn Device>>;
 
     /// Opens a segment that exists.

@@ -43,7 +43,12 @@ impl Inner {
             let next = self.state.lock().next_upkeep(self);
             match next {
                 None => return,
-                Some(Upkeep::MakeNext) => self.segments.make_next(),
+                Some(Upkeep::MakeNext) => {
+                    if self.segments.make_next().is_err() {
+                        // It is tried again when the segment is needed.
+                        self.state.lock().counters.failed_creations += 1;
+                    }
+                }
                 // The oldest first, so the remaining segments have no hole.
                 Some(Upkeep::Remove(oldest)) => {
                     let removed = self.segments.remove(oldest);
