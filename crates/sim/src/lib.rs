@@ -27,5 +27,7 @@ pub mod hdd;
 pub mod limit;
 pub mod placement;
 mod pool;
+mod seeds;
 
 pub use goal::Goal;
+pub use seeds::Seeds;

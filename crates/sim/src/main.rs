@@ -21,7 +21,13 @@ fn main() -> ExitCode {
         Ok(options) => options,
         Err(error) if error.use_stderr() => return refuse(&one_line(&error)),
         // --help and --version
-        Err(error) => error.exit(),
+        Err(error) => {
+            let printed = error.print().and_then(|()| std::io::stdout().flush());
+            return match printed.context("printing the help") {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => refuse(&format!("{error:#}")),
+            };
+        }
     };
     let result = match &options.command {
         Command::Hdd(hdd) => run_hdd(hdd),
@@ -141,8 +147,7 @@ fn run_flush(options: &Flush) -> Result<bool> {
     let mut drawing = Drawing::open(options.output.plot.as_ref())?;
     let progress = progress(flush::cil_flush().len());
     let models = flush::Model::published();
-    let seeds = options.seeds as u64;
-    let table = flush::Table::run(&models, options.seed.seed, seeds, || progress.inc(1));
+    let table = flush::Table::run(&models, options.seeds(), || progress.inc(1));
     progress.finish_and_clear();
     drawing.write(|| flush::plot(&table))?;
     let goals = options.output.goals(|| table.goals());
@@ -182,6 +187,7 @@ fn run_limit(options: &Limit) -> Result<bool> {
 }
 
 fn run_placement(options: &Placement) -> Result<bool> {
+    options.refuse_unpublished()?;
     let mut drawing = Drawing::open(options.output.plot.as_ref())?;
     let controls = if options.no_controls {
         Vec::new()
@@ -257,9 +263,14 @@ impl Drawing {
             return Ok(());
         };
         let curves = draw().map_err(|error| anyhow::anyhow!("drawing: {error}"))?;
-        let written = file
-            .set_len(0)
-            .and_then(|()| file.write_all(curves.as_bytes()));
+        let mut replace = || {
+            // A device or a pipe has no length.
+            if file.metadata()?.is_file() {
+                file.set_len(0)?;
+            }
+            file.write_all(curves.as_bytes())
+        };
+        let written: std::io::Result<()> = replace();
         written.with_context(|| writing(path))
     }
 }

@@ -220,7 +220,85 @@ fn single_writes_stand_beside_the_published() {
         "{printed}"
     );
     assert!(printed.contains("holds: single writes"), "{printed}");
-    assert_eq!(run("hdd --single --jobs 3").status.code(), Some(2));
+}
+
+/// Nothing that such a write does not look at is taken without a word.
+#[test]
+fn single_writes_refuse_what_does_not_concern_them() {
+    for option in [
+        "--jobs 3",
+        "--policy ours",
+        "--rules",
+        "--seconds 1",
+        "--warm-up 1",
+        "--seed 2",
+        "--small-every 2",
+        "--nr-requests 5",
+        "--piece-kib 64",
+        "--cache 0",
+        "--burst 2",
+        "--dispatch sorted",
+    ] {
+        let output = run(&format!("hdd --single {option}"));
+        assert_eq!(output.status.code(), Some(2), "{option}");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("cannot be used with"), "{option}: {said}");
+    }
+}
+
+#[test]
+fn names_of_rules_stand_apart() {
+    let printed = text(&run("hdd --rules --jobs 2 --seconds 1 --warm-up 1"));
+    assert!(printed.contains(" hysteresis never_forced "), "{printed}");
+}
+
+/// The drawing of a run that takes a moment.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_drawing_goes_to_what_has_no_length_too() {
+    let arguments = "limit --max-active 4 --plot";
+    text(&run(&format!("{arguments} /dev/null")));
+    let printed = text(&run(&format!("{arguments} /dev/stdout")));
+    assert!(printed.contains("<svg"), "{printed}");
+}
+
+/// As if the output were lost on a full disk.
+#[cfg(target_os = "linux")]
+#[test]
+fn output_that_cannot_be_written_is_an_error() {
+    for arguments in ["--help", "hdd --help", "--version", "hdd --single"] {
+        let full = std::fs::File::create("/dev/full").expect("it takes nothing");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_inflight-sim"));
+        command.args(arguments.split_whitespace()).stdout(full);
+        let output = command.output().expect("the program can be started");
+        assert_eq!(output.status.code(), Some(2), "{arguments}");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("No space left"), "{arguments}: {said}");
+    }
+}
+
+#[test]
+fn seeds_go_on_from_zero_after_the_largest() {
+    for command in ["flush", "placement --no-controls --clients 1"] {
+        let run = |seeds: &str| text(&run(&format!("{command} --json {seeds}")));
+        let rows = |seeds: &str| {
+            let json: Value = serde_json::from_str(&run(seeds)).expect("it is JSON");
+            json["rows"].clone()
+        };
+        let printed = run(&format!("--seed {} --seeds 1", u64::MAX));
+        assert!(!printed.contains("null"), "{printed}");
+        let both = rows(&format!("--seed {} --seeds 2", u64::MAX));
+        let ms = |rows: &Value| {
+            let side = if command == "flush" { "eager" } else { "after" };
+            rows[0][side]["file_ms"].as_f64().expect("a time")
+        };
+        let each = [u64::MAX, 0].map(|seed| ms(&rows(&format!("--seed {seed} --seeds 1"))));
+        let mean = (each[0] + each[1]) / 2.0;
+        assert!((ms(&both) - mean).abs() < 1e-9, "{each:?}, {both}");
+    }
+    let printed = text(&run(&format!("flush --seed {} --seeds 2", u64::MAX)));
+    let range = format!("seeds {} to 0", u64::MAX);
+    assert!(printed.contains(&range), "{printed}");
 }
 
 /// An old drawing stays if the run is refused.
@@ -307,6 +385,7 @@ fn dmcrypt_refuses_bad_input_in_one_line() {
         ("--drift -1", "0 to 10000"),
         ("--seeds 0", "1 to 1000"),
         ("--machine cache:x", "cache"),
+        ("--machine smt:3", "cores of one or two threads only"),
     ] {
         let output = run(&format!("dmcrypt {arguments}"));
         assert_eq!(output.status.code(), Some(2), "{arguments}");
@@ -397,6 +476,11 @@ fn placement_refuses_bad_input_in_one_line() {
     for (arguments, expected) in [
         ("--table irq", "one of kworker_stack_uma8"),
         ("--clients 0", "1 to 4096"),
+        ("--clients 3", "--clients 3: kworker_stack_uma8"),
+        (
+            "--table irq_migrate --clients 1,3",
+            "--clients 3: irq_migrate has [1, 2, 4, 8, 16, 32, 64, 128]",
+        ),
         ("--order last", "pull-first, previous-first"),
         ("--load far", "nowhere, same-cache, anywhere"),
         ("--plot /nowhere/at/all.svg", "/nowhere/at/all.svg"),

@@ -146,6 +146,63 @@ fn an_item_is_taken_at_most_once_and_only_away_from_home() {
     }
 }
 
+/// CPU numbers have gaps where CPUs are not usable: the rest is a machine of its own.
+#[test]
+fn cpus_that_are_not_usable_are_left_out() {
+    for (machine, like) in [
+        ("core:4 offline:0", "core:3"),
+        ("core:4 isolated:0", "core:3"),
+        ("core:2 offline:0", "core:1"),
+        ("cache:2 core:2 offline:1,2", "cache:2 core:1"),
+    ] {
+        for scope in Scope::ALL {
+            let of = |machine: &str| {
+                let model = DmCrypt3900x {
+                    machine: machine.to_owned(),
+                    // The limits of all CPUs together are others.
+                    max_active: 4096,
+                    ..DmCrypt3900x::default()
+                };
+                let scenario = Scenario::new(3, scope).seconds(0.3).model(model);
+                scenario.run(1)
+            };
+            assert_eq!(of(machine), of(like), "{machine}, {scope}");
+        }
+    }
+}
+
+/// A machine of which the model knows nothing is not simulated as another one.
+#[test]
+fn machines_without_constants_are_refused() {
+    for (machine, says) in [
+        ("core:1 smt:16", "one or two threads"),
+        ("core:4 slow:1", "one speed"),
+        ("core:4 fast:1", "one speed"),
+    ] {
+        let model = DmCrypt3900x {
+            machine: machine.to_owned(),
+            ..DmCrypt3900x::default()
+        };
+        let refused = model.topology().expect_err(machine);
+        assert!(refused.contains(says), "{machine}: {refused}");
+    }
+    let usable = "core:1 smt:4 offline:2-3".to_owned();
+    let model = DmCrypt3900x {
+        machine: usable,
+        ..DmCrypt3900x::default()
+    };
+    assert!(model.topology().is_ok());
+}
+
+/// What was published is of one machine, and says nothing of another.
+#[test]
+fn another_machine_is_not_asked_for_what_was_published() {
+    let small = |model: &mut DmCrypt3900x| model.machine = "core:4".to_owned();
+    let table = table(&[4], &KERNEL, small);
+    assert!(!failing(&table.fit()).is_empty(), "{table}");
+    assert_eq!(table.of_another_machine().fit(), []);
+}
+
 #[test]
 fn the_same_seed_gives_the_same_outcome_and_another_one_another() {
     for scope in Scope::ALL {

@@ -1,9 +1,17 @@
 //! What must be seen: the published shape, and that the flushes make it.
 
+use inflight_sim::Seeds;
 use inflight_sim::flush::{Journal, Model, Table, plot, run};
 
 fn table(models: &[Model], seed: u64) -> Table {
-    Table::run(models, seed, 2, || ())
+    Table::run(
+        models,
+        Seeds {
+            first: seed,
+            count: 2,
+        },
+        || (),
+    )
 }
 
 #[test]

@@ -111,7 +111,7 @@ fn start() -> (std::time::Instant, u64) {
 /// ```
 #[must_use]
 pub fn spin_turns(ns: u64) -> u32 {
-    u32::try_from(turns_per_us() * ns / 1_000).unwrap_or(u32::MAX)
+    u32::try_from(turns_per_us().saturating_mul(ns) / 1_000).unwrap_or(u32::MAX)
 }
 
 fn turns_per_us() -> u64 {
@@ -295,6 +295,8 @@ mod tests {
         assert_eq!(by(&[9, 8]), 16, "a turn of 62 ns");
         assert_eq!(by(&[9_000]), 1, "more than 1 us is not believed");
         assert_eq!(by(&[0]), 1_000, "nor one of less than 1 ns");
+        // A turn takes 1 us at most.
+        assert_eq!(spin_turns(u64::MAX), u32::MAX);
     }
 
     #[test]

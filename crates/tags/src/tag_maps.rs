@@ -190,8 +190,8 @@ impl TagMaps {
         unsafe { &raw const (*this).teardown }
     }
 
-    /// The stamp of a tag that is issued now, if the set keeps ages: not before that moment, and at
-    /// most a tick after it.
+    /// The stamp of a tag that is issued now, if the set keeps ages: at most a tick after that
+    /// moment, and not before it while ticks come in time.
     #[inline]
     pub(crate) fn stamp(&self) -> Option<Instant> {
         self.keeps_ages.then(|| self.ticks.now())

@@ -21,13 +21,16 @@ pub(crate) fn allowed(files: &mut Files<'_>, root: &Path) -> Option<CpuSet> {
         .or_else(|| second_version(files, root, &groups, &mounts))
 }
 
-/// The mask a recorded process had.
+/// The mask a recorded process had. No process runs on no CPU, so an empty one is damaged.
 pub(crate) fn recorded_mask(files: &mut Files<'_>, root: &Path) -> Option<CpuSet> {
     of_process(files, root, "status", ":", |text| {
         let mut lines = text.lines();
         let list = lines.find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
-        let mask = list.map(str::parse).transpose();
-        mask.map_err(|error: crate::ParseCpuSetError| format!("Cpus_allowed_list: {error}"))
+        let mask = list.map(str::parse::<CpuSet>).transpose();
+        match mask {
+            Ok(Some(mask)) if mask.is_empty() => Err("Cpus_allowed_list: no CPU".to_owned()),
+            mask => mask.map_err(|error| format!("Cpus_allowed_list: {error}")),
+        }
     })?
 }
 

@@ -1,16 +1,18 @@
 //! CPUs and caches in virtual time, under a scheduler that is busy where it can see.
 //!
 //! Threads run segments of work. A segment runs at full speed if the sibling of its CPU is idle,
-//! else slower. Within a last-level cache the scheduler wastes nothing: whoever is woken there gets
+//! else slower; a core has at most two threads. Within a last-level cache the scheduler wastes nothing: whoever is woken there gets
 //! an idle core, else an idle sibling, else waits in the cache's queue; a CPU that goes idle takes
 //! the head of it. Across caches it looks now and then only ([`Scheduler`]).
 //!
 //! What the threads do is a [`Load`]; which thread is woken and in which cache it starts is the
 //! load's business too.
 
+mod by_id;
 mod queue;
 mod schedule;
 
+use by_id::ById;
 use fastrand::Rng;
 use inflight_topology::{Scope, Topology};
 pub(crate) use queue::Events;
@@ -130,7 +132,7 @@ pub struct Cpus<E> {
     /// Randomness of machine and load: one seed, one run.
     pub rng: Rng,
     events: Events<Event<E>>,
-    cpus: Vec<Cpu>,
+    cpus: ById<Cpu>,
     /// CPUs by cache.
     caches: Vec<Vec<usize>>,
     nodes: Vec<Option<usize>>,
@@ -154,6 +156,10 @@ pub struct Counters {
 
 impl<E: Copy> Cpus<E> {
     /// The caches and cores of this topology, idle.
+    ///
+    /// # Panics
+    ///
+    /// If a core has more than two threads.
     #[must_use]
     pub fn new(topology: &Topology, scheduler: Scheduler, seed: u64) -> Self {
         let pods = topology.pods(Scope::Cache);
@@ -162,6 +168,7 @@ impl<E: Copy> Cpus<E> {
             let core = topology
                 .pod_of(Scope::Smt, cpu)
                 .expect("every CPU has a core");
+            assert!(core.cpus().len() <= 2, "a core has at most two threads");
             Cpu {
                 cache: topology.pod_of(Scope::Cache, cpu).expect("as above").id(),
                 sibling: core.cpus().iter().find(|other| *other != cpu),
@@ -174,7 +181,7 @@ impl<E: Copy> Cpus<E> {
                 busy: 0.0,
             }
         };
-        let cpus: Vec<_> = topology.cpus().iter().map(cpu).collect();
+        let cpus = topology.cpus().iter().map(|id| (id, cpu(id))).collect();
         let mut machine = Self {
             scheduler,
             now: 0,
@@ -188,7 +195,7 @@ impl<E: Copy> Cpus<E> {
             wakes: VecDeque::new(),
             counters: Counters::default(),
         };
-        for cpu in 0..machine.cpus.len() {
+        for cpu in topology.cpus() {
             let phase = machine.rng.u64(..machine.scheduler.tick);
             machine.events.plan(phase, Event::Tick { cpu });
         }
@@ -296,15 +303,17 @@ impl<E: Copy> Cpus<E> {
         (-mean * (1.0 - self.rng.f64()).ln()) as Ns
     }
 
-    /// What the scheduler did since the last call, and how long each CPU was busy.
+    /// What the scheduler did since the last call, and for how much of the time since then, in ns,
+    /// the CPUs of each cache were busy, all together.
     pub fn take_counters(&mut self) -> (Counters, Vec<f64>) {
-        for cpu in 0..self.cpus.len() {
-            self.settle(cpu);
+        let mut busy = vec![0.0; self.caches()];
+        for (cache, busy) in busy.iter_mut().enumerate() {
+            for at in 0..self.caches[cache].len() {
+                let cpu = self.caches[cache][at];
+                self.settle(cpu);
+                *busy += std::mem::take(&mut self.cpus[cpu].busy);
+            }
         }
-        let busy = self
-            .cpus
-            .iter_mut()
-            .map(|cpu| std::mem::take(&mut cpu.busy));
-        (std::mem::take(&mut self.counters), busy.collect())
+        (std::mem::take(&mut self.counters), busy)
     }
 }

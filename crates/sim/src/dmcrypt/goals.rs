@@ -14,6 +14,12 @@ fn at(row: &Row) -> String {
 }
 
 impl Table {
+    /// A row beside which something is published.
+    fn known(&self, issuers: usize, scope: Scope) -> Option<&Row> {
+        let row = self.row(issuers, scope);
+        row.filter(|row| row.published.is_some())
+    }
+
     /// Whether the model is that of the published machine.
     #[must_use]
     pub fn fit(&self) -> Vec<Goal> {
@@ -36,7 +42,10 @@ impl Table {
             ))
         });
         let part = |issuers, scope, least: f64, most: f64| {
-            let (row, system) = (self.row(issuers, scope), self.row(issuers, Scope::System));
+            let (row, system) = (
+                self.known(issuers, scope),
+                self.known(issuers, Scope::System),
+            );
             let ratio = row.zip(system).map(|(row, system)| {
                 let ratio = row.seen.mean.mib_s / system.seen.mean.mib_s;
                 [
@@ -47,7 +56,7 @@ impl Table {
             ratio.into_iter().flatten()
         };
         let dearer = |dear: Scope, cheap: Scope| {
-            let (dear, cheap) = (self.row(4, dear), self.row(4, cheap));
+            let (dear, cheap) = (self.known(4, dear), self.known(4, cheap));
             dear.zip(cheap).map(|(dear, cheap)| {
                 let limit = cheap.seen.mean.cpu_us_per_io;
                 Margin::at_least("us/IO", &at(dear), dear.seen.mean.cpu_us_per_io, limit)

@@ -236,14 +236,14 @@ impl Crypt {
         };
         let all: f64 = busy.iter().sum();
         let share = |cache: usize| {
-            let members = cpus.cache(cache);
-            let busy: f64 = members.iter().map(|cpu| busy[*cpu]).sum();
-            busy / (members.len() as f64 * seconds * 1e9)
+            let members = cpus.cache(cache).len();
+            busy[cache] / (members as f64 * seconds * 1e9)
         };
+        let usable: usize = (0..cpus.caches()).map(|c| cpus.cache(c).len()).sum();
         let shares = || (0..cpus.caches()).map(share);
         Outcome {
             mib_s: reads as f64 * self.model.kib / 1024.0 / seconds,
-            cpu_pct: 100.0 * all / (seconds * 1e9 * busy.len() as f64),
+            cpu_pct: 100.0 * all / (seconds * 1e9 * usable as f64),
             cpu_us_per_io: all / 1e3 / (reads + writes).max(1) as f64,
             off_home: per_item(off_home),
             pulls: per_item(counters.pulls),

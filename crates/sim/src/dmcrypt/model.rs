@@ -1,6 +1,7 @@
 //! All constants of the model, in one place. Every scope runs with the same.
 
 use crate::cpus::Scheduler;
+use inflight_topology::{Scope, Topology};
 use inflight_workqueue::unstable::Costs;
 
 /// The published machine and its load: 12 cores of 2 threads in 4 caches.
@@ -88,6 +89,34 @@ impl Default for DmCrypt3900x {
 }
 
 impl DmCrypt3900x {
+    /// The machine.
+    ///
+    /// ```
+    /// use inflight_sim::dmcrypt::DmCrypt3900x;
+    /// let of = |machine: &str| DmCrypt3900x { machine: machine.into(), ..Default::default() };
+    /// assert!(of("core:4 smt:2 offline:0").topology().is_ok());
+    /// assert!(of("core:4 smt:4").topology().is_err());
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the description cannot be read, or the model has no constants for such a machine: for
+    /// cores of more than two threads, and for CPUs of several speeds.
+    pub fn topology(&self) -> Result<Topology, String> {
+        let topology = Topology::synthetic(&self.machine).map_err(|error| error.to_string())?;
+        if topology
+            .pods(Scope::Smt)
+            .iter()
+            .any(|core| core.cpus().len() > 2)
+        {
+            return Err("the model knows cores of one or two threads only".to_owned());
+        }
+        if topology.speed_classes().len() > 1 {
+            return Err("the model knows CPUs of one speed only".to_owned());
+        }
+        Ok(topology)
+    }
+
     /// How long the device transfers one IO.
     pub(super) fn transfer(&self) -> f64 {
         self.kib / 1024.0 / self.device_mib_s * 1e9

@@ -139,7 +139,8 @@ impl Pools {
         };
         for pod in 0..pools.pods.len() {
             let number = pools.pods[pod].pool.add_idle();
-            pools.start(cpus, pod, number, 0);
+            // Without a cache of its own it has last run on the first CPU.
+            pools.start(cpus, pod, number, cpus.cache(0)[0]);
         }
         pools
     }
@@ -334,7 +335,7 @@ impl Pools {
         thread: ThreadId,
     ) -> Option<usize> {
         let Worker { pod, number, away } = self.worker(thread);
-        let cpu = self.pods[pod].cache.map_or(0, |cache| cpus.cache(cache)[0]);
+        let cpu = cpus.cache(self.pods[pod].cache.unwrap_or(0))[0];
         if let Some((from, guest)) = away {
             self.workers[thread - self.first].away = None;
             self.end(cpus, from, guest);

@@ -4,7 +4,6 @@ use super::issuers::Crypt;
 use super::measure::{Outcome, Summary};
 use super::model::DmCrypt3900x;
 use crate::cpus::{Cpus, run_until};
-use inflight_topology::Topology;
 use std::fmt;
 
 /// Where encryption may run.
@@ -105,11 +104,10 @@ impl Scenario {
     ///
     /// # Panics
     ///
-    /// If the machine's description cannot be read, or has no CPU.
+    /// If the model is not for this machine ([`DmCrypt3900x::topology`]), or it has no CPU.
     #[must_use]
     pub fn run(&self, seed: u64) -> Outcome {
-        let topology =
-            Topology::synthetic(&self.model.machine).expect("a description of a machine");
+        let topology = self.model.topology().expect("a machine of this model");
         let mut cpus = Cpus::new(&topology, self.model.scheduler.clone(), seed);
         let mut load = Crypt::new(self, &topology, &mut cpus);
         let warm_up = (self.warm_up * 1e9) as u64;

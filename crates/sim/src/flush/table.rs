@@ -3,6 +3,7 @@
 use super::journal::{Outcome, run};
 use super::model::{Journal, Model};
 use super::published::{FLUSH_RATIO, Published, cil_flush};
+use crate::seeds::Seeds;
 use std::fmt;
 
 /// The results.
@@ -36,19 +37,19 @@ pub struct Row {
 }
 
 impl Table {
-    /// Runs the models for every published row, means of so many seeds. `done` is called after each
+    /// Runs the models for every published row, means over the seeds. `done` is called after each
     /// row.
     ///
     /// # Panics
     ///
     /// If there is no seed, or no model of a published machine.
-    pub fn run(models: &[Model], seed: u64, seeds: u64, mut done: impl FnMut()) -> Self {
+    pub fn run(models: &[Model], seeds: Seeds, mut done: impl FnMut()) -> Self {
         let rows: Vec<Row> = cil_flush()
             .iter()
             .map(|published| {
                 let of = |model: &&Model| model.machine == published.machine;
                 let model = models.iter().find(of).expect("a model of the machine");
-                let row = row(model, published, seed, seeds);
+                let row = row(model, published, seeds);
                 done();
                 row
             })
@@ -62,11 +63,12 @@ impl Table {
     }
 }
 
-fn row(model: &Model, published: &Published, seed: u64, seeds: u64) -> Row {
+fn row(model: &Model, published: &Published, seeds: Seeds) -> Row {
     let mean = |journal| {
-        let outcomes = (seed..seed + seeds).map(|s| run(model, journal, published.clients, s));
-        let outcomes: Vec<Outcome> = outcomes.collect();
-        let mean = |of: fn(&Outcome) -> f64| outcomes.iter().map(of).sum::<f64>() / seeds as f64;
+        let run = |seed| run(model, journal, published.clients, seed);
+        let outcomes: Vec<Outcome> = seeds.iter().map(run).collect();
+        let runs = outcomes.len() as f64;
+        let mean = |of: fn(&Outcome) -> f64| outcomes.iter().map(of).sum::<f64>() / runs;
         Outcome {
             file_ms: mean(|o| o.file_ms),
             flushes_per_commit: mean(|o| o.flushes_per_commit),

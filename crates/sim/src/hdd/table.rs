@@ -101,13 +101,19 @@ impl Table {
             .flat_map(|row| row.policies.iter().map(|(policy, _)| *policy))
     }
 
+    /// Of a column: a name, and a blank before it.
+    fn width(&self) -> usize {
+        let names = self.policies().map(|policy| policy.name().len() + 1);
+        names.max().unwrap_or(0).max(12)
+    }
+
     fn head(&self, f: &mut fmt::Formatter<'_>, what: &str) -> fmt::Result {
         write!(f, "\n{what}\n jobs")?;
         if what == THROUGHPUT {
             write!(f, "  v5.18  patched")?;
         }
         for policy in self.policies() {
-            write!(f, "{policy:>12}")?;
+            write!(f, "{policy:>0$}", self.width())?;
         }
         if what == THROUGHPUT {
             write!(f, "   errors: preempt, as_posted")?;
@@ -145,6 +151,7 @@ const SMALL: [Figure; 2] = [
 
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let width = self.width();
         self.head(f, THROUGHPUT)?;
         for row in &self.rows {
             write!(f, "{:>5}", row.jobs)?;
@@ -153,7 +160,7 @@ impl fmt::Display for Table {
                 None => write!(f, "{:>7}{:>9}", "-", "-")?,
             }
             for (_, outcome) in &row.policies {
-                write!(f, "{:>12.1}", outcome.mib_s)?;
+                write!(f, "{:>width$.1}", outcome.mib_s)?;
             }
             for (error, width) in [(row.error_percent, 16), (row.patched_error_percent, 10)] {
                 match error {
@@ -171,7 +178,7 @@ impl fmt::Display for Table {
             for row in &self.rows {
                 write!(f, "{:>5}", row.jobs)?;
                 for (_, outcome) in &row.policies {
-                    write!(f, "{:>12.digits$}", figure(outcome))?;
+                    write!(f, "{:>width$.digits$}", figure(outcome))?;
                 }
                 writeln!(f)?;
             }

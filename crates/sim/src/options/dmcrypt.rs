@@ -3,7 +3,6 @@
 use super::{Output, number, seconds};
 use clap::Args;
 use inflight_sim::dmcrypt::{DmCrypt3900x, Scenario, Scope};
-use inflight_topology::Topology;
 use std::fmt;
 
 const MAX_ISSUERS: usize = 4096;
@@ -37,7 +36,8 @@ pub(crate) struct Dmcrypt {
     #[arg(long, value_name = "N", default_value_t = DmCrypt3900x::default().scheduler.drift_per_s,
         value_parser = rate, allow_negative_numbers = true)]
     drift: f64,
-    /// Another machine, for instance "numa:2 cache:4 core:3 smt:2".
+    /// Another machine, for instance "numa:2 cache:4 core:3 smt:2": at most two threads on a core,
+    /// and CPUs of one speed.
     #[arg(long, value_name = "TEXT", value_parser = machine)]
     machine: Option<String>,
     /// All issuers are pinned to one cache.
@@ -139,10 +139,11 @@ fn rate(text: &str) -> Result<f64, String> {
 }
 
 fn machine(text: &str) -> Result<String, String> {
-    match Topology::synthetic(text) {
-        Ok(_) => Ok(text.to_owned()),
-        Err(error) => Err(error.to_string()),
-    }
+    let model = DmCrypt3900x {
+        machine: text.to_owned(),
+        ..DmCrypt3900x::default()
+    };
+    model.topology().map(|_| model.machine)
 }
 
 fn scope(text: &str) -> Result<Scope, String> {

@@ -2,6 +2,7 @@
 
 use super::{Output, Seed, number};
 use clap::Args;
+use inflight_sim::Seeds;
 use std::fmt;
 
 #[derive(Debug, Args)]
@@ -15,14 +16,19 @@ pub(crate) struct Flush {
     pub(crate) output: Output,
 }
 
+impl Flush {
+    pub(crate) fn seeds(&self) -> Seeds {
+        self.seed.and_following(self.seeds)
+    }
+}
+
 impl fmt::Display for Flush {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
             "small commits by clients in a closed loop, four workers push them into log buffers; \
-             seeds {} to {}",
-            self.seed.seed,
-            self.seed.seed + self.seeds as u64 - 1
+             {}",
+            self.seeds()
         )
     }
 }

@@ -23,7 +23,8 @@ pub(crate) struct Hdd {
     #[arg(long, conflicts_with = "policy")]
     rules: bool,
     /// The published table of single writes instead: one at a time, by size.
-    #[arg(long, conflicts_with_all = ["jobs", "policy", "rules", "small_every"])]
+    #[arg(long, conflicts_with_all = ["jobs", "policy", "rules", "seconds", "warm_up", "seed",
+        "small_every", "nr_requests", "piece_kib", "cache", "burst", "dispatch"])]
     pub(crate) single: bool,
     /// Simulated seconds that count; as long as the published runs.
     #[arg(long, value_name = "S", default_value_t = 110.0, value_parser = seconds,

@@ -13,6 +13,7 @@ pub(crate) use dmcrypt::Dmcrypt;
 pub(crate) use enqueue::Enqueue;
 pub(crate) use flush::Flush;
 pub(crate) use hdd::Hdd;
+use inflight_sim::Seeds;
 pub(crate) use limit::Limit;
 pub(crate) use placement::Placement;
 use std::path::PathBuf;
@@ -69,6 +70,16 @@ pub(crate) struct Seed {
         allow_negative_numbers = true
     )]
     pub(crate) seed: u64,
+}
+
+impl Seed {
+    /// This one and those after it: so many in all.
+    fn and_following(self, count: usize) -> Seeds {
+        Seeds {
+            first: self.seed,
+            count: count as u64,
+        }
+    }
 }
 
 fn number<const MIN: usize, const MAX: usize>(text: &str) -> Result<usize, String> {

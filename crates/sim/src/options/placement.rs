@@ -1,8 +1,10 @@
 //! `placement`: on which CPU a woken thread runs.
 
 use super::{Output, Seed, number};
+use anyhow::{Result, ensure};
 use clap::{Args, ValueEnum};
-use inflight_sim::placement::{Recent, Side, Which};
+use inflight_sim::Seeds;
+use inflight_sim::placement::{Recent, Side, Which, published};
 use inflight_topology::wake::{PullOrder, Reach};
 use std::fmt;
 
@@ -13,7 +15,7 @@ pub(crate) struct Placement {
     /// Published tables, with commas; by default all.
     #[arg(long, value_name = "NAME,..", value_delimiter = ',', value_parser = table)]
     table: Vec<Which>,
-    /// Numbers of clients, with commas; by default all that were published.
+    /// Numbers of clients, with commas, of those that were published; by default all of them.
     #[arg(
         long,
         value_name = "N,..",
@@ -71,8 +73,25 @@ impl Placement {
         self.clients.is_empty() || self.clients.contains(&clients)
     }
 
-    pub(crate) fn seeds(&self) -> [u64; 2] {
-        [self.seed.seed, self.seeds as u64]
+    /// A number of clients that no table has would be left out without a word.
+    pub(crate) fn refuse_unpublished(&self) -> Result<()> {
+        let rows = self.tables().into_iter().flat_map(published);
+        let mut known: Vec<_> = rows.map(|row| row.clients).collect();
+        known.sort_unstable();
+        known.dedup();
+        for n in &self.clients {
+            let names: Vec<_> = self.tables().iter().map(|table| table.name()).collect();
+            ensure!(
+                known.contains(n),
+                "--clients {n}: {} has {known:?}",
+                names.join(", ")
+            );
+        }
+        Ok(())
+    }
+
+    pub(crate) fn seeds(&self) -> Seeds {
+        self.seed.and_following(self.seeds)
     }
 
     /// The rules that were asked for, in the place of the published ones.
@@ -128,9 +147,8 @@ impl fmt::Display for Placement {
         writeln!(
             f,
             "small synchronous IOs by clients in a closed loop, before the published rule and with \
-             it; seeds {} to {}",
-            self.seed.seed,
-            self.seed.seed + self.seeds as u64 - 1
+             it; {}",
+            self.seeds()
         )?;
         let others = self.unlike_the_published();
         if others.is_empty() {
@@ -144,7 +162,7 @@ impl fmt::Display for Placement {
     }
 }
 
-fn table(text: &str) -> Result<Which, String> {
+fn table(text: &str) -> std::result::Result<Which, String> {
     let found = Which::ALL.into_iter().find(|table| table.name() == text);
     found.ok_or_else(|| {
         let names: Vec<_> = Which::ALL.iter().map(|table| table.name()).collect();

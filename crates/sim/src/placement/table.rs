@@ -6,14 +6,8 @@ use super::measure::Outcome;
 use super::model::{Machine, Side};
 use super::published::{Published, Which, published};
 use super::run::run;
+use crate::seeds::Seeds;
 use std::fmt;
-
-/// Which runs are made: so many, from this seed on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Seeds {
-    first: u64,
-    count: u64,
-}
 
 /// Two sides with one number of clients.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
@@ -69,7 +63,7 @@ pub struct Table {
 
 impl Table {
     /// Runs the published rows with a number of clients that is `wanted`, the rules as `change`
-    /// makes them of the published ones; means of so many seeds. `done` is called after each row.
+    /// makes them of the published ones; means over the seeds. `done` is called after each row.
     ///
     /// # Panics
     ///
@@ -78,14 +72,13 @@ impl Table {
         tables: &[Which],
         wanted: impl Fn(usize) -> bool,
         change: impl Fn(Side) -> Side,
-        [first, count]: [u64; 2],
+        seeds: Seeds,
         mut done: impl FnMut(),
     ) -> Self {
         let rows = tables.iter().flat_map(|&table| published(table));
         let row = |published: Published| {
             let table = published.table;
             let sides = table.sides().map(&change);
-            let seeds = Seeds { first, count };
             let ours = pair(&table.machine(), sides, published.clients, seeds);
             done();
             Row {
@@ -108,12 +101,11 @@ impl Table {
     pub fn with_controls(
         mut self,
         controls: &[Control],
-        [first, count]: [u64; 2],
+        seeds: Seeds,
         mut done: impl FnMut(),
     ) -> Self {
         for control in controls {
             for clients in CLIENTS {
-                let seeds = Seeds { first, count };
                 self.controls.push(ControlRow {
                     control: control.name,
                     about: control.about,
@@ -144,8 +136,8 @@ impl Row {
 
 fn pair(machine: &Machine, sides: [Side; 2], clients: usize, seeds: Seeds) -> Pair {
     let mean = |side| {
-        let seeds = seeds.first..seeds.first + seeds.count;
         let runs: Vec<_> = seeds
+            .iter()
             .map(|seed| run(machine, side, clients, seed))
             .collect();
         Outcome::mean(&runs)

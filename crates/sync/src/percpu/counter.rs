@@ -33,6 +33,8 @@ const CLOSED: u64 = 1 << 63;
 /// otherwise one read-modify-write on a line that few others use. [`close`](PerCpuCounter::close)
 /// is one moment for all: each addition is in the sum that it returns, or is refused.
 ///
+/// Numbers are added modulo 2^63.
+///
 /// The idea is the per-CPU reference count of the Linux kernel.
 ///
 /// ```
@@ -127,18 +129,33 @@ impl PerCpuCounter {
         let part = unsafe { parts.cast::<Part>().add(here) };
         // SAFETY: by the contract it lives.
         let count: *const AtomicU64 = unsafe { &raw const (*part).count };
-        // Ordering: Release pairs with the Acquire in `close`.
+        // Relaxed: `CLOSED` is never taken back, and the exchange reads again.
         // SAFETY: as above.
-        let old = unsafe { (*count).fetch_add(n, Ordering::Release) };
-        old & CLOSED == 0
+        let mut old = unsafe { (*count).load(Ordering::Relaxed) };
+        while old & CLOSED == 0 {
+            let new = old.wrapping_add(n) & !CLOSED;
+            // Ordering: Release pairs with the Acquire in `close`.
+            let (success, failure) = (Ordering::Release, Ordering::Relaxed);
+            // SAFETY: the number is neither added nor refused yet, so it lives.
+            match unsafe { (*count).compare_exchange_weak(old, new, success, failure) } {
+                Ok(_) => return true,
+                Err(found) => old = found,
+            }
+        }
+        false
     }
 
-    /// Returns the sum. While others add, it is exact for no one moment.
+    /// Returns the sum. While others add, it is exact for no one moment; after
+    /// [`close`](PerCpuCounter::close) it is what that returned.
     #[must_use]
     pub fn sum(&self) -> u64 {
         // Relaxed: a statistic, or after `close`.
-        let count = |part: &Part| part.count.load(Ordering::Relaxed) & !CLOSED;
-        self.parts.iter().map(count).sum()
+        self.sum_of(|part| part.count.load(Ordering::Relaxed))
+    }
+
+    fn sum_of(&self, count: impl Fn(&Part) -> u64) -> u64 {
+        let counts = self.parts.iter().map(count);
+        counts.fold(0, u64::wrapping_add) & !CLOSED
     }
 
     /// Closes the count, and returns the sum of all additions that were and will ever be made.
@@ -161,8 +178,7 @@ impl PerCpuCounter {
                 // that was refused by what is written after it.
                 fence(Ordering::SeqCst);
                 // Ordering: Acquire pairs with the Release in `add_to_part`.
-                let close = |part: &Part| part.count.fetch_or(CLOSED, Ordering::Acquire) & !CLOSED;
-                self.parts.iter().map(close).sum()
+                self.sum_of(|part| part.count.fetch_or(CLOSED, Ordering::Acquire))
             }
         }
     }
@@ -201,12 +217,34 @@ mod tests {
             assert_eq!(counter.sum(), added);
             assert!(!counter.is_closed());
             assert_eq!(counter.close(), added);
-            assert!(counter.is_closed() && !counter.add(1));
-            assert_eq!(
-                counter.sum() & 0xffff_ffff_0000_0000,
-                added & 0xffff_ffff_0000_0000
-            );
+            assert!(counter.is_closed() && !counter.add(1) && !counter.add(u64::MAX));
+            assert_eq!(counter.sum(), added);
         });
+    }
+
+    #[test]
+    fn large_numbers_close_nothing() {
+        both(|counter| {
+            let mut added = 0_u64;
+            for n in [1 << 63, 5, u64::MAX, 1 << 62, 1 << 62] {
+                added = added.wrapping_add(if counter.add(n) { n } else { 0 });
+                assert_eq!(counter.sum(), added & !CLOSED);
+            }
+            assert!(!counter.is_closed());
+            assert_eq!(counter.close(), added & !CLOSED);
+        });
+    }
+
+    /// The other back end may refuse for want of a line.
+    #[test]
+    fn a_lock_refuses_nothing_but_what_comes_after_the_close() {
+        let counter = PerCpuCounter::new(Backend::TryLock, 1);
+        for n in [3, 1 << 63, 1 << 62, 1 << 62] {
+            assert!(counter.add(n), "{n}");
+        }
+        assert_eq!(counter.close(), 3);
+        assert!(!counter.add(5));
+        assert_eq!(counter.sum(), 3);
     }
 
     /// Threads add until they are refused: each addition is in the sum of the close, or refused.

@@ -124,7 +124,8 @@ impl<'a> Wake<'a> {
     /// is idle, the previous one. CPUs that are too slow come after all others.
     ///
     /// If the CPU of the waker and the previous one are busy, and the waker's has less to do, the
-    /// search from the recent CPU on is for a CPU near the waker's instead.
+    /// search from the recent CPU on is for a CPU near the waker's instead, unless the waker's is
+    /// too slow and the previous one is not.
     ///
     /// ```
     /// use inflight_topology::{Topology, wake::{PlaceReason, Wake, WakeRules, WakeSource}};
@@ -212,8 +213,8 @@ impl<I: Fn(usize) -> bool> Search<'_, I> {
         Some(Placement { cpu, reason })
     }
 
-    /// The CPU near which to search: the previous one, or the waker's if both are busy and the
-    /// waker's has less to do.
+    /// The CPU near which to search: the previous one, or the waker's if both are busy, the waker's
+    /// has less to do, and it is fast enough or neither is.
     fn target(&self, rules: WakeRules) -> usize {
         let Wake {
             waker, previous, ..
@@ -335,7 +336,7 @@ pub struct Placement {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PlaceReason {
-    /// The CPU that took the interrupt is idle and near enough.
+    /// The CPU that took the interrupt is idle and near enough, and not the previous one.
     Pulled,
     /// The previous CPU is idle.
     PreviousIdle,

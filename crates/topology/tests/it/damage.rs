@@ -143,6 +143,11 @@ fn a_damaged_status_or_group_is_named() {
             &b"Cpus_allowed_list:\tgarbage\n"[..],
             "Cpus_allowed_list: item 1",
         ),
+        (
+            "proc/self/status",
+            b"Cpus_allowed_list:\n",
+            "Cpus_allowed_list: no CPU",
+        ),
         ("proc/self/status", &[0xff, 0xfe, 0], "no line has \":\""),
         ("proc/self/cgroup", &[0xff, 0xfe, 0], "no line has \":\""),
         (
