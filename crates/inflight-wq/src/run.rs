@@ -49,14 +49,20 @@ pub(crate) fn main() -> ExitCode {
         Ok(options) => options,
         Err(error) if NO_COMMAND.contains(&error.kind()) => return complain(WHICH, EXIT_USAGE),
         Err(error) if error.use_stderr() => return complain(&one_line(&error), EXIT_USAGE),
-        // --help and --version
-        Err(error) => error.exit(),
+        Err(help) => {
+            let printed = help.print().and_then(|()| io::stdout().flush());
+            return conclude(printed.map_err(Ended::from));
+        }
     };
     let socket = match options.socket() {
         Ok(socket) => socket,
         Err(error) => return complain(&error, EXIT_USAGE),
     };
-    match run(&options, &socket) {
+    conclude(run(&options, &socket))
+}
+
+fn conclude(result: Result<(), Ended>) -> ExitCode {
+    match result {
         Ok(()) | Err(Ended::Unread) => ExitCode::SUCCESS,
         Err(Ended::Wrong(error)) => complain(&error, EXIT_REFUSED),
     }

@@ -414,6 +414,20 @@ fn standard_error_that_takes_nothing() {
     }
 }
 
+#[test]
+fn help_that_cannot_be_printed_is_an_error() {
+    for option in ["--help", "--version", "dump --help"] {
+        let full = fs::OpenOptions::new()
+            .write(true)
+            .open("/dev/full")
+            .unwrap();
+        let mut command = Command::new(PROGRAM);
+        command.args(option.split(' ')).stdout(full);
+        let ran = Ran::new(&command.output().unwrap());
+        ran.complained(1, "printing: No space left on device");
+    }
+}
+
 /// The process ends while it is watched.
 #[test]
 fn a_process_that_vanishes() {

@@ -50,40 +50,64 @@ const EXIT_ERROR: u8 = 2;
 pub(crate) const EXIT_INTERRUPTED: u8 = 130;
 
 fn main() -> ExitCode {
-    match start() {
+    let options = match options() {
+        Ok(Asked::Run(options)) => options,
+        Ok(Asked::Help(help)) => return print_help(&help),
+        Err(error) => return refuse(&explain(&error)),
+    };
+    match start(*options) {
         Ok(status) => status,
         Err(error) => refuse(&explain(&error)),
     }
 }
 
+/// What the command line asks for.
+enum Asked {
+    Run(Box<Options>),
+    /// `--help` or `--version`.
+    Help(clap::Error),
+}
+
 /// The command line; what a job file says comes first, so that the rest of the line overrides it.
-fn options() -> Result<Options> {
-    let options = parse(std::env::args_os())?;
+fn options() -> Result<Asked> {
+    let options = match parse(std::env::args_os())? {
+        Asked::Run(options) => options,
+        help => return Ok(help),
+    };
     let Some(file) = &options.job_file else {
-        return Ok(options);
+        return Ok(Asked::Run(options));
     };
     let mut line = std::env::args_os();
     let program = line.next().into_iter();
     let of_file = job_file::arguments(file)?.into_iter().map(OsString::from);
     let options = parse(program.chain(of_file).chain(line));
-    let options = options.with_context(|| format!("with {}", file.display()))?;
-    if let Some(note) = options.unlike_fio() {
-        say(&format!("{}: {note}", file.display()));
-    }
-    Ok(options)
-}
-
-fn parse(line: impl Iterator<Item = OsString>) -> Result<Options> {
-    Options::try_parse_from(line).map_err(|error| {
-        if !error.use_stderr() {
-            error.exit() // --help and --version
+    let asked = options.with_context(|| format!("with {}", file.display()))?;
+    if let Asked::Run(options) = &asked {
+        if let Some(note) = options.unlike_fio() {
+            say(&format!("{}: {note}", file.display()));
         }
-        anyhow!(values::one_line(&error))
-    })
+    }
+    Ok(asked)
 }
 
-fn start() -> Result<ExitCode> {
-    let config = options()?.check()?;
+fn parse(line: impl Iterator<Item = OsString>) -> Result<Asked> {
+    match Options::try_parse_from(line) {
+        Ok(options) => Ok(Asked::Run(Box::new(options))),
+        Err(error) if error.use_stderr() => Err(anyhow!(values::one_line(&error))),
+        Err(help) => Ok(Asked::Help(help)),
+    }
+}
+
+fn print_help(help: &clap::Error) -> ExitCode {
+    let printed = help.print().and_then(|()| std::io::stdout().flush());
+    match printed.context("printing the help") {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => refuse(&explain(&error)),
+    }
+}
+
+fn start(options: Options) -> Result<ExitCode> {
+    let config = options.check()?;
     report_file_too_large_as_an_error()?;
     let json = config.json;
     if config.rw == Pattern::Log {

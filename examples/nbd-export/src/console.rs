@@ -16,7 +16,21 @@ const END: Duration = Duration::from_secs(1);
 
 /// A line before the log has begun, or after it. Lost if standard error is closed.
 pub(crate) fn say(what: &str) {
-    let _ = writeln!(io::stderr(), "nbd-export: {what}");
+    let _ = writeln!(io::stderr(), "nbd-export: {}", in_one_line(what));
+}
+
+/// Names of exports and files may have any characters: those that would end the line, or that a
+/// terminal obeys, are escaped.
+fn in_one_line(what: &str) -> String {
+    let mut line = String::with_capacity(what.len());
+    for c in what.chars() {
+        if c.is_control() {
+            line.extend(c.escape_debug());
+        } else {
+            line.push(c);
+        }
+    }
+    line
 }
 
 enum Told {
@@ -56,16 +70,17 @@ impl Console {
     }
 
     pub(crate) fn line(&self, line: String) {
-        self.tell(Told::Line(line));
+        self.tell(Told::Line(in_one_line(&line)));
     }
 
     pub(crate) fn status(&self, status: String) {
-        self.tell(Told::Status(status));
+        self.tell(Told::Status(in_one_line(&status)));
     }
 
     /// Has what was told be written, and a last line, if somebody reads it.
     pub(crate) fn end(&self, mut last: Option<String>) {
         let pause = || thread::sleep(Duration::from_millis(1));
+        last = last.map(|line| in_one_line(&line));
         let told = self
             .told
             .lock()

@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::io::{ErrorKind, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -148,14 +149,24 @@ impl Options {
     pub(crate) fn read() -> Result<Self, ExitCode> {
         Self::try_parse().map_err(|error| {
             if !error.use_stderr() {
-                // Help, or the version. Lost if standard output is closed.
-                let _ = error.print();
-                return ExitCode::SUCCESS;
+                return print_help(&error);
             }
             say(&in_a_line(&error.to_string()));
             say("all options: nbd-export --help");
             ExitCode::from(2)
         })
+    }
+}
+
+/// Prints the help, or the version. Lost if standard output is closed.
+fn print_help(help: &clap::Error) -> ExitCode {
+    let printed = help.print().and_then(|()| std::io::stdout().flush());
+    match printed {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            say(&format!("printing the help: {error}"));
+            ExitCode::from(2)
+        }
+        _ => ExitCode::SUCCESS,
     }
 }
 

@@ -358,6 +358,19 @@ fn a_result_that_cannot_be_printed_is_an_error() {
 }
 
 #[test]
+fn help_that_cannot_be_printed_is_an_error() {
+    for option in ["--help", "--version"] {
+        let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let place = Place::new();
+        let mut command = place.command(PROGRAM);
+        command.arg(option).stdout(full);
+        let ran = Ran::new(command.output().unwrap());
+        ran.expect(2)
+            .complains("printing the help: No space left on device");
+    }
+}
+
+#[test]
 fn a_run_ends_though_standard_error_takes_nothing() {
     let place = Place::new();
     fs::write(place.path("f"), vec![7; 8 * 4096]).unwrap();

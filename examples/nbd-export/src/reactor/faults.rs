@@ -54,7 +54,9 @@ impl std::str::FromStr for Faults {
                 _ => return Err(refused()),
             };
             let number = value.parse().ok().filter(|&n| n > 0);
-            *every = number.ok_or_else(refused)?;
+            let most = u32::MAX;
+            *every =
+                number.ok_or_else(|| format!("{part:?}: N is a whole number from 1 to {most}"))?;
         }
         Ok(faults)
     }

@@ -279,6 +279,10 @@ fn bad_input_is_told_in_a_line() {
             &["--faults", "reed=1"],
         ),
         (
+            "--export a=b --unix x --faults read=0",
+            &["--faults", "\"read=0\": N is a whole number from 1"],
+        ),
+        (
             "--export a=b --unix x --unx y",
             &["--unx", "; tip: ", "--unix"],
         ),
@@ -319,6 +323,37 @@ fn what_is_said_twice_is_refused() {
         said.contains("key and passphrase exclude each other"),
         "{said}"
     );
+}
+
+/// A name is not a line of the log, nor an order to the terminal.
+#[test]
+fn names_are_printed_in_a_line() {
+    let server = Server::start("auto", "a\nb\u{1b}[31m=disk", &[]);
+    drop(server.connect().go("a\nb\u{1b}[31m"));
+    let said = server.stop();
+    assert!(said.contains("a\\nb\\u{1b}[31m lies on disk"), "{said}");
+    assert!(
+        said.lines().all(|line| line.starts_with("nbd-export: ")),
+        "{said}"
+    );
+    let said = refused_with(&["--export", "x=no\nfile", "--unix", "x"]);
+    assert!(
+        said.lines().all(|line| line.starts_with("nbd-export: ")),
+        "{said}"
+    );
+}
+
+#[test]
+fn help_that_cannot_be_printed_is_an_error() {
+    for option in ["--help", "--version"] {
+        let full = std::fs::File::create("/dev/full").unwrap();
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_nbd-export"));
+        let output = command.arg(option).stdout(full).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{option}");
+        let said = String::from_utf8_lossy(&output.stderr);
+        let expected = "nbd-export: printing the help: No space left on device";
+        assert!(said.starts_with(expected), "{option}: {said}");
+    }
 }
 
 /// What is printed can be given to clients as it is.
