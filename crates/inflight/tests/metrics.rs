@@ -4,11 +4,15 @@
 use inflight::flush::log::{Durability, LogOptions, MemoryStorage};
 use inflight::flush::{FlushDomain, MemoryDevice, Power};
 use inflight::prelude::*;
-use inflight::sync::{Arc, Mutex, cpu};
+use inflight::sync::atomic::{AtomicBool, Ordering};
+use inflight::sync::fault::Faults;
+use inflight::sync::time::Clock;
+use inflight::sync::{Arc, Mutex, cpu, thread};
 use inflight::tags::steering::{CompletionSink, DoneListHandle, Runner};
 use inflight::topology::Topology;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// Each figure by its name and labels, with its unit and description.
 fn told(snapshotter: &Snapshotter) -> BTreeMap<String, (String, bool)> {
@@ -217,12 +221,49 @@ fn queues_and_pools() {
     assert_eq!(figures["inflight_workqueue_panicked_total queue=jobs"], "1");
 }
 
+/// A rescuer is no worker of the pool that it helps: in none of the states.
+#[test]
+fn a_blocked_rescuer_is_no_worker_of_the_pool() {
+    let (faults, clock) = (Faults::new(), Clock::manual());
+    let builder = WorkqueueSystem::builder().topology(Topology::synthetic("core:1").unwrap());
+    let sys = builder
+        .faults(&faults)
+        .clock(clock.clone())
+        .build()
+        .unwrap();
+    let safe = sys.workqueue("safe").bound().mem_reclaim().build().unwrap();
+    faults.refuse_spawns(true);
+    let begun = Arc::new(AtomicBool::new(false));
+    let gate = Arc::new(Mutex::new(()));
+    let closed = gate.lock();
+    let item = safe.spawn({
+        let (begun, gate) = (begun.clone(), gate.clone());
+        move || {
+            blocking(|| {
+                begun.store(true, Ordering::Relaxed);
+                drop(gate.lock());
+            })
+        }
+    });
+    clock.advance(Duration::from_millis(10));
+    while !begun.load(Ordering::Relaxed) {
+        thread::yield_now();
+    }
+    let figures = recorded(|| sys.record_metrics());
+    drop(closed);
+    item.wait().unwrap();
+    for state in ["busy", "blocked", "idle"] {
+        let name = format!("inflight_pool_workers pool=cpu 0 state={state}");
+        assert_eq!(figures[&name], "0", "{figures:#?}");
+    }
+}
+
 /// A function that computes for long has a line of its own, whatever its items are called.
 #[cfg(all(target_os = "linux", not(miri)))]
 #[test]
 fn hogs_by_function() {
     let builder = WorkqueueSystem::builder().topology(Topology::synthetic("core:1").unwrap());
-    let builder = builder.intensive_threshold(std::time::Duration::from_millis(1));
+    let builder = builder.intensive_threshold(Duration::from_millis(1));
     let sys = builder.build().unwrap();
     let jobs = sys.workqueue("jobs").bound().build().unwrap();
     let found = || sys.hogs().iter().map(|hog| hog.count).sum::<u64>();
@@ -310,7 +351,7 @@ fn requests_sent_again() {
     let set = TagSet::builder().depth(1).build(|_, _| ()).unwrap();
     let requeue = inflight::Requeue::new(&queue, |_: Tag<()>| Ok(()));
     let tag = set.add_tenant("disk0").unwrap().try_alloc().unwrap();
-    requeue.requeue(tag, std::time::Duration::from_secs(3600));
+    requeue.requeue(tag, Duration::from_secs(3600));
     let figures = recorded(|| requeue.record_metrics("disk0"));
     let expected = [
         ("inflight_requeue_requeued_total requeue=disk0", "1"),

@@ -76,7 +76,10 @@ impl WorkqueueSystem {
     /// Call it before figures are collected: in the handler of a scrape, or every few seconds. It
     /// adds no counting between two calls.
     ///
-    /// Queues with the same name are added up. `docs/metrics.md` lists the names, each with the
+    /// Queues with the same name are added up, as far as they exist: the counts of a queue end with
+    /// it, and a recorder that keeps the largest value shows that one. Gauges of what has gone keep
+    /// their last value. Systems that share a recorder need queues of different names.
+    /// `docs/metrics.md` lists the names, each with the
     /// label `queue`, `pool` or `function` (at most 129 functions).
     /// [`describe_metrics`](WorkqueueSystem::describe_metrics) gives the descriptions to the
     /// recorder.

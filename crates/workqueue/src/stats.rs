@@ -21,7 +21,8 @@ pub struct WorkqueueStats {
     /// Runs that have begun. An item that is cancelled when a worker is just about to run it may be
     /// counted until then, so this number may fall by it.
     pub started: u64,
-    /// Runs that have ended, by return or by panic.
+    /// Runs that have ended, by return or by panic. Each poll of a future is a run. A future that
+    /// wakes itself in its last poll leaves one more item, which polls nothing and counts too.
     pub completed: u64,
     /// Runs that have ended by panic.
     pub panicked: u64,

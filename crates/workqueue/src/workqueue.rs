@@ -244,7 +244,8 @@ impl Workqueue {
     }
 
     /// Whether an item queued now on a CPU would have to wait because `max_active` items are
-    /// active. Other threads may change that at any moment.
+    /// active: with [`Share::PerNode`](crate::Share::PerNode) as many as the part of that CPU's
+    /// node. Other threads may change that at any moment.
     #[must_use]
     pub fn is_congested(&self, cpu: usize) -> bool {
         self.inner().is_congested(cpu)

@@ -9,7 +9,7 @@ use inflight_workqueue::{
     Attrs, JoinError, QueueError, WaitError, Work, Workqueue, WorkqueueSystem,
 };
 use std::time::Duration;
-use support::{Inside, Level, bound, builder, system};
+use support::{Inside, Level, bound, builder, every_kind, system};
 
 fn unbound(sys: &WorkqueueSystem, max_active: usize) -> Workqueue {
     let builder = sys.workqueue("calls").unbound(Attrs::new());
@@ -194,6 +194,19 @@ fn a_closed_queue_refuses_a_call() {
         matches!(refused, Err(JoinError::Rejected(QueueError::ShutDown))),
         "{refused:?}"
     );
+}
+
+/// It counts as a refused spawn, whatever kind the queue is of.
+#[test]
+fn a_refused_call_counts_once() {
+    let sys = system();
+    for wq in every_kind(&sys) {
+        wq.destroy_blocking().unwrap();
+        let refused = wq.call_blocking(|| ());
+        let destroyed = matches!(refused, Err(JoinError::Rejected(QueueError::Destroyed)));
+        assert!(destroyed, "{}: {refused:?}", wq.name());
+        assert_eq!(wq.stats().refused, 1, "{}", wq.name());
+    }
 }
 
 /// The system's end waits for what runs on callers' threads, and the last of them ends it.

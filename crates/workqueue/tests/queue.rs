@@ -5,7 +5,7 @@ mod support;
 
 use inflight_sync::fault::Faults;
 use inflight_sync::{cpu, thread};
-use inflight_topology::{Scope, Topology};
+use inflight_topology::{CpuSet, Scope, Topology};
 use inflight_workqueue::{
     Attrs, BuildError, DEFAULT_MAX_ACTIVE, JoinError, MaxActiveError, MinActiveError, QueueError,
     Share, Work, Workqueue, WorkqueueSystem, blocking,
@@ -454,6 +454,44 @@ fn congestion_is_told_for_each_cpu() {
     open.raise();
     wq.flush_blocking().unwrap();
     assert!(!wq.is_congested(0));
+}
+
+/// Where each node has a part of the limit, that part is what counts; pools that span nodes have
+/// the whole limit beside it, also such as have had no item.
+#[test]
+fn congestion_is_told_for_each_node() {
+    let topology = Topology::synthetic("numa:2 core:2").unwrap();
+    let builder = WorkqueueSystem::builder().topology(topology);
+    let sys = builder.build().unwrap();
+    let attrs = Attrs::new()
+        .scope(Scope::Cpu)
+        .cpumask(CpuSet::from([0, 1, 2]));
+    let wq = sys.workqueue("parts").unbound(attrs).share(Share::PerNode);
+    let wq = wq.max_active(4).min_active(1).build().unwrap();
+    let open = Level::new();
+    let hold = |cpu: usize| {
+        let open = open.clone();
+        wq.spawn_on(cpu, move || open.wait(1))
+    };
+    let congested = || [0, 1, 2, 3].map(|cpu| wq.is_congested(cpu));
+    // The parts are three and two.
+    let mut held = vec![hold(0), hold(1)];
+    let mut seen = vec![congested()];
+    held.push(hold(0));
+    seen.push(congested());
+    held.extend([hold(1), hold(0), hold(2)]);
+    seen.push(congested());
+    wq.spawn_on(2, || ()).wait().unwrap();
+    held.push(hold(2));
+    seen.push(congested());
+    wq.spawn_on(3, || ()).wait().unwrap();
+    open.raise();
+    held.into_iter().for_each(|item| item.wait().unwrap());
+    wq.flush_blocking().unwrap();
+    seen.push(congested());
+    let full = |one, other| [one, one, other, false];
+    let (none, one) = (full(false, false), full(true, false));
+    assert_eq!(seen, [none, one, one, full(true, true), none]);
 }
 
 /// An unbound pool runs as many items as it has CPUs; what blocks does not count.

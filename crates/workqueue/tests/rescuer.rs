@@ -135,6 +135,31 @@ fn it_is_called_after_a_while_and_runs_its_own_items_only() {
     theirs.wait().unwrap();
 }
 
+/// A rescuer is no worker of the pool that it helps, also while its item blocks.
+#[test]
+fn a_blocked_rescuer_is_no_blocked_worker_of_the_pool() {
+    let rig = rig();
+    rig.faults.refuse_spawns(true);
+    let (release, begun) = (Level::new(), Level::new());
+    let item = rig.safe.spawn({
+        let (release, begun) = (release.clone(), begun.clone());
+        move || {
+            blocking(|| {
+                begun.raise();
+                release.wait_silently(1);
+            })
+        }
+    });
+    rig.clock.advance(10 * MS);
+    begun.wait(1);
+    let dump = rig.sys.dump();
+    release.raise();
+    item.wait().unwrap();
+    let workers = "pool cpu 0: 0 workers (0 running of 1, 0 blocked, 0 idle), 0 ready";
+    assert!(dump.contains(workers), "{dump}");
+    assert!(dump.contains(" runs safe: "), "its item is told: {dump}");
+}
+
 /// While the timer looks after the mayday, events ask for no thread; after a second it asks,
 /// and with threads to be had all goes on.
 #[test]

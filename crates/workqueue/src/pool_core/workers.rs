@@ -302,6 +302,11 @@ impl Worker {
         self.flags & (BLOCKED | ASLEEP) != 0
     }
 
+    /// Whether it is a rescuer, or a worker of another pool.
+    pub(crate) fn is_guest(&self) -> bool {
+        self.flags & GUEST != 0
+    }
+
     /// Whether it has no flag that lets others run beside it.
     pub(crate) fn may_hold_others_back(&self) -> bool {
         self.flags & !GUEST == 0

@@ -252,6 +252,10 @@ mod tests {
         assert!(own.found(vec![(guest.worker, guest.turn, Verdict::Asleep)]));
         assert_eq!(wq.stats().found_asleep, 1, "while it sleeps");
         waits.wait().unwrap();
+        // It is a blocked worker of its own pool only.
+        let [victims, its] = [&busy, &own].map(|pool| pool.report());
+        assert_eq!((victims.workers, victims.blocked), (1, 0));
+        assert_eq!((its.workers, its.blocked), (2, 1));
         open.raise();
         items.into_iter().for_each(|item| item.wait().unwrap());
     }

@@ -5,7 +5,7 @@ use crate::batch::bit;
 use crate::busy_worker::BusyWorker;
 use crate::cpu_time::{self, Metered};
 use crate::item::Function;
-use crate::pool_core::{PwqIndex, WorkerId, WorkerPhase};
+use crate::pool_core::{PwqIndex, Worker, WorkerId, WorkerPhase};
 use crate::pwq::Pwq;
 use crate::watchdog::{Stall, StallSite, Waiting};
 use inflight_sync::Arc;
@@ -40,6 +40,7 @@ impl PwqLevel {
     }
 }
 
+/// Guests are in none of the numbers of workers: who steals counts in its own pool.
 #[derive(Debug)]
 pub(crate) struct PoolReport {
     pub(crate) workers: usize,
@@ -201,10 +202,11 @@ impl WorkerPool {
         let mut phases = workers.iter().map(|(_, w)| w.phase);
         // A poller is a worker without a thread, and is not on the list of idle workers.
         let idle_poller = state.is_poller_idle();
+        let own_blocked = |w: &Worker| w.is_blocked() && !w.is_guest();
         PoolReport {
             workers: workers.nr_workers(),
             idle: workers.nr_idle() + usize::from(idle_poller),
-            blocked: workers.iter().filter(|(_, w)| w.is_blocked()).count(),
+            blocked: workers.iter().filter(|(_, w)| own_blocked(w)).count(),
             running: workers.nr_running(),
             target: workers.target(),
             ready: state.core.ready(),

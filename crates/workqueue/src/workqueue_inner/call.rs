@@ -1,8 +1,8 @@
 //! Functions that run on their caller's thread if no worker is about to take them.
 
-use super::{Origin, WorkqueueInner};
+use super::WorkqueueInner;
 use crate::current;
-use crate::error::{JoinError, PanicPayload, QueueError};
+use crate::error::{JoinError, PanicPayload};
 use crate::item::Job;
 use crate::panics::message;
 use crate::pwq::{NOT_OPEN, Pwq};
@@ -23,10 +23,8 @@ impl WorkqueueInner {
         let Ok(pwq) = self.pwq_of(cpu::current()) else {
             return Err(f);
         };
-        let colour = match self.slot_for_caller(pwq) {
-            Ok(Some(colour)) => colour,
-            Ok(None) => return Err(f),
-            Err(refusal) => return Ok(Err(JoinError::Rejected(refusal))),
+        let Some(colour) = self.slot_for_caller(pwq) else {
+            return Err(f);
         };
         self.shared.arm_watchdog();
         let inside = current::begin_inline(pwq, colour);
@@ -39,24 +37,20 @@ impl WorkqueueInner {
     }
 
     /// Takes a slot, unless a worker would take a queued item without being woken for it.
-    fn slot_for_caller(&self, pwq: &Pwq) -> Result<Option<u8>, QueueError> {
+    fn slot_for_caller(&self, pwq: &Pwq) -> Option<u8> {
         let attrs = &pwq.pool.attrs;
         // Its workers run on these CPUs only, and the caller on any that the system has.
         let is_masked = !self.shared.machine().cpus().is_subset(&attrs.allowed);
         if attrs.nice != 0 || attrs.strict || is_masked {
-            return Ok(None);
+            return None;
         }
         let mut state = pwq.lock();
-        let flags = pwq.flags();
-        if flags & NOT_OPEN != 0 {
-            self.may_queue(flags, Origin::Anybody)?;
-            return Ok(None);
-        }
         let busy = state.core.has_waiting() || state.core.workers.nr_running() > 0;
-        if busy {
-            return Ok(None);
+        // Whether a queue that is not open takes it, and how a refusal counts, is up to `spawn`.
+        if busy || pwq.flags() & NOT_OPEN != 0 {
+            return None;
         }
-        Ok(state.core.begin_inline(pwq.index))
+        state.core.begin_inline(pwq.index)
     }
 
     fn run_here<F: Job>(&self, f: F) -> Result<F::Out, JoinError> {

@@ -81,7 +81,7 @@ impl WorkqueueInner {
         }
         let pool = self.host.pool(attrs, machine);
         let limit = match self.mode {
-            Mode::Unbound => Limit::Shared(Self::nr_active_of(control, &pool)),
+            Mode::Unbound => Limit::Shared(Self::nr_active_of(control, pool.pod.node)),
             Mode::Bound | Mode::Bh | Mode::Ordered => Limit::own(control.limit.max_active),
         };
         let unmanaged = self.is_unmanaged(&control.attrs);

@@ -5,19 +5,30 @@ use crate::attrs::Mode;
 use crate::error::MinActiveError;
 use crate::nr_active::{NrActive, default_min_active, node_shares};
 use crate::pool_attrs::Settings;
-use crate::worker_pool::{PoolState, QueueDeferred, WorkerPool};
+use crate::steal_policy::Pod;
+use crate::worker_pool::{PoolState, QueueDeferred};
 use crate::workqueue::checked_min_active;
 use inflight_sync::Arc;
 
 impl WorkqueueInner {
-    pub(super) fn nr_active_of(control: &Control, pool: &WorkerPool) -> Arc<NrActive> {
+    /// The limit of the pools of that memory node, or of those without one.
+    pub(super) fn nr_active_of(control: &Control, node: Option<usize>) -> Arc<NrActive> {
         let nodeless = control.nr_active.len() - 1;
         let node = match control.limit.share {
             Share::Lend => None,
-            Share::PerNode => pool.pod.node,
+            Share::PerNode => node,
         };
         let at = node.and_then(|node| control.nodes.iter().position(|(n, _)| *n == node));
         control.nr_active[at.unwrap_or(nodeless)].clone()
+    }
+
+    /// The shared limit of an item that is queued on that CPU, also if no item has been yet.
+    pub(super) fn limit_of(&self, control: &Control, cpu: usize) -> Arc<NrActive> {
+        let known = self.known_pwq(cpu).and_then(|pwq| pwq.nr_active.clone());
+        known.unwrap_or_else(|| {
+            let attrs = &control.pods.pools[control.pods.index_of(cpu)];
+            Self::nr_active_of(control, Pod::new(self.shared.machine(), &attrs.cpus).node)
+        })
     }
 
     pub(crate) fn max_active(&self) -> usize {

@@ -80,16 +80,23 @@ impl WorkqueueInner {
 
     /// Whether an item queued now on that CPU would have to wait until others end.
     pub(crate) fn is_congested(&self, cpu: usize) -> bool {
-        let max_active = self.max_active();
-        let in_flight = match self.mode {
-            Mode::Bh => return false,
-            Mode::Bound => {
-                let level = |pwq: &Pwq| pwq.lock().level(pwq.index);
-                self.known_pwq(cpu).map_or(0, |pwq| level(pwq).in_flight())
+        let in_flight = |pwq: &Pwq| pwq.lock().level(pwq.index).in_flight();
+        match self.mode {
+            Mode::Bh => false,
+            Mode::Bound => self.known_pwq(cpu).map_or(0, in_flight) >= self.max_active(),
+            Mode::Ordered => self.items() >= self.max_active(),
+            Mode::Unbound => {
+                let control = self.control.lock();
+                let limit = self.limit_of(&control, cpu);
+                let shares = |pwq: &&Arc<Pwq>| {
+                    let own = pwq.nr_active.as_ref();
+                    own.is_some_and(|own| Arc::ptr_eq(own, &limit))
+                };
+                let sharing = control.pwqs.iter().filter(shares);
+                let in_flight: usize = sharing.map(|pwq| in_flight(pwq)).sum();
+                in_flight >= limit.level().1
             }
-            Mode::Unbound | Mode::Ordered => self.items(),
-        };
-        in_flight >= max_active
+        }
     }
 
     pub(crate) fn items(&self) -> usize {
