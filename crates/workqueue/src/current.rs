@@ -37,6 +37,9 @@ pub(crate) struct Context {
     own: Option<(Arc<WorkerPool>, WorkerId)>,
     /// The entry of its batch that it runs; `None` between items.
     started: Cell<Option<u32>>,
+    /// Whether that entry's item has not ended yet. What runs after its end, such as a waker or a
+    /// destructor, must not use it.
+    pub(crate) item_lives: Cell<bool>,
     /// The depth of blocking sections; only the outermost one concerns the pool.
     blocked: Cell<usize>,
     /// Whether the thread has blocked since its item began.
@@ -52,7 +55,7 @@ pub(crate) struct Context {
 
 #[derive(Clone, Copy)]
 pub(crate) struct Running {
-    /// `None` if it runs on its caller's thread.
+    /// `None` if it runs on its caller's thread, or has ended.
     item: Option<ItemPtr>,
     pwq: NonNull<Pwq>,
     pub(crate) colour: u8,
@@ -71,7 +74,7 @@ impl Running {
     /// Whether it is queued again, in that workqueue.
     pub(crate) fn is_queued_in(&self, wq: &WorkqueueInner) -> bool {
         let pwq = self.item.and_then(|item| {
-            // SAFETY: it runs on the calling thread, so it lives.
+            // SAFETY: it runs on the calling thread and has not ended, so it lives.
             flush::pwq_of(unsafe { item.header() })
         });
         pwq.is_some_and(|pwq| std::ptr::eq(&*pwq.wq, wq))
@@ -134,6 +137,7 @@ impl Context {
             shared,
             own,
             started: Cell::new(None),
+            item_lives: Cell::new(false),
             blocked: Cell::new(0),
             has_blocked: Cell::new(false),
             begin: Cell::new(0),
@@ -190,6 +194,7 @@ impl Context {
         self.shared.charged.set(pwq.wq.number);
         self.has_blocked.set(false);
         self.started.set(Some(i));
+        self.item_lives.set(true);
     }
 
     #[inline]
@@ -202,7 +207,7 @@ impl Context {
         let i = self.started.get()?;
         let Taken { entry, pwq } = self.shared.batch.get(i);
         Some(Running {
-            item: Some(entry.item),
+            item: self.item_lives.get().then_some(entry.item),
             pwq,
             colour: entry.colour(),
             i,
@@ -293,10 +298,12 @@ pub(crate) struct Installed {
 }
 
 pub(crate) fn install(context: Rc<Context>) -> Installed {
-    let here = NonNull::from(&*context);
+    // First: it panics on a thread whose locals are being destroyed.
+    let hook = block_hook::install(context.clone());
+    let pointer = NonNull::from(&*context);
     Installed {
-        before: CURRENT.with(|current| current.replace(Some(here))),
-        _hook: block_hook::install(context.clone()),
+        before: CURRENT.with(|current| current.replace(Some(pointer))),
+        _hook: hook,
         _context: context,
     }
 }

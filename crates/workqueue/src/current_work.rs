@@ -121,7 +121,8 @@ pub fn current_delayed_work() -> Option<DelayedWork> {
 
 fn own_handle(kind: OwnHandle) -> Option<ReusableRef> {
     current::with_running(|item, _, context| {
-        // SAFETY: the calling thread runs the item, and only reusable items have such a handle.
+        // SAFETY: the calling thread runs the item, which has not ended, and only reusable items
+        // have such a handle.
         (context.own_handle() == kind).then(|| unsafe { ReusableRef::of_running(item) })
     })
     .flatten()

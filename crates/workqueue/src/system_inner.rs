@@ -35,7 +35,7 @@ struct Pools {
     all: Vec<Weak<WorkerPool>>,
     made: usize,
     /// They do not know their siblings yet.
-    newcomers: Vec<Arc<WorkerPool>>,
+    new: Vec<Weak<WorkerPool>>,
     overloaded: Arc<Overloaded>,
 }
 
@@ -249,22 +249,23 @@ impl QueueHost for SystemInner {
         pools.all.push(Arc::downgrade(&pool));
         if attrs.may_have_siblings() {
             self.shared.submitters.tell(attrs.cpus.clone(), &pool.hint);
-            pools.newcomers.push(pool.clone());
+            pools.new.push(Arc::downgrade(&pool));
         }
         pool
     }
 
     fn introduce_newcomers(&self, deferred: &mut QueueDeferred) {
         let mut pools = self.pools.lock();
-        let newcomers = std::mem::take(&mut pools.newcomers);
-        if newcomers.is_empty() {
+        let new = std::mem::take(&mut pools.new);
+        let new: Vec<_> = new.iter().filter_map(Weak::upgrade).collect();
+        if new.is_empty() {
             return;
         }
         let all: Vec<_> = pools.live().collect();
-        // Many of all pools may be those of attributes that queues once had.
+        // There may be many pools that no queue uses any more. They need not meet anybody.
         let meets = |pool: &&Arc<WorkerPool>| {
-            let mut newcomers = newcomers.iter();
-            newcomers.any(|new| Arc::ptr_eq(new, pool) || new.attrs.is_sibling_of(&pool.attrs))
+            let mut new = new.iter();
+            new.any(|new| Arc::ptr_eq(new, pool) || new.attrs.is_sibling_of(&pool.attrs))
         };
         for pool in all.iter().filter(meets) {
             let others = all.iter().filter(|p| p.attrs.is_sibling_of(&pool.attrs));

@@ -280,6 +280,7 @@ fn run_entry(context: &Context, taken: Taken, i: u32) -> bool {
     let scope = RunScope {
         traced: shared.tracing.is_on(),
         runner: &runner,
+        lives: &context.item_lives,
     };
     // SAFETY: the worker owns the entry: it has started it, and the entry was not recalled.
     let run = || unsafe { entry.item.run(entry.seq(), &scope) };
@@ -362,7 +363,7 @@ impl Runner for ItemRunner<'_> {
     }
 
     fn requeue(&self, item: ItemPtr) {
-        // SAFETY: only reusable items call this, and the calling thread runs the item.
+        // SAFETY: only reusable items call this, before their end, and the calling thread runs it.
         let item = unsafe { ReusableRef::of_running(item) };
         let wq = &self.pwq.wq;
         if wq.queue(&item, cpu::current()).is_err() {

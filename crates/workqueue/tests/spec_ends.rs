@@ -474,3 +474,34 @@ fn a_report_may_drop_the_last_handle() {
     let refused = || wq.queue(&Work::new(|| ())) == Err(QueueError::ShutDown);
     until(refused, || "the system goes on".into());
 }
+
+/// A destructor of what the function owns runs after the end: there is no handle on the work then.
+#[test]
+fn a_work_that_is_freed_has_no_handle_on_itself() {
+    struct Asks(Arc<Mutex<Vec<bool>>>);
+    impl Drop for Asks {
+        fn drop(&mut self) {
+            self.0.lock().push(current_work().is_some());
+        }
+    }
+    let sys = WorkqueueSystem::builder().build().unwrap();
+    let wq = sys.workqueue("frees").bound().build().unwrap();
+    let answers = Arc::new(Mutex::new(Vec::new()));
+    let (asks, seen) = (Asks(answers.clone()), answers.clone());
+    let (begun, open) = (Level::new(), Level::new());
+    let work = Work::new({
+        let (begun, open) = (begun.clone(), open.clone());
+        move || {
+            let _owned = &asks;
+            seen.lock().push(current_work().is_some());
+            begun.raise();
+            open.wait(1);
+        }
+    });
+    wq.queue(&work).unwrap();
+    begun.wait(1);
+    drop(work);
+    open.raise();
+    wq.flush_blocking().unwrap();
+    assert_eq!(*answers.lock(), [true, false]);
+}

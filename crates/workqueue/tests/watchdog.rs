@@ -247,7 +247,7 @@ fn what_hangs_in_a_poll_is_a_stall() {
             .any(|s| s.contains("first done: waits"))
     };
     let mut looks = 0;
-    while !told() && looks < 20_000 {
+    while !told() && looks < support::LOOKS {
         clock.advance(LONG);
         thread::yield_now();
         looks += 1;

@@ -1,9 +1,10 @@
 //! CPUs and caches in virtual time, under a scheduler that is busy where it can see.
 //!
 //! Threads run segments of work. A segment runs at full speed if the sibling of its CPU is idle,
-//! else slower; a core has at most two threads. Within a last-level cache the scheduler wastes nothing: whoever is woken there gets
-//! an idle core, else an idle sibling, else waits in the cache's queue; a CPU that goes idle takes
-//! the head of it. Across caches it looks now and then only ([`Scheduler`]).
+//! else slower; a core has at most two threads. Within a last-level cache the scheduler wastes
+//! nothing: whoever is woken there gets an idle core, else an idle sibling, else waits in the
+//! cache's queue; a CPU that goes idle takes the head of it. Across caches it looks now and then
+//! only ([`Scheduler`]).
 //!
 //! What the threads do is a [`Load`]; which thread is woken and in which cache it starts is the
 //! load's business too.

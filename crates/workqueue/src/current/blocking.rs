@@ -6,6 +6,7 @@ use crate::worker_pool::{PoolState, WorkerPool};
 use crate::workqueue_inner::Count;
 use inflight_sync::block_hook::BlockHook;
 use inflight_sync::{MutexGuard, cpu};
+use std::marker::PhantomData;
 
 /// Runs `f`, which may sleep or wait for something outside. Meanwhile another worker may run.
 ///
@@ -85,14 +86,15 @@ impl Context {
 
 /// A blocking section of the calling thread, until what this returns is dropped.
 pub(crate) fn begin_blocking() -> impl Drop {
-    struct Section;
+    /// Not `Send`: it ends on the thread on which it began.
+    struct Section(PhantomData<*const ()>);
     impl Drop for Section {
         fn drop(&mut self) {
             with_current(Context::leave);
         }
     }
     with_current(Context::enter);
-    Section
+    Section(PhantomData)
 }
 
 impl BlockHook for Context {

@@ -25,6 +25,7 @@ use crate::error::JoinError;
 use crate::panics::contained;
 use crate::trace::TraceStep;
 use inflight_sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::cell::Cell;
 use std::ptr::NonNull;
 use word::Seq;
 
@@ -188,6 +189,8 @@ pub(crate) struct RunScope<'a> {
     /// Whether the start and the end are traced.
     pub(crate) traced: bool,
     pub(crate) runner: &'a dyn Runner,
+    /// Cleared before the run ends, because the item may be freed from then on.
+    pub(crate) lives: &'a Cell<bool>,
 }
 
 impl RunScope<'_> {

@@ -113,6 +113,7 @@ impl<R: Run> Reusable<R> {
             scope.runner.has_rerun(again);
         }
         scope.tell(item, step);
+        scope.lives.set(false);
         let (old, tells) = header.end();
         let parked = Parked::of(old);
         if tells {

@@ -235,6 +235,7 @@ impl<F: Job> Task<F> {
         let f = unsafe { this.take_function() };
         let outcome = Self::outcome(f, scope.runner);
         tell(Self::step(&outcome));
+        scope.lives.set(false);
         // SAFETY: this thread has set RUNNING, and the function has been taken.
         unsafe { Self::complete(item, outcome) };
         Ok(())
@@ -256,6 +257,7 @@ impl<F: Job> Task<F> {
         let step = Self::step(&outcome);
         contained(|| drop(outcome));
         tell(step);
+        scope.lives.set(false);
         // Not before: an item that the function spawns must have another address.
         // SAFETY: the function has been taken.
         unsafe { Self::free_block(item) };

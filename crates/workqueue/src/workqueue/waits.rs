@@ -18,9 +18,9 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// [`WaitError::WouldDeadlock`] inside an item of this queue, and inside any BH item. Also if
-    /// an item awaits a flush begun elsewhere, and that flush waits for the item itself
-    /// or for an item that needs its only slot.
+    /// [`WaitError::WouldDeadlock`] inside an item of this queue, inside a work that is queued here
+    /// while it runs elsewhere, and inside any BH item. Also if an item awaits a flush begun
+    /// elsewhere, and that flush waits for the item itself or for an item that needs its only slot.
     ///
     /// ```
     /// # let sys = inflight_workqueue::WorkqueueSystem::builder().build()?;
@@ -69,8 +69,9 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// [`WaitError::WouldDeadlock`] inside an item of this queue, and inside any BH item, whether
-    /// the item calls this or awaits a future made elsewhere. The drain then ends.
+    /// [`WaitError::WouldDeadlock`] inside an item of this queue, inside a work that is queued here
+    /// while it runs elsewhere, and inside any BH item, whether the item calls this or awaits a
+    /// future made elsewhere. The drain then ends.
     ///
     /// ```
     /// # use inflight_workqueue::{Work, WorkqueueSystem};
@@ -114,8 +115,9 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// [`WaitError::WouldDeadlock`] inside an item of this queue, and inside any BH item. If the
-    /// item calls this, the queue stays open, and the future has this error wherever it is awaited.
+    /// [`WaitError::WouldDeadlock`] inside an item of this queue, inside a work that is queued here
+    /// while it runs elsewhere, and inside any BH item. If the item calls this, the queue stays
+    /// open, and the future has this error wherever it is awaited.
     /// If the item awaits a future made elsewhere, the queue stays closed.
     pub fn destroy(&self) -> Wait<'static, Result<(), WaitError>> {
         let inner = self.inner().clone();

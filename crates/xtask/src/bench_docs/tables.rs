@@ -141,7 +141,7 @@ fn chosen(machines: &[Records], rows: &str) -> Result<String> {
         if !sections.contains(&key.section.as_str()) {
             sections.push(&key.section);
         }
-        let measured = measured.into_iter().map(|(_, picked)| picked);
+        let measured = measured.iter().map(|(_, picked)| *picked);
         shown.push((row, best_first(measured.collect())));
     }
     if shown.is_empty() {
@@ -175,7 +175,7 @@ fn chosen(machines: &[Records], rows: &str) -> Result<String> {
     let names: Vec<_> = names.map(|m| m.machine.as_str()).collect();
     if names.len() > 1 {
         let all = shown.iter().map(|(_, of)| all_ratios(of)).collect();
-        columns.push((format!("on all {} machines", names.len()), all));
+        columns.push((format!("on each of {} machines", names.len()), all));
     }
     let all: Vec<_> = shown.iter().flat_map(|(_, of)| of).copied().collect();
     let text = caption(&named(&names), &all, &sections, hidden);

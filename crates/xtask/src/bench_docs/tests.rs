@@ -172,7 +172,7 @@ fn each_machine_has_its_rows_beside_the_others() {
     );
     let what = "rows\n| a flush | flush | unbound | best |\n| a ping | ping | unbound | best |";
     let text = table(rows.clone(), what);
-    let header = "| load | ours | best rival | ratio | on all 2 machines |";
+    let header = "| load | ours | best rival | ratio | on each of 2 machines |";
     assert!(text.contains(header), "{text}");
     let said = text.replace('\n', " ");
     let both = "2026-01-01 to 2026-01-02, 5 runs, a cache line takes 52 ns, a wake 12 us, A CPU \

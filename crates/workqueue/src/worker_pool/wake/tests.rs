@@ -43,6 +43,25 @@ fn workers(pool: &WorkerPool) -> [usize; 3] {
     ]
 }
 
+/// A queue that is made later may have pools on other CPUs: the older pools learn of them.
+#[test]
+fn an_old_pool_meets_new_siblings() {
+    let (sys, wq) = pods("cache:2 core:2");
+    let met = || {
+        let pool = pool(&wq, 0);
+        let state = pool.lock();
+        let all = state.siblings.iter().flat_map(|siblings| &siblings.all);
+        let cpus = all.map(|sibling| sibling.pool.upgrade().unwrap().attrs.cpus.len());
+        cpus.collect::<Vec<_>>()
+    };
+    assert_eq!(met(), [1, 1, 1, 1]);
+    let attrs = Attrs::new().scope(Scope::Cache);
+    let _wide = sys.0.workqueue("wide").unbound(attrs).build().unwrap();
+    let mut all = met();
+    all.sort_unstable();
+    assert_eq!(all, [1, 1, 1, 1, 2], "the cache of which it is no part");
+}
+
 /// A pool is asked for help because of an outdated hint: it has no room for another running worker,
 /// so none is woken. The next pool is asked.
 #[test]
