@@ -46,7 +46,9 @@ impl fmt::Display for CurrentItem {
     }
 }
 
-/// What the calling worker runs, for a log or a dump. `None` on a thread that is not a worker.
+/// What the calling worker runs, for a log or a dump. `None` on a thread that is not a worker, and
+/// once the item has ended: in a waker that its end calls, and in a destructor of what its function
+/// owns.
 ///
 /// See [`CurrentItem`] for an example.
 #[must_use]
@@ -62,8 +64,9 @@ pub fn current_item() -> Option<CurrentItem> {
 }
 
 /// The work that the calling worker runs. With it a function can queue its own work without owning
-/// a handle on it. `None` on a thread that is not a worker, and inside spawned functions and
-/// futures. Inside a delayed work there is [`current_delayed_work`] instead.
+/// a handle on it. `None` on a thread that is not a worker, once the run has ended (as for
+/// [`current_item`]), and inside spawned functions and futures. Inside a delayed work there is
+/// [`current_delayed_work`] instead.
 ///
 /// ```
 /// # use inflight_workqueue::{Work, WorkqueueSystem, current_work};
