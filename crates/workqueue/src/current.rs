@@ -56,7 +56,7 @@ pub(crate) struct Context {
 #[derive(Clone, Copy)]
 pub(crate) struct Running {
     /// `None` if it runs on its caller's thread, or has ended.
-    item: Option<ItemPtr>,
+    pub(crate) item: Option<ItemPtr>,
     pwq: NonNull<Pwq>,
     pub(crate) colour: u8,
     /// Its entry in the batch.
@@ -372,10 +372,8 @@ fn refuse_sleep() {
     );
 }
 
-pub(crate) fn with_running<R>(f: impl FnOnce(ItemPtr, &Pwq, &Context) -> R) -> Option<R> {
-    with_current(|context| {
-        let running = context.running()?;
-        Some(f(running.item?, running.pwq(), context))
-    })
-    .flatten()
+/// Calls `f` with what the calling worker runs, from its start until what its end calls has
+/// returned.
+pub(crate) fn with_running<R>(f: impl FnOnce(&Running, &Context) -> R) -> Option<R> {
+    with_current(|context| Some(f(&context.running()?, context))).flatten()
 }

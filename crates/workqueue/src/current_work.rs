@@ -46,15 +46,13 @@ impl fmt::Display for CurrentItem {
     }
 }
 
-/// What the calling worker runs, for a log or a dump. `None` on a thread that is not a worker, and
-/// once the item has ended: in a waker that its end calls, and in a destructor of what its function
-/// owns.
+/// What the calling worker runs, for a log or a dump. `None` on a thread that is not a worker.
 ///
 /// See [`CurrentItem`] for an example.
 #[must_use]
 pub fn current_item() -> Option<CurrentItem> {
-    current::with_running(|_, pwq, context| CurrentItem {
-        queue: pwq.wq.name.to_owned(),
+    current::with_running(|running, context| CurrentItem {
+        queue: running.pwq().wq.name.to_owned(),
         item: context.item_name(),
         pool: context.pool.attrs.name(context.pool.id),
         thread_name: context.shared.thread_name.as_deref().map(str::to_owned),
@@ -64,9 +62,9 @@ pub fn current_item() -> Option<CurrentItem> {
 }
 
 /// The work that the calling worker runs. With it a function can queue its own work without owning
-/// a handle on it. `None` on a thread that is not a worker, once the run has ended (as for
-/// [`current_item`]), and inside spawned functions and futures. Inside a delayed work there is
-/// [`current_delayed_work`] instead.
+/// a handle on it. `None` on a thread that is not a worker, once the run has ended (in a waker that
+/// its end calls, and in a destructor of what the function owns), and inside spawned functions and
+/// futures. Inside a delayed work there is [`current_delayed_work`] instead.
 ///
 /// ```
 /// # use inflight_workqueue::{Work, WorkqueueSystem, current_work};
@@ -123,10 +121,11 @@ pub fn current_delayed_work() -> Option<DelayedWork> {
 }
 
 fn own_handle(kind: OwnHandle) -> Option<ReusableRef> {
-    current::with_running(|item, _, context| {
+    current::with_running(|running, context| {
+        let item = running.item.filter(|_| context.own_handle() == kind)?;
         // SAFETY: the calling thread runs the item, which has not ended, and only reusable items
         // have such a handle.
-        (context.own_handle() == kind).then(|| unsafe { ReusableRef::of_running(item) })
+        Some(unsafe { ReusableRef::of_running(item) })
     })
     .flatten()
 }
@@ -157,7 +156,7 @@ const DESCRIPTION_LIMIT: usize = 128;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn set_worker_desc(description: impl fmt::Display) {
-    current::with_running(|_, _, context| {
+    current::with_running(|_, context| {
         // Calls the user's code, so before the lock.
         let text = description.to_string();
         let is_end = |end: &usize| text.is_char_boundary(*end);
@@ -187,8 +186,8 @@ pub fn set_worker_desc(description: impl fmt::Display) {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn touch_watchdog() {
-    let _ = current::with_running(|_, pwq, context| {
+    let _ = current::with_running(|running, context| {
         context.pool.touch();
-        pwq.wq.counted(Count::Touched);
+        running.pwq().wq.counted(Count::Touched);
     });
 }

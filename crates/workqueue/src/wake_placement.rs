@@ -26,7 +26,7 @@ impl WorkqueueInner {
         let Some(rules) = self.flags.wake_rules else {
             return previous;
         };
-        let source = current::with_running(|_, _, context| {
+        let source = current::with_running(|_, context| {
             let own = context.load()?;
             Some(WakeSource::BoundWorker(own))
         });
