@@ -1,7 +1,9 @@
 //! What the server tells its user: messages and metrics.
 
 use crate::client::{Client, Stream};
-use crate::{Server, addresses, engines, figure, free_address, noise, refused, scrape};
+use crate::{
+    Server, addresses, engines, figure, free_address, noise, refused, refused_with, scrape,
+};
 use nbd_export::proto;
 use std::collections::HashMap;
 use std::io::{Read as _, Write as _};
