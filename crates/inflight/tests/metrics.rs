@@ -340,7 +340,7 @@ fn domains_and_logs() {
             "{figures:#?}"
         );
     }
-    assert_eq!(figures.len(), 14 + 16, "{figures:#?}");
+    assert_eq!(figures.len(), 14 + 17, "{figures:#?}");
 }
 
 #[cfg(feature = "metrics")]
