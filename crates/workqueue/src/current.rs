@@ -37,9 +37,9 @@ pub(crate) struct Context {
     own: Option<(Arc<WorkerPool>, WorkerId)>,
     /// The entry of its batch that it runs; `None` between items.
     started: Cell<Option<u32>>,
-    /// Whether that entry's item has not ended yet. What runs after its end, such as a waker or a
-    /// destructor, must not use it.
-    pub(crate) item_lives: Cell<bool>,
+    /// Whether that entry's item runs. What runs before or after that, such as a waker or a
+    /// destructor, must not use the item.
+    pub(crate) item_runs: Cell<bool>,
     /// The depth of blocking sections; only the outermost one concerns the pool.
     blocked: Cell<usize>,
     /// Whether the thread has blocked since its item began.
@@ -55,7 +55,7 @@ pub(crate) struct Context {
 
 #[derive(Clone, Copy)]
 pub(crate) struct Running {
-    /// `None` if it runs on its caller's thread, or has ended.
+    /// `None` if it runs on its caller's thread, has ended, or was cancelled.
     pub(crate) item: Option<ItemPtr>,
     pwq: NonNull<Pwq>,
     pub(crate) colour: u8,
@@ -137,7 +137,7 @@ impl Context {
             shared,
             own,
             started: Cell::new(None),
-            item_lives: Cell::new(false),
+            item_runs: Cell::new(false),
             blocked: Cell::new(0),
             has_blocked: Cell::new(false),
             begin: Cell::new(0),
@@ -194,7 +194,6 @@ impl Context {
         self.shared.charged.set(pwq.wq.number);
         self.has_blocked.set(false);
         self.started.set(Some(i));
-        self.item_lives.set(true);
     }
 
     #[inline]
@@ -207,7 +206,7 @@ impl Context {
         let i = self.started.get()?;
         let Taken { entry, pwq } = self.shared.batch.get(i);
         Some(Running {
-            item: self.item_lives.get().then_some(entry.item),
+            item: self.item_runs.get().then_some(entry.item),
             pwq,
             colour: entry.colour(),
             i,

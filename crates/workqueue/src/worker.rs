@@ -280,7 +280,7 @@ fn run_entry(context: &Context, taken: Taken, i: u32) -> bool {
     let scope = RunScope {
         traced: shared.tracing.is_on(),
         runner: &runner,
-        lives: &context.item_lives,
+        runs: &context.item_runs,
     };
     // SAFETY: the worker owns the entry: it has started it, and the entry was not recalled.
     let run = || unsafe { entry.item.run(entry.seq(), &scope) };

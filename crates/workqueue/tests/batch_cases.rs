@@ -10,6 +10,7 @@ use inflight_sync::{Arc, Mutex, thread};
 use inflight_topology::{Scope, Topology};
 use inflight_workqueue::{
     Attrs, Frozen, SystemBuilder, WaitError, Work, Workqueue, WorkqueueSystem, blocking,
+    current_work,
 };
 use std::time::Duration;
 use support::{LOOKS, Level, pipe, sleep_silently, small_items, times, until};
@@ -52,6 +53,39 @@ fn an_item_that_was_cancelled_in_a_batch_waits_where_it_was_queued_again() {
         assert_eq!(*answer.lock(), Some(Err(WaitError::WouldDeadlock)));
         wq.flush_blocking().unwrap();
     }
+}
+
+/// The last handle on a work goes while its cancelled entry is in a batch: the worker that finds the
+/// entry drops the work, and does not run it.
+#[test]
+fn a_work_that_is_dropped_by_its_cancelled_entry_has_no_handle_on_itself() {
+    struct Asks(Arc<Mutex<Vec<Option<String>>>>);
+    impl Drop for Asks {
+        fn drop(&mut self) {
+            let own = current_work().map(|me| me.name().to_owned());
+            self.0.lock().push(own);
+        }
+    }
+    let sys = one_cpu().build().unwrap();
+    let wq = sys.workqueue("ordered").ordered().build().unwrap();
+    let answers = Arc::new(Mutex::new(Vec::new()));
+    for _ in 0..times(20) {
+        calmed(&wq);
+        let asks = Asks(answers.clone());
+        let second = Work::named("second", move || drop(asks.0.lock()));
+        let handle = Arc::new(Mutex::new(Some(second.clone())));
+        let first = Work::named("first", move || {
+            // The last handle, unless the other thread has not dropped its own yet.
+            handle.lock().take().unwrap().cancel();
+        });
+        wq.queue(&first).unwrap();
+        wq.queue(&second).unwrap();
+        drop(second);
+        wq.flush_blocking().unwrap();
+    }
+    let answers = answers.lock();
+    assert!(answers.contains(&None), "none was dropped by a batch");
+    assert!(!answers.contains(&Some("second".into())), "{answers:?}");
 }
 
 /// The timer can get no thread, so nobody will look: what a silent sleeper has in its batch is for

@@ -33,7 +33,7 @@ pub mod hint {
 #[doc(hidden)]
 pub use checker::thread_local as checkers_thread_local;
 
-/// As std's; the checkers' have no `const` form.
+/// As std's; the checkers' have no `const` form. Of one call all values have that form, or none.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! model_thread_local {

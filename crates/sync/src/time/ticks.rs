@@ -10,8 +10,7 @@ use super::{Clock, Instant};
 /// longer than it was.
 ///
 /// On a virtual machine ticks come late when its host has no CPU for it. Readings until the next
-/// tick are then too early, by as much as that tick is late. On a loaded one this was so for 4 to
-/// 5 % of the readings of a thread that read all the time, by up to 16 ms.
+/// tick are then too early, by as much as that tick is late.
 ///
 /// On other systems, and for a clock that is moved by hand, it is the clock itself.
 ///

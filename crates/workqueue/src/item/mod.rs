@@ -189,8 +189,9 @@ pub(crate) struct RunScope<'a> {
     /// Whether the start and the end are traced.
     pub(crate) traced: bool,
     pub(crate) runner: &'a dyn Runner,
-    /// Cleared before the run ends, because the item may be freed from then on.
-    pub(crate) lives: &'a Cell<bool>,
+    /// Set from the claim until right before the end of the run: only then the run keeps the item
+    /// alive.
+    pub(crate) runs: &'a Cell<bool>,
 }
 
 impl RunScope<'_> {

@@ -79,6 +79,7 @@ impl<R: Run> Reusable<R> {
         let header = &this.head.header;
         // SAFETY: the caller has the entry.
         unsafe { item.claim(seq) }?;
+        scope.runs.set(true);
         // Ordering: Release, pairs with the load in `holds`, which may have found RUNNING of the
         // run before: a thread that reads this number sees what that run did. A thread that reads
         // an older one waits for this run too.
@@ -113,7 +114,7 @@ impl<R: Run> Reusable<R> {
             scope.runner.has_rerun(again);
         }
         scope.tell(item, step);
-        scope.lives.set(false);
+        scope.runs.set(false);
         let (old, tells) = header.end();
         let parked = Parked::of(old);
         if tells {

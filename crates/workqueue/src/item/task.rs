@@ -229,13 +229,14 @@ impl<F: Job> Task<F> {
         }
         // SAFETY: the caller has the entry.
         unsafe { item.claim(seq) }?;
+        scope.runs.set(true);
         let tell = Self::tracer(item, scope);
         tell(TraceStep::Started);
         // SAFETY: claimed.
         let f = unsafe { this.take_function() };
         let outcome = Self::outcome(f, scope.runner);
         tell(Self::step(&outcome));
-        scope.lives.set(false);
+        scope.runs.set(false);
         // SAFETY: this thread has set RUNNING, and the function has been taken.
         unsafe { Self::complete(item, outcome) };
         Ok(())
@@ -245,6 +246,7 @@ impl<F: Job> Task<F> {
     ///
     /// The caller has the only pointer to the item.
     unsafe fn run_alone(item: ItemPtr, scope: &RunScope<'_>) -> Result<(), NotRun> {
+        scope.runs.set(true);
         let tell = Self::tracer(item, scope);
         // SAFETY: the caller's promise.
         let this = unsafe { Self::of(item) };
@@ -257,7 +259,7 @@ impl<F: Job> Task<F> {
         let step = Self::step(&outcome);
         contained(|| drop(outcome));
         tell(step);
-        scope.lives.set(false);
+        scope.runs.set(false);
         // Not before: an item that the function spawns must have another address.
         // SAFETY: the function has been taken.
         unsafe { Self::free_block(item) };

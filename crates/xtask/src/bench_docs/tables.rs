@@ -199,8 +199,9 @@ fn named(machines: &[&str]) -> String {
 
 /// The same row of several machines, in the order of its ratios.
 fn best_first(mut rows: Vec<&Picked>) -> Vec<&Picked> {
-    let of = |picked: &Picked| to_first(picked).unwrap_or(f64::NAN);
-    rows.sort_by(|a, b| of(a).total_cmp(&of(b)));
+    // Without a rival: by ours.
+    let of = |picked: &Picked| to_first(picked).or(picked.row.ours.value);
+    rows.sort_by(|a, b| f64::total_cmp(&of(a).unwrap_or(0.0), &of(b).unwrap_or(0.0)));
     if rows.first().is_some_and(|p| more_is_better(&p.row)) {
         rows.reverse();
     }
