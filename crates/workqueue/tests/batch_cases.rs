@@ -55,8 +55,8 @@ fn an_item_that_was_cancelled_in_a_batch_waits_where_it_was_queued_again() {
     }
 }
 
-/// The last handle on a work goes while its cancelled entry is in a batch: the worker that finds the
-/// entry drops the work, and does not run it.
+/// The last handle on a work goes while its cancelled entry is in a batch: the worker that finds
+/// the entry drops the work, and does not run it.
 #[test]
 fn a_work_that_is_dropped_by_its_cancelled_entry_has_no_handle_on_itself() {
     struct Asks(Arc<Mutex<Vec<Option<String>>>>);
