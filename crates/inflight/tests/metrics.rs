@@ -221,6 +221,56 @@ fn queues_and_pools() {
     assert_eq!(figures["inflight_workqueue_panicked_total queue=jobs"], "1");
 }
 
+/// Counts never go down, and gauges do not stay.
+#[test]
+fn queues_that_have_ended() {
+    let sys = WorkqueueSystem::builder();
+    let sys = sys.topology(Topology::synthetic("core:1").unwrap());
+    let sys = sys.build().unwrap();
+    let run = |name: String, attrs| {
+        let wq = sys.workqueue(name).unbound(attrs).build().unwrap();
+        wq.spawn(|| ()).wait().unwrap();
+        wq.spawn(|| panic!("on purpose")).wait().unwrap_err();
+        wq.flush_blocking().unwrap();
+        wq
+    };
+    let attrs = Attrs::new;
+    drop(run("jobs".to_owned(), attrs()));
+    let figures = || {
+        let figures = recorded(|| sys.record_metrics());
+        move |name: &str| figures.get(name).cloned()
+    };
+    let told = figures();
+    let completed = |queue| format!("inflight_workqueue_completed_total queue={queue}");
+    assert_eq!(told(&completed("jobs")).as_deref(), Some("2"));
+    assert_eq!(
+        told("inflight_workqueue_max_active queue=jobs").as_deref(),
+        Some("0")
+    );
+    let other = run("jobs".to_owned(), attrs().nice(1));
+    let told = figures();
+    assert_eq!(told(&completed("jobs")).as_deref(), Some("4"));
+    let panicked = "inflight_workqueue_panicked_total queue=jobs";
+    assert_eq!(told(panicked).as_deref(), Some("2"));
+    let target = |pool| format!("inflight_pool_target pool={pool}");
+    assert_eq!(told(&target("u1")).as_deref(), Some("1"));
+    drop(other);
+    while sys.dump().contains("pool[1]") {
+        thread::yield_now();
+    }
+    // Once, because nobody else sets it.
+    assert_eq!(figures()(&target("u1")).as_deref(), Some("0"));
+    assert_eq!(figures()(&target("u1")), None);
+    // All names together are bounded.
+    for n in 0..1_030 {
+        drop(run(format!("queue {n}"), attrs()));
+    }
+    let told = figures();
+    assert_eq!(told(&completed("queue 1022")).as_deref(), Some("2"));
+    assert_eq!(told(&completed("queue 1023")), None);
+    assert_eq!(told(&completed("others")).as_deref(), Some("14"));
+}
+
 /// A rescuer is no worker of the pool that it helps: in none of the states.
 #[test]
 fn a_blocked_rescuer_is_no_worker_of_the_pool() {

@@ -248,6 +248,8 @@ impl SystemBuilder {
             sampling,
             known_blockers: KnownBlockers::default(),
             hogs: Hogs::new(self.hogs),
+            #[cfg(feature = "metrics")]
+            gone: crate::metrics::Gone::default(),
             submitters: Submitters::new(cpus),
             metering,
             tracing: Tracing::new(self.tracer),

@@ -1,10 +1,12 @@
 //! Counters and gauges for the `metrics` facade, on request.
 
-use crate::stats::COUNTERS;
+use crate::stats::{COUNTERS, WorkqueueStats};
 use crate::system::WorkqueueSystem;
+use crate::worker_pool::{PoolReport, WorkerPool};
 use crate::workqueue_inner::WorkqueueInner;
+use inflight_sync::{Arc, Mutex};
 use metrics::{Unit, counter, describe_counter, describe_gauge, gauge};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// Values that go up and down.
@@ -46,8 +48,12 @@ fn level(number: usize) -> f64 {
     number as f64
 }
 
+/// How many names of queues that have ended are kept. The counts of others are those of [`OTHERS`].
+const ENDED_NAMES: usize = 1_024;
+const OTHERS: &str = "others";
+
 /// Queues with the same name are one line.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Line {
     counts: [u64; COUNTERS.len()],
     cpu_time: Duration,
@@ -56,31 +62,105 @@ struct Line {
     max_active: Option<usize>,
 }
 
+/// What a recorder has to be told of queues and pools that have gone.
+#[derive(Default)]
+pub(crate) struct Gone(Mutex<Seen>);
+
+#[derive(Default)]
+struct Seen {
+    /// The counts of queues that have ended, by name.
+    ended: BTreeMap<String, Line>,
+    /// The pools whose gauges were set by the last record.
+    pools: BTreeSet<String>,
+}
+
+impl Gone {
+    /// Adds the counts of a queue that ends, if `ends` says so, and it is not counted as one that
+    /// exists from then on.
+    pub(crate) fn end(&self, queue: &WorkqueueInner, ends: impl FnOnce() -> bool) -> bool {
+        let mut seen = self.0.lock();
+        let ends = ends();
+        if ends {
+            let full = seen.ended.len() >= ENDED_NAMES && !seen.ended.contains_key(&queue.name);
+            let name = if full { OTHERS } else { &queue.name };
+            let line = seen.ended.entry(name.to_owned()).or_default();
+            line.count(queue);
+            line.max_active = line.max_active.or(queue.limit().map(|_| 0));
+        }
+        ends
+    }
+}
+
 impl Line {
     fn add(&mut self, queue: &WorkqueueInner) {
-        let stats = queue.stats();
-        for (sum, (_, _, read)) in self.counts.iter_mut().zip(COUNTERS) {
-            *sum += read(&stats);
-        }
-        self.cpu_time += stats.cpu_time.unwrap_or_default();
+        let stats = self.count(queue);
         self.active += stats.active;
         self.inactive += stats.inactive;
         if let Some(limit) = queue.limit() {
             *self.max_active.get_or_insert(0) += limit;
         }
     }
+
+    /// Adds what never goes down.
+    fn count(&mut self, queue: &WorkqueueInner) -> WorkqueueStats {
+        let stats = queue.stats();
+        for (sum, (_, _, read)) in self.counts.iter_mut().zip(COUNTERS) {
+            *sum += read(&stats);
+        }
+        self.cpu_time += stats.cpu_time.unwrap_or_default();
+        stats
+    }
+}
+
+/// Sets the gauges of a pool, all to 0 if it has gone.
+fn set_pool(name: &str, report: Option<&PoolReport>) {
+    let [idle, blocked, busy, ready, target] = report.map_or([0; 5], |r| {
+        let busy = r.workers - r.idle - r.blocked;
+        [r.idle, r.blocked, busy, r.ready, r.target]
+    });
+    for (state, number) in [("idle", idle), ("blocked", blocked), ("busy", busy)] {
+        gauge!(WORKERS, "pool" => name.to_owned(), "state" => state).set(level(number));
+    }
+    gauge!(READY, "pool" => name.to_owned()).set(level(ready));
+    gauge!(TARGET, "pool" => name.to_owned()).set(level(target));
+}
+
+/// What a recorder is told of queues and pools.
+struct Figures {
+    lines: BTreeMap<String, Line>,
+    pools: Vec<(String, PoolReport)>,
+    /// The pools that have gone since the record before.
+    gone: BTreeSet<String>,
 }
 
 impl WorkqueueSystem {
+    /// Collected before the recorder is called, which is the user's code.
+    fn figures(&self) -> Figures {
+        let mut seen = self.inner.shared.gone.0.lock();
+        let mut lines = seen.ended.clone();
+        for queue in self.inner.queues() {
+            if !queue.is_detached() {
+                lines.entry(queue.name.to_owned()).or_default().add(&queue);
+            }
+        }
+        let pools = self.inner.pools().into_iter();
+        let named = |pool: Arc<WorkerPool>| (pool.attrs.name(pool.id), pool.report());
+        let pools: Vec<_> = pools.map(named).collect();
+        let now = pools.iter().map(|(name, _)| name.clone()).collect();
+        let mut gone = std::mem::replace(&mut seen.pools, now);
+        gone.retain(|name| !seen.pools.contains(name));
+        Figures { lines, pools, gone }
+    }
+
     /// Gives the present counters of all queues and pools to the recorder of the `metrics` crate.
     /// Call it before figures are collected: in the handler of a scrape, or every few seconds. It
     /// adds no counting between two calls.
     ///
-    /// Queues with the same name are added up, as far as they exist: the counts of a queue end with
-    /// it, and a recorder that keeps the largest value shows that one. Gauges of what has gone keep
-    /// their last value. Systems that share a recorder need queues of different names.
-    /// `docs/metrics.md` lists the names, each with the
-    /// label `queue`, `pool` or `function` (at most 129 functions).
+    /// Queues with the same name are added up. The counts of queues that have ended stay in the sum
+    /// of their name, for the first 1,024 names; those of others are in the sum of `others`. Gauges
+    /// of what has gone are 0. Systems that share a recorder need queues of different names.
+    /// `docs/metrics.md` lists the figures, each with the label `queue`, `pool` or `function` (at
+    /// most 129 functions).
     /// [`describe_metrics`](WorkqueueSystem::describe_metrics) gives the descriptions to the
     /// recorder.
     ///
@@ -94,10 +174,7 @@ impl WorkqueueSystem {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn record_metrics(&self) {
-        let mut lines = BTreeMap::<String, Line>::new();
-        for queue in self.inner.queues() {
-            lines.entry(queue.name.to_owned()).or_default().add(&queue);
-        }
+        let Figures { lines, pools, gone } = self.figures();
         for (queue, line) in lines {
             for (count, (name, ..)) in line.counts.into_iter().zip(COUNTERS) {
                 counter!(total(name), "queue" => queue.clone()).absolute(count);
@@ -110,20 +187,11 @@ impl WorkqueueSystem {
                 gauge!(MAX_ACTIVE, "queue" => queue).set(level(limit));
             }
         }
-        for pool in self.inner.pools() {
-            let (name, report) = (pool.attrs.name(pool.id), pool.report());
-            let others = report.workers - report.idle - report.blocked;
-            for (state, number) in [
-                ("idle", report.idle),
-                ("blocked", report.blocked),
-                ("busy", others),
-            ] {
-                gauge!(WORKERS, "pool" => name.clone(), "state" => state).set(level(number));
-            }
-            gauge!(READY, "pool" => name.clone()).set(level(report.ready));
-            gauge!(TARGET, "pool" => name).set(level(report.target));
+        for (name, report) in &pools {
+            set_pool(name, Some(report));
         }
-        let mut hogs = BTreeMap::from([("others", self.other_hogs())]);
+        gone.iter().for_each(|name| set_pool(name, None));
+        let mut hogs = BTreeMap::from([(OTHERS, self.other_hogs())]);
         for hog in self.hogs() {
             *hogs.entry(hog.function).or_default() += hog.count;
         }

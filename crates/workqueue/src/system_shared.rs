@@ -37,6 +37,8 @@ pub(crate) struct SystemShared {
     pub(crate) sampling: Sampling,
     pub(crate) known_blockers: KnownBlockers,
     pub(crate) hogs: Hogs,
+    #[cfg(feature = "metrics")]
+    pub(crate) gone: crate::metrics::Gone,
     pub(crate) submitters: Submitters,
     pub(crate) metering: Metering,
     pub(crate) tracing: Tracing,

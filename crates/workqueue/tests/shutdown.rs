@@ -7,10 +7,12 @@ use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_sync::time::Clock;
 use inflight_sync::{Arc, block_on, thread};
 use inflight_topology::Topology;
-use inflight_workqueue::{Attrs, BuildError, JoinError, QueueError, Queued, Work, WorkqueueSystem};
+use inflight_workqueue::{
+    Attrs, BuildError, DelayedWork, JoinError, QueueError, Queued, Work, WorkqueueSystem,
+};
 use std::cell::RefCell;
 use std::time::Duration;
-use support::{Level, Log, bound, builder, held_work, system, watch};
+use support::{Level, Log, bound, builder, held_work, system, times, watch};
 
 #[test]
 fn what_is_queued_runs_before_the_drop_returns() {
@@ -368,48 +370,34 @@ fn neither_of_two_shutdowns_forgets_the_threads() {
     assert_eq!(sys.shutdown_blocking(), Ok(()));
 }
 
-/// A shutdown ends after each thread has gone, the first that goes and the last.
-#[test]
-fn a_shutdown_waits_for_the_first_thread_that_goes_and_for_the_last() {
-    /// Of two threads, the one that goes as number `held` stays until it is let go.
-    struct Goes {
-        count: Arc<AtomicUsize>,
-        gone: Level,
-        release: Level,
-        held: usize,
-    }
-    impl Drop for Goes {
-        fn drop(&mut self) {
-            let before = self.count.fetch_add(1, Ordering::Relaxed);
-            self.gone.raise();
-            if before == self.held {
-                self.release.wait_silently(1);
-            }
+/// Of the threads with one of these, the one that goes as number `held` stays until it is let go.
+#[derive(Clone)]
+struct Goes {
+    count: Arc<AtomicUsize>,
+    gone: Level,
+    release: Level,
+    held: usize,
+}
+
+impl Goes {
+    fn new(held: usize) -> Self {
+        let (count, gone, release) = (Arc::default(), Level::new(), Level::new());
+        Self {
+            count,
+            gone,
+            release,
+            held,
         }
     }
-    inflight_sync::thread_local! {
-        static GOES: RefCell<Option<Goes>> = const { RefCell::new(None) };
+
+    /// A copy becomes a local of the calling thread.
+    fn with_this_thread(&self) {
+        GOES.with(|slot| slot.replace(Some(Local(self.clone()))));
     }
-    for held in [0, 1] {
-        let sys = system();
-        let wq = sys.workqueue("two").unbound(Attrs::new()).build().unwrap();
-        let (gone, release, met, ended) = (Level::new(), Level::new(), Level::new(), Level::new());
-        let count = Arc::new(AtomicUsize::new(0));
-        let both = [(); 2].map(|()| {
-            let met = met.clone();
-            let goes = Goes {
-                count: count.clone(),
-                gone: gone.clone(),
-                release: release.clone(),
-                held,
-            };
-            wq.spawn(move || {
-                met.raise();
-                met.wait(2); // on two threads
-                GOES.with(|slot| slot.replace(Some(goes)));
-            })
-        });
-        both.into_iter().for_each(|one| one.wait().unwrap());
+
+    /// Shuts down, which may not end before the held thread goes.
+    fn hold_shutdown(&self, sys: WorkqueueSystem, meanwhile: impl FnOnce()) {
+        let ended = Level::new();
         let shutter = thread::spawn({
             let ended = ended.clone();
             move || {
@@ -417,12 +405,88 @@ fn a_shutdown_waits_for_the_first_thread_that_goes_and_for_the_last() {
                 ended.raise();
             }
         });
-        gone.wait(held + 1);
-        for _ in 0..if cfg!(miri) { 100 } else { 100_000 } {
-            thread::yield_now();
-        }
-        assert_eq!(ended.get(), 0, "thread {held} is still there");
-        release.raise();
+        meanwhile();
+        self.gone.wait(self.held + 1);
+        yields(2_000);
+        assert_eq!(ended.get(), 0, "thread {} is still there", self.held);
+        self.release.raise();
         shutter.join().unwrap();
     }
+}
+
+struct Local(Goes);
+
+impl Drop for Local {
+    fn drop(&mut self) {
+        let before = self.0.count.fetch_add(1, Ordering::Relaxed);
+        self.0.gone.raise();
+        if before == self.0.held {
+            self.0.release.wait_silently(1);
+        }
+    }
+}
+
+inflight_sync::thread_local! {
+    static GOES: RefCell<Option<Local>> = const { RefCell::new(None) };
+}
+
+fn yields(n: usize) {
+    (0..times(n)).for_each(|_| thread::yield_now());
+}
+
+/// A shutdown ends after each worker has gone, the first that goes and the last.
+#[test]
+fn a_shutdown_waits_for_the_first_thread_that_goes_and_for_the_last() {
+    for held in [0, 1] {
+        let sys = system();
+        let wq = sys.workqueue("two").unbound(Attrs::new()).build().unwrap();
+        let (goes, met) = (Goes::new(held), Level::new());
+        let both = [(); 2].map(|()| {
+            let (goes, met) = (goes.clone(), met.clone());
+            wq.spawn(move || {
+                met.raise();
+                met.wait(2); // on two threads
+                goes.with_this_thread();
+            })
+        });
+        both.into_iter().for_each(|one| one.wait().unwrap());
+        goes.hold_shutdown(sys, || ());
+    }
+}
+
+/// The thread that calls the user's report functions may be the last of all.
+#[test]
+fn a_shutdown_waits_for_the_thread_of_reports() {
+    let (goes, clock) = (Goes::new(0), Clock::manual());
+    let (begun, open) = (Level::new(), Level::new());
+    let builder = builder().clock(clock.clone()).trace({
+        let (goes, begun, open) = (goes.clone(), begun.clone(), open.clone());
+        move |_| {
+            if thread::current_name().as_deref() == Some("inflight/report") {
+                goes.with_this_thread();
+                begun.raise();
+                open.wait(1);
+            }
+        }
+    });
+    let sys = builder.build().unwrap();
+    let delayed = DelayedWork::new(|| ());
+    // The timer queues it. What it traces is told by the thread of reports.
+    let delay = Duration::from_millis(1);
+    assert!(
+        bound(&sys)
+            .queue_delayed(&delayed, delay)
+            .unwrap()
+            .is_queued()
+    );
+    clock.advance(delay);
+    begun.wait(1);
+    let observer = sys.observer();
+    goes.hold_shutdown(sys, || {
+        while observer.dump().contains("pool[") {
+            thread::yield_now();
+        }
+        yields(1_000); // The timer goes too.
+        open.raise();
+    });
 }

@@ -174,9 +174,14 @@ impl WorkqueueInner {
 
     /// There is no handle and nothing is in flight: the queue leaves its pools.
     fn detach(&self) {
+        let is_first = || !std::mem::replace(&mut self.control.lock().detached, true);
+        #[cfg(feature = "metrics")]
+        let is_first = || self.shared.gone.end(self, is_first);
+        if !is_first() {
+            return;
+        }
         let pwqs = {
             let mut control = self.control.lock();
-            control.detached = true;
             (0..self.by_cpu.len()).for_each(|cpu| self.set_pwq(cpu, None));
             std::mem::take(&mut control.pwqs)
         };

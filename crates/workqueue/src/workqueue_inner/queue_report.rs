@@ -99,6 +99,11 @@ impl WorkqueueInner {
         }
     }
 
+    #[cfg(feature = "metrics")]
+    pub(crate) fn is_detached(&self) -> bool {
+        self.control.lock().detached
+    }
+
     pub(crate) fn items(&self) -> usize {
         self.level().0.in_flight()
     }
