@@ -40,6 +40,21 @@ fn an_engine_on_io_uring() {
 }
 
 #[test]
+fn an_engine_with_a_ring_for_each_cpu() {
+    if let Err(error) = io_uring::IoUring::new(9) {
+        return println!("skipped: no ring can be had here: {error}");
+    }
+    let topo = inflight::prelude::Topology::discover().expect("a machine");
+    prints(env!("CARGO_BIN_EXE_per_core"), &lines());
+    for cpu in topo.cpus().iter().take(4) {
+        // The program inherits the mask: a machine of one CPU, whose number need not be 0.
+        let one = inflight::prelude::CpuSet::from([cpu]);
+        let _pin = topo.pin_current_thread(&one).expect("a usable CPU");
+        prints(env!("CARGO_BIN_EXE_per_core"), &lines());
+    }
+}
+
+#[test]
 fn a_request_of_a_slow_worker_is_answered_in_time() {
     prints(env!("CARGO_BIN_EXE_slow_worker"), "Err(\"timed out\")");
 }
@@ -56,6 +71,7 @@ fn the_chapter_shows_the_programs() {
         include_str!("../src/bin/on_threads.rs"),
         include_str!("../src/bin/on_tokio.rs"),
         include_str!("../src/bin/on_io_uring.rs"),
+        include_str!("../src/bin/per_core.rs"),
         include_str!("../src/bin/slow_worker.rs"),
         include_str!("../src/bin/ending.rs"),
     ];
