@@ -159,6 +159,22 @@ fn all_hardware_queues_change_although_a_waker_panics() {
     assert_eq!(all, [4; 2]);
 }
 
+/// A second tenant makes the first one look again, whose waker panics: all are told, and the tenant
+/// is not there.
+#[test]
+fn a_tenant_does_not_come_if_a_waker_panics() {
+    let dev = queue(Admission::preempt(), 2, 1);
+    let (set, on) = (dev.set(), |n| PLAIN.hw_queue(n));
+    let _held = [0, 1].map(|n| dev.try_alloc_with(on(n)).unwrap());
+    let mut waits = [0, 1].map(|n| Box::pin(dev.alloc_with(on(n))));
+    let told = Arc::new(Counts::default());
+    assert!(poll(waits[0].as_mut(), Arc::new(Panics)).is_pending());
+    assert!(poll(waits[1].as_mut(), told.clone()).is_pending());
+    assert_panics(|| set.add_tenant("second"));
+    assert_eq!(told.0.load(Ordering::Relaxed), 1);
+    assert!(set.add_tenant("second").is_ok(), "the name is free");
+}
+
 /// A tag that is dropped while its thread unwinds: one panic, and everybody is told.
 #[test]
 fn a_tag_dropped_by_a_panic_is_freed() {
