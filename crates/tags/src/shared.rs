@@ -127,8 +127,8 @@ impl<T> Shared<T> {
         subscribers.iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// A number for a new tenant, and subscribers that the caller drops when it has the tenant: each
-    /// may be the last handle of its own.
+    /// A number for a new tenant, and subscribers that the caller drops when it has the tenant:
+    /// each may be the last handle of its own.
     pub(crate) fn take_tenant_id(&self) -> (NewTenantId, Vec<Arc<dyn SetSubscriber>>) {
         let mut told = Vec::new();
         let bitmaps = &self.bitmaps;
