@@ -5,6 +5,7 @@
 
 use crate::item::{Item, TenantId};
 use inflight_sync::atomic::{AtomicPtr, Ordering};
+use inflight_sync::panics::call_for_each;
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
 
@@ -191,6 +192,7 @@ impl<I: Item> Iterator for Batch<I> {
 
 impl<I: Item> Drop for Batch<I> {
     fn drop(&mut self) {
-        self.for_each(drop);
+        // All of them, also if one panics.
+        call_for_each(self, drop);
     }
 }

@@ -64,7 +64,8 @@ impl<T> Registry<T> {
                 return Some(number);
             }
             let number = u32::try_from(table.values.len()).ok()?;
-            if number >> self.bits != 0 {
+            // With 32 bits there is nothing to shift out.
+            if number.checked_shr(self.bits).is_some_and(|high| high != 0) {
                 return None;
             }
             table.values.push(Weak::new());
@@ -94,3 +95,19 @@ impl<T> Registry<T> {
 }
 
 crate::debug_fields!([T] Registry<T>);
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_are_as_many_numbers_as_the_bits_say() {
+        for (bits, numbers) in [(0, 1), (1, 2), (32, 9)] {
+            let registry = Registry::<()>::new(bits);
+            for number in 0..numbers {
+                assert_eq!(registry.reserve(), Some(number), "{bits} bits");
+            }
+            assert_eq!(registry.reserve().is_none(), bits < 32);
+        }
+    }
+}

@@ -102,8 +102,9 @@ impl<T: Send + 'static> Cpus<'_, T> {
     ///
     /// # Panics
     ///
-    /// Panics with the first panic of a callback or a waker that ran here, after all of them have
-    /// been called, and everything has changed; and in the build closure of this set.
+    /// Panics with the first panic of a callback, a waker or a sink that ran here, after all of
+    /// them have been called, and everything has changed, except that the `Completions` of a sink
+    /// that panicked steer as before; and in the build closure of this set.
     ///
     /// ```
     /// use inflight_tags::TagSet;
@@ -126,18 +127,19 @@ impl<T: Send + 'static> Cpus<'_, T> {
         let size = &shared.bitmaps.size;
         // Dropped after the lock is released: dropping one may run callbacks.
         let subscribers = shared.subscribers();
+        let mut panic = FirstPanic::default();
         let (changed, returned, left) = {
             let _change = size.change();
             let change = || shared.cpu_map.set_nodes(nodes, size.hw_queues());
             let (changed, returned) = shared.queues_changed_by(change);
             let bitmaps = &shared.bitmaps;
             bitmaps.set_users(&shared.cpu_map.users(bitmaps.layout.shared_tags));
+            // All of them, and what follows, also if a sink panics: completions wait for it.
             let refreshed = subscribers
                 .iter()
-                .map(|subscriber| subscriber.refresh(topology));
+                .filter_map(|subscriber| panic.run(|| subscriber.refresh(topology)));
             (changed, returned, refreshed.collect::<Vec<_>>())
         };
-        let mut panic = FirstPanic::default();
         panic.run(|| shared.tell_drains(returned));
         for left in left {
             panic.run(left);

@@ -57,6 +57,11 @@ impl<T: Send + 'static> TagSet<T> {
     ///
     /// [`TenantError::NameTaken`] if another tenant of the set has the name,
     /// [`TenantError::EmptyName`], [`TenantError::NameTooLong`], [`TenantError::Closed`].
+    ///
+    /// # Panics
+    ///
+    /// The tags of the first tenant begin to be shared when a second one comes. If the waker of a
+    /// waiting task panics then, so does the call, and the set has no such tenant.
     pub fn add_tenant(&self, name: impl Into<String>) -> Result<Tenant<T>, TenantError> {
         let name = name.into();
         if self.is_closed() {

@@ -127,8 +127,9 @@ impl<T> Shared<T> {
         subscribers.iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// A number for a new tenant.
-    pub(crate) fn take_tenant_id(&self) -> NewTenantId {
+    /// A number for a new tenant, and subscribers that the caller drops when it has the tenant:
+    /// each may be the last handle of its own.
+    pub(crate) fn take_tenant_id(&self) -> (NewTenantId, Vec<Arc<dyn SetSubscriber>>) {
         let mut told = Vec::new();
         let bitmaps = &self.bitmaps;
         let first_time = !bitmaps.gate.has_several_tenants();
@@ -148,12 +149,10 @@ impl<T> Shared<T> {
             told.iter().for_each(|subscriber| subscriber.forget(&clear));
             clear
         };
-        let taken = bitmaps
+        let mut taken = bitmaps
             .tenant_ids
             .take(clear, || bitmaps.gate.set_several_tenants());
-        if first_time && taken.second {
-            bitmaps.activate_first_tenant();
-        }
-        taken
+        taken.second &= first_time;
+        (taken, told)
     }
 }

@@ -2,9 +2,11 @@
 
 #![cfg(not(any(loom, shuttle)))]
 
-use inflight_sync::atomic::{AtomicPtr, Ordering};
-use inflight_sync::{Arc, thread};
-use inflight_tags::{TagSet, Tenant};
+use inflight_sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+use inflight_sync::{Arc, block_on, thread};
+use inflight_tags::{Tag, TagSet, Tenant};
+use std::cell::{Cell, RefCell};
+use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// A payload whose end can be seen: while it lives it holds a count of `alive`.
@@ -152,4 +154,124 @@ fn a_token_made_after_the_last_handle_keeps_its_slot_too() {
     assert_eq!(living(&alive), 1);
     // SAFETY: as above.
     unsafe { DEVICE.load(Ordering::Relaxed).write(7) };
+}
+
+/// A payload that has tags of its own set, counts its drops and panics in them.
+struct Owner {
+    others: Vec<Tag<Self>>,
+    drops: Arc<AtomicUsize>,
+    panics: bool,
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.drops.fetch_add(1, Ordering::Relaxed);
+        assert!(!self.panics, "the payload's panic");
+    }
+}
+
+/// A tag has a tag, which has a third one. Whether the last handle or the first tag goes first, and
+/// whatever panics, each payload is dropped once.
+#[test]
+fn tags_in_payloads_of_their_own_set_end_with_them() {
+    for (handles_first, panics) in [(false, 9), (true, 9), (false, 1), (true, 1), (true, 3)] {
+        let drops = Arc::<AtomicUsize>::default();
+        let counted = drops.clone();
+        let set = TagSet::builder().depth(5).build(move |_, tag| Owner {
+            others: Vec::new(),
+            drops: counted.clone(),
+            panics: tag == panics,
+        });
+        let dev = set.unwrap().add_tenant("q").unwrap();
+        let mut tags = dev.try_alloc_batch(3);
+        tags.sort_unstable_by_key(Tag::index);
+        for _ in 0..2 {
+            let last = tags.pop().unwrap();
+            tags.last_mut().unwrap().others.push(last);
+        }
+        let mut dev = Some(dev);
+        let handles = |dev: &mut Option<_>| drop(dev.take());
+        if handles_first {
+            let _ = catch_unwind(AssertUnwindSafe(|| handles(&mut dev)));
+        }
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(tags)));
+        let _ = catch_unwind(AssertUnwindSafe(|| handles(&mut dev)));
+        assert_eq!(drops.load(Ordering::Relaxed), 5, "{handles_first} {panics}");
+    }
+}
+
+inflight_sync::thread_local! {
+    static AT_END: AtEnd = const { AtEnd(RefCell::new(None)) };
+}
+
+struct AtEnd(RefCell<Option<Box<dyn FnOnce()>>>);
+
+impl Drop for AtEnd {
+    fn drop(&mut self) {
+        self.0.take().into_iter().for_each(|call| call());
+    }
+}
+
+/// What a thread does while its locals are destroyed.
+#[test]
+fn a_thread_that_ends_may_use_a_set() {
+    let set = TagSet::builder().depth(1).max_depth(2).build(|_, _| ());
+    let set = set.unwrap();
+    let (ended, used) = (Arc::<AtomicBool>::default(), set.clone());
+    let ends = ended.clone();
+    let uses = move || {
+        // First, so that it is destroyed after all locals of the library.
+        AT_END.with(|at_end| {
+            let set = used.clone();
+            at_end.0.replace(Some(Box::new(move || {
+                let dev = set.add_tenant("end").unwrap();
+                let tag = dev.alloc_blocking().unwrap();
+                assert!(dev.try_alloc().is_err());
+                drop(set.redeem(tag.into_token()).unwrap());
+                drop(block_on(dev.alloc()).unwrap());
+                drop(set.freeze_blocking());
+                set.resize(2).unwrap();
+                assert_eq!(dev.split(2).join_blocking().unwrap().len(), 2);
+                ends.store(true, Ordering::Relaxed);
+            })));
+        });
+        let dev = used.add_tenant("q").unwrap();
+        drop(dev.alloc_blocking().unwrap());
+    };
+    thread::spawn(uses).join().unwrap();
+    assert!(ended.load(Ordering::Relaxed));
+    assert_eq!(set.in_use(), 0);
+}
+
+/// Whether a type is `Send`, and `Sync`: what it has itself goes before what the trait has.
+struct Is<T>(PhantomData<T>);
+
+impl<T: Send> Is<T> {
+    const SEND: bool = true;
+}
+
+impl<T: Sync> Is<T> {
+    const SYNC: bool = true;
+}
+
+trait IsNot {
+    const SEND: bool = false;
+    const SYNC: bool = false;
+}
+
+impl<T> IsNot for Is<T> {}
+
+/// A tag is what its data is. A set gives nobody a reference to data, so it is `Sync` without.
+#[test]
+fn threads_share_what_they_may() {
+    type Local = std::rc::Rc<()>;
+    let tags = [Is::<Tag<u8>>::SYNC, Is::<Tag<Cell<u8>>>::SYNC];
+    assert_eq!(tags, [true, false]);
+    let sets = [Is::<TagSet<Cell<u8>>>::SYNC, Is::<Tenant<Cell<u8>>>::SYNC];
+    assert_eq!(sets, [true; 2]);
+    let sent = [Is::<Tag<Cell<u8>>>::SEND, Is::<TagSet<Cell<u8>>>::SEND];
+    assert_eq!(sent, [true; 2]);
+    let of_thread = [Is::<Tag<Local>>::SEND, Is::<TagSet<Local>>::SEND];
+    assert_eq!(of_thread, [false; 2]);
+    assert_eq!([Is::<TagSet<Local>>::SYNC; 1], [false]);
 }

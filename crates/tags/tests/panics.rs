@@ -159,6 +159,22 @@ fn all_hardware_queues_change_although_a_waker_panics() {
     assert_eq!(all, [4; 2]);
 }
 
+/// A second tenant makes the first one look again, whose waker panics: all are told, and the tenant
+/// is not there.
+#[test]
+fn a_tenant_does_not_come_if_a_waker_panics() {
+    let dev = queue(Admission::preempt(), 2, 1);
+    let (set, on) = (dev.set(), |n| PLAIN.hw_queue(n));
+    let _held = [0, 1].map(|n| dev.try_alloc_with(on(n)).unwrap());
+    let mut waits = [0, 1].map(|n| Box::pin(dev.alloc_with(on(n))));
+    let told = Arc::new(Counts::default());
+    assert!(poll(waits[0].as_mut(), Arc::new(Panics)).is_pending());
+    assert!(poll(waits[1].as_mut(), told.clone()).is_pending());
+    assert_panics(|| set.add_tenant("second"));
+    assert_eq!(told.0.load(Ordering::Relaxed), 1);
+    assert!(set.add_tenant("second").is_ok(), "the name is free");
+}
+
 /// A tag that is dropped while its thread unwinds: one panic, and everybody is told.
 #[test]
 fn a_tag_dropped_by_a_panic_is_freed() {
@@ -509,4 +525,68 @@ fn a_close_wakes_all_although_a_waker_panics() {
         assert!(matches!(ended, Poll::Ready(Err(AllocError::Closed))));
         drop(quiesced);
     });
+}
+
+/// A split is dropped when a wake worth three tags has chosen it. Others get all three, although
+/// the waker of the first of them panics.
+#[test]
+fn a_dropped_split_passes_its_wakes_on_although_a_waker_panics() {
+    // Three tags a wake.
+    let dev = queue(POLICIES[2](), 1, 24);
+    let mut held = dev.try_alloc_batch(24);
+    let told = Arc::new(Counts::default());
+    let mut split = dev.split(3);
+    let waker = Waker::from(told.clone());
+    assert!(
+        split
+            .poll_next(&mut Context::from_waker(&waker))
+            .is_pending()
+    );
+    let mut first = pin!(dev.alloc());
+    assert!(poll(first.as_mut(), Arc::new(Panics)).is_pending());
+    let mut others = [(); 2].map(|()| Box::pin(dev.alloc()));
+    for other in &mut others {
+        assert!(poll(other.as_mut(), told.clone()).is_pending());
+    }
+    held.truncate(21);
+    assert_eq!(told.0.load(Ordering::Relaxed), 1, "the split is chosen");
+    assert_panics(|| drop(split));
+    assert_eq!(told.0.load(Ordering::Relaxed), 3, "both others are told");
+}
+
+/// New CPUs, for which a sink makes no runner but panics: other completions of the set run what was
+/// in the done lists that close, and the panic comes out behind that.
+#[test]
+fn new_cpus_are_new_for_all_although_a_sink_panics() {
+    struct PanicsLater(AtomicUsize);
+    impl CompletionSink for PanicsLater {
+        fn runner(&self, _: &CpuSet, _: DoneListHandle) -> Option<Box<dyn Runner>> {
+            let first = self.0.fetch_add(1, Ordering::Relaxed) < 2;
+            assert!(first, "the waker's panic");
+            None
+        }
+    }
+    let old = Topology::synthetic("cache:2 core:1").unwrap();
+    let new = Topology::synthetic("cache:3 core:1 offline:1").unwrap();
+    let set = TagSet::builder().depth(1).steering(Steering::SameCache);
+    let set = set.build(|_, _| ()).unwrap();
+    let dev = set.add_tenant("q").unwrap();
+    let workers = Workers::default();
+    workers.told.store(1, Ordering::Relaxed); // none of its wakes panics
+    let ran = Arc::new(AtomicUsize::new(0));
+    let counted = ran.clone();
+    let completions = set.completions(&old).sink(workers).build(move |_| {
+        counted.fetch_add(1, Ordering::Relaxed);
+    });
+    let _panics = set.completions(&old).sink(PanicsLater(AtomicUsize::new(0)));
+    let _panics = _panics.build(drop::<Tag<()>>);
+    cpu::set_current_for_thread(Some(1));
+    let token = dev.try_alloc().unwrap().into_token();
+    cpu::set_current_for_thread(Some(0));
+    completions.complete(token, |()| ()).unwrap();
+    assert_eq!(ran.load(Ordering::Relaxed), 0, "it waits for its worker");
+    assert_panics(|| set.cpus().refresh(&new));
+    cpu::set_current_for_thread(None);
+    assert_eq!(ran.load(Ordering::Relaxed), 1);
+    assert_whole(&dev, 1);
 }

@@ -175,21 +175,34 @@ enum Loaded {
     Segment(Segment),
     /// It has no head: it was not begun, or its head was not durable.
     Headless(Arc<dyn Device>),
-    /// Its head is whole, but this log has not written it here.
+    /// No log has made it, or its head is whole, but this log has not written it here.
     Foreign,
     OtherVersion,
 }
 
+/// No position and no number of a segment is beyond this. So those of a log that goes on do not
+/// overflow, nor look like a failure.
+const FARTHEST: u64 = 1 << 62;
+
+/// No segment is longer: it is as long as the options allow, or as one record.
+const LONGEST: u64 = (SEGMENT_HEADER + FRAME_HEADER) as u64 + (1 << 30);
+
 fn load(storage: &dyn Storage, number: u64, log: Option<u64>) -> Result<Loaded, OpenError> {
     let device = storage.open(number)?;
+    let len = device.len()?;
+    if len > LONGEST || number > FARTHEST {
+        return Ok(Loaded::Foreign);
+    }
     let mut head = [0; SEGMENT_HEADER];
-    if device.len()? >= head.len() as u64 {
+    if len >= head.len() as u64 {
         device.read_at(&mut head, 0)?;
     }
     Ok(match SegmentHeader::decode(&head) {
         Head::None => Loaded::Headless(device),
         Head::Ours(header)
-            if header.number == number && log.is_none_or(|log| header.log == log) =>
+            if header.number == number
+                && header.base <= FARTHEST
+                && log.is_none_or(|log| header.log == log) =>
         {
             Loaded::Segment(Segment { device, header })
         }

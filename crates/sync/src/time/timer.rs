@@ -133,7 +133,9 @@ impl TimerShared {
         let waiting = {
             let mut state = self.state.lock();
             state.started = false;
-            state.waiting.clone()
+            // Each comes back when it polls again. They are not cloned: a waker may run anything
+            // then, and this is under the lock.
+            mem::take(&mut state.waiting)
         };
         wake(waiting);
     }
@@ -241,7 +243,7 @@ mod tests {
     use crate::atomic::{AtomicUsize, Ordering};
     use crate::block_on;
     use crate::panics::test_support::{Bomb, Throws};
-    use std::task::Wake;
+    use std::task::{RawWaker, RawWakerVTable, Wake};
     use std::time::Duration;
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -369,20 +371,18 @@ mod tests {
             fn wake(self: Arc<Self>) {}
         }
 
-        let faults = Faults::new();
-        let timer = Timer::with_faults(Clock::manual(), &faults);
+        let timer = Timer::new(Clock::manual());
         let mut sleep = timer.sleep_until(timer.clock().now() + SECOND);
-        faults.refuse_spawns(true);
         let waker = Waker::from(Arc::new(DropsBomb(Bomb)));
         let polled = Pin::new(&mut sleep).poll(&mut Context::from_waker(&waker));
         assert!(polled.is_pending());
         drop(waker);
-        faults.refuse_spawns(false);
         let told = Arc::default();
         let polled = catch_unwind(AssertUnwindSafe(|| poll(&mut sleep, &told)));
         assert!(polled.is_err(), "the last handle of the old waker");
-        assert!(poll(&mut sleep, &told).is_pending());
         assert_eq!(threads(&timer, 1), 1);
+        timer.clock().advance(SECOND);
+        wait_for(&told);
     }
 
     #[test]
@@ -401,16 +401,44 @@ mod tests {
         assert!(poll(&mut sleeps[0], &tasks[0]).is_pending());
         assert_eq!(woken(), [true, false]);
         assert!(poll(&mut sleeps[1], &tasks[1]).is_pending());
-        assert_eq!(woken(), [true, true], "none relies on the other");
+        assert_eq!(woken(), [false, true], "the first has been told");
+        assert!(poll(&mut sleeps[0], &tasks[0]).is_pending());
+        assert_eq!(woken(), [true, false], "none relies on the other");
         let [due, waits] = &mut sleeps;
         faults.refuse_spawns(false);
         assert!(poll(waits, &tasks[1]).is_pending());
+        assert!(poll(due, &tasks[0]).is_pending());
         assert_eq!(woken(), [false, false], "there is a thread");
         clock.advance(SECOND);
         wait_for(&tasks[0]);
         wait_for(&tasks[1]);
         assert!(poll(due, &tasks[0]).is_ready());
         assert!(poll(waits, &tasks[1]).is_ready());
+    }
+
+    /// A clone of a waker may run anything, such as what prints the timer.
+    #[test]
+    fn no_waker_is_cloned_under_the_lock() {
+        fn clone(timer: *const ()) -> RawWaker {
+            // SAFETY: the data is the test's timer, which lives longer than its wakers.
+            let shared = unsafe { &(*timer.cast::<Timer>()).0 };
+            assert!(shared.state.try_lock().is_some(), "it is locked");
+            RawWaker::new(timer, &TABLE)
+        }
+        static TABLE: RawWakerVTable = RawWakerVTable::new(clone, |_| {}, |_| {}, |_| {});
+
+        let faults = Faults::new();
+        let timer = Timer::with_faults(Clock::manual(), &faults);
+        let mut sleep = timer.sleep_until(timer.clock().now() + SECOND);
+        let data: *const Timer = &raw const timer;
+        // SAFETY: the functions of the table expect a timer, which any thread may use.
+        let waker = unsafe { Waker::from_raw(RawWaker::new(data.cast(), &TABLE)) };
+        let mut cx = Context::from_waker(&waker);
+        faults.refuse_spawns(true);
+        assert!(Pin::new(&mut sleep).poll(&mut cx).is_pending());
+        faults.refuse_spawns(false);
+        assert!(Pin::new(&mut sleep).poll(&mut cx).is_pending());
+        assert_eq!(threads(&timer, 1), 1);
     }
 
     #[test]

@@ -92,11 +92,11 @@ impl TagMaps {
     /// There is a second tenant. Nothing was counted before, so the first one becomes active in the
     /// hardware queues where it has something in use now.
     pub(crate) fn activate_first_tenant(&self) {
-        for hw_queue in 0..self.layout.hw_queues {
+        call_for_each(0..self.layout.hw_queues, |hw_queue| {
             if self.bitmap(TagMapId::normal(hw_queue)).is_any_set() {
                 self.set_active(hw_queue, account_of(TenantId::FIRST));
             }
-        }
+        });
     }
 
     /// The tenant's last handle is gone. Returns the hardware queues whose shares have changed.

@@ -15,6 +15,7 @@ use crate::tag_wait::{EndingWait, TagWait};
 use crate::tenant::Tenant;
 use inflight_sbitmap::GetError;
 use inflight_sbitmap::tenancy::{Request, Tenancy as _};
+use inflight_sync::panics::FirstPanic;
 use inflight_sync::time::Instant;
 use inflight_sync::wait::WaiterKey;
 use std::future::Future;
@@ -373,15 +374,18 @@ impl<T: Send + 'static> Split<T> {
 }
 
 impl<T: Send + 'static> Drop for Split<T> {
+    /// Each step wakes others, and comes also if a waker panics in the one before.
     fn drop(&mut self) {
-        self.stop_waiting();
-        self.give_back();
-        self.end_collecting();
+        let mut panic = FirstPanic::default();
+        panic.run(|| self.stop_waiting());
+        panic.run(|| self.give_back());
+        panic.run(|| self.end_collecting());
         if let Some(tag_map) = self.waited_in.filter(|_| self.remaining > 0) {
             // It was woken for more tags than it took.
             let bitmap = self.tenant.bitmaps().bitmap(tag_map);
-            bitmap.pass_on(self.remaining);
+            panic.run(|| bitmap.pass_on(self.remaining));
         }
+        panic.finish();
     }
 }
 

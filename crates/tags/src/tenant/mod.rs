@@ -16,7 +16,7 @@ use inflight_sbitmap::tenancy::TenantIndex;
 use inflight_steering::TenantId;
 use inflight_sync::Arc;
 use inflight_sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use inflight_sync::panics::call_for_each;
+use inflight_sync::panics::{FirstPanic, call_for_each};
 use std::time::Duration;
 
 /// A tenant of a [`TagSet`](crate::TagSet): a device, or another submitter of requests under the
@@ -73,7 +73,7 @@ pub struct Tenant<T> {
 impl<T: Send + 'static> Tenant<T> {
     pub(crate) fn new(shared: Handle<T>, name: String) -> Self {
         let counters = Striped::new(shared.cpus);
-        let NewTenantId { id, first, .. } = shared.take_tenant_id();
+        let (NewTenantId { id, first, second }, told) = shared.take_tenant_id();
         let tenant = Arc::new(TenantInner {
             name,
             counters,
@@ -84,7 +84,15 @@ impl<T: Send + 'static> Tenant<T> {
         if !first {
             shared.others.lock().push(tenant.clone());
         }
-        Self { shared, tenant, id }
+        let this = Self { shared, tenant, id };
+        // Wakers and callbacks run here. If one panics, the tenant goes.
+        let mut panic = FirstPanic::default();
+        panic.run(|| drop(told));
+        if second {
+            panic.run(|| this.bitmaps().activate_first_tenant());
+        }
+        panic.finish();
+        this
     }
 
     /// Returns the tenant's name.

@@ -1,6 +1,7 @@
 //! CPUs that come and go under a set in use: the map, and where completions run.
 
 use crate::support::{Ran, Recorder, on};
+use inflight_steering::Router;
 use inflight_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use inflight_sync::{Arc, thread};
 use inflight_tags::steering::{CompletionSink, Decision, DoneListHandle, InlineReason, Runner};
@@ -430,4 +431,35 @@ fn c50_nothing_is_lost_while_everything_changes() {
     changer.join().unwrap();
     assert_eq!((ran.count(), set.in_use()), (3 * rounds, 0));
     assert_eq!(completions.stats().completed(), 3 * rounds as u64);
+}
+
+/// What nobody runs is freed, all of it, although the waker of one who waits panics.
+#[test]
+fn completions_that_are_given_up_are_all_freed() {
+    struct Panics;
+    impl Wake for Panics {
+        fn wake(self: Arc<Self>) {
+            panic!("as the test wants it");
+        }
+    }
+    let set = set_of(None, 1, 0);
+    set.set_steering(Steering::Force);
+    let dev = set.add_tenant("q").unwrap();
+    let old = machine("cache:2 core:1");
+    let ran = Ran::new();
+    let router = Router::new(old, Scope::Cpu, Recorder::new(), ran.callback());
+    let tokens = on(1, || {
+        [(); 4].map(|()| dev.try_alloc().unwrap().into_token())
+    });
+    for token in tokens {
+        on(0, || router.complete(set.redeem(token).unwrap()));
+    }
+    let waker = Waker::from(Arc::new(Panics));
+    let mut waits = Box::pin(dev.alloc());
+    let polled = waits.as_mut().poll(&mut Context::from_waker(&waker));
+    assert!(polled.is_pending());
+    let left = router.refresh(&machine("cache:2 core:1 offline:1"));
+    assert!(catch_unwind(AssertUnwindSafe(|| drop(left))).is_err());
+    drop(waits);
+    assert_eq!((ran.count(), set.in_use()), (0, 0));
 }
