@@ -196,6 +196,8 @@ fn what_an_item_has_begun_others_may_wait_for() {
 /// A work that is given a wait for itself.
 #[test]
 fn a_work_is_not_to_wait_for_itself_in_a_wait_that_others_began() {
+    /// The works, for ever, as waits borrow them: nothing is leaked.
+    static KEPT: Mutex<Vec<&Work>> = Mutex::new(Vec::new());
     /// Whether it was refused.
     type Refused = Pin<Box<dyn Future<Output = bool> + Send>>;
     type Begin = fn(&'static Work) -> Refused;
@@ -218,7 +220,6 @@ fn a_work_is_not_to_wait_for_itself_in_a_wait_that_others_began() {
         let wq = sys.workqueue("own").unbound(Attrs::new()).build().unwrap();
         let (begun, given) = (Level::new(), Level::new());
         let (wait_given, answer) = (Answer::<Refused>::default(), Answer::default());
-        // For ever, as the wait borrows it.
         let work: &'static Work = Box::leak(Box::new(Work::new({
             let (begun, given) = (begun.clone(), given.clone());
             let (wait, answer) = (wait_given.clone(), answer.clone());
@@ -229,6 +230,7 @@ fn a_work_is_not_to_wait_for_itself_in_a_wait_that_others_began() {
                 *answer.lock() = Some(block_on(wait));
             }
         })));
+        KEPT.lock().push(work);
         assert!(wq.queue(work).unwrap().is_queued());
         begun.wait(1);
         let mut wait = wait(work);

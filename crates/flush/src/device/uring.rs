@@ -77,11 +77,9 @@ impl UringDevice {
             .build()
     }
 
-    /// Carries out the entries, and returns their results in order.
-    fn run<const N: usize>(
-        ring: &Mutex<IoUring>,
-        entries: [squeue::Entry; N],
-    ) -> io::Result<[i32; N]> {
+    /// Carries out the entries, and returns their results in order, and whether the kernel took all
+    /// at once. It takes fewer if it is short of memory, and the rest is not linked to them then.
+    fn run<const N: usize>(ring: &Mutex<IoUring>, entries: [squeue::Entry; N]) -> ([i32; N], bool) {
         let mut ring = ring.lock();
         for (number, entry) in entries.into_iter().enumerate() {
             let entry = entry.user_data(number as u64);
@@ -92,10 +90,11 @@ impl UringDevice {
             pushed.expect("the ring is empty and has room for a write and a flush");
         }
         let mut results = [0; N];
-        let mut missing = N;
+        let (mut missing, mut at_once) = (N, None);
         while missing > 0 {
             match ring.submit_and_wait(missing) {
-                Ok(_) => {}
+                Ok(0) => {}
+                Ok(taken) => at_once = at_once.or(Some(taken == N)),
                 Err(error) if again(&error) => {}
                 // The kernel may still use the buffers, so this function must not return.
                 Err(error) => {
@@ -110,7 +109,7 @@ impl UringDevice {
                 missing -= 1;
             }
         }
-        Ok(results)
+        (results, at_once == Some(true))
     }
 }
 
@@ -138,9 +137,9 @@ enum Linked {
     Flush(usize),
 }
 
-fn linked(written: i32, flushed: i32, len: usize) -> io::Result<Linked> {
+fn linked(([written, flushed], at_once): ([i32; 2], bool), len: usize) -> io::Result<Linked> {
     let done = outcome(written)?;
-    let has_flushed = has_flushed(flushed)?;
+    let has_flushed = has_flushed(flushed)? && at_once;
     // A short write breaks the link, and one that is cut into parts is flushed in part.
     Ok(if done == len && has_flushed {
         Linked::Durable
@@ -160,7 +159,7 @@ impl Flusher for UringDevice {
     }
 
     fn flush(&self) -> io::Result<()> {
-        let [result] = Self::run(&self.flushes, [self.fsync()])?;
+        let ([result], _) = Self::run(&self.flushes, [self.fsync()]);
         outcome(result).map(drop)
     }
 }
@@ -173,7 +172,7 @@ impl Device for UringDevice {
     fn read_at(&self, mut bytes: &mut [u8], mut offset: u64) -> io::Result<()> {
         check_range(offset, bytes.len())?;
         while !bytes.is_empty() {
-            let [result] = Self::run(&self.ring, [self.read(bytes, offset)])?;
+            let ([result], _) = Self::run(&self.ring, [self.read(bytes, offset)]);
             match outcome(result)? {
                 0 => return Err(io::ErrorKind::UnexpectedEof.into()),
                 done => {
@@ -188,7 +187,7 @@ impl Device for UringDevice {
     fn write_at(&self, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
         check_range(offset, bytes.len())?;
         while !bytes.is_empty() {
-            let [result] = Self::run(&self.ring, [self.write(bytes, offset)])?;
+            let ([result], _) = Self::run(&self.ring, [self.write(bytes, offset)]);
             match outcome(result)? {
                 0 => return Err(io::ErrorKind::WriteZero.into()),
                 done => {
@@ -206,8 +205,8 @@ impl Device for UringDevice {
         }
         check_range(offset, bytes.len())?;
         let write = self.write(bytes, offset).flags(squeue::Flags::IO_LINK);
-        let [written, flushed] = Self::run(&self.flushes, [write, self.fsync()])?;
-        match linked(written, flushed, bytes.len())? {
+        let results = Self::run(&self.flushes, [write, self.fsync()]);
+        match linked(results, bytes.len())? {
             Linked::Durable => Ok(()),
             Linked::Flush(done) => {
                 self.write_at(&bytes[done..], offset + done as u64)?;
@@ -250,19 +249,33 @@ mod tests {
     #[test]
     fn what_a_write_and_a_linked_flush_have_come_to() {
         let (cancelled, failed) = (-libc::ECANCELED, -libc::EIO);
-        let flush_behind = |written, flushed| match linked(written, flushed, 8).unwrap() {
+        let behind = |results, at_once| match linked((results, at_once), 8).unwrap() {
             Linked::Durable => None,
             Linked::Flush(done) => Some(done),
         };
+        let flush_behind = |written, flushed| behind([written, flushed], true);
         assert_eq!(flush_behind(8, 0), None);
+        assert_eq!(
+            behind([8, 0], false),
+            Some(8),
+            "the flush may have ended first"
+        );
         assert_eq!(flush_behind(8, cancelled), Some(8));
         assert_eq!(flush_behind(3, cancelled), Some(3));
         assert_eq!(flush_behind(3, 0), Some(3), "it has flushed a part");
         // A flush that has failed is not made again, also behind a short write.
         for (written, flushed) in [(8, failed), (3, failed), (failed, cancelled), (failed, 0)] {
-            let error = linked(written, flushed, 8).err().unwrap();
+            let error = linked(([written, flushed], true), 8).err().unwrap();
             assert_eq!(error.raw_os_error(), Some(libc::EIO), "{written} {flushed}");
         }
+    }
+
+    #[test]
+    fn a_write_and_its_flush_are_taken_at_once() {
+        let Some(device) = device() else { return };
+        let write = device.write(&[7; 512], 512).flags(squeue::Flags::IO_LINK);
+        let results = UringDevice::run(&device.flushes, [write, device.fsync()]);
+        assert_eq!(results, ([512, 0], true));
     }
 
     /// The flush that is linked to the first part of a long write covers that part only.
