@@ -249,7 +249,9 @@ impl SystemBuilder {
             known_blockers: KnownBlockers::default(),
             hogs: Hogs::new(self.hogs),
             #[cfg(feature = "metrics")]
-            gone: crate::metrics::Gone::default(),
+            ended_queues: Default::default(),
+            #[cfg(feature = "metrics")]
+            recorded_pools: Mutex::default(),
             submitters: Submitters::new(cpus),
             metering,
             tracing: Tracing::new(self.tracer),

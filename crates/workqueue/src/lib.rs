@@ -137,6 +137,8 @@ mod worker_pool;
 mod busy_worker;
 mod cpu_time;
 mod dump;
+#[cfg(feature = "metrics")]
+mod ended_queues;
 mod hog;
 mod known_blockers;
 #[cfg(feature = "metrics")]

@@ -1,13 +1,12 @@
 //! Counters and gauges for the `metrics` facade, on request.
 
-use crate::stats::{COUNTERS, WorkqueueStats};
+use crate::ended_queues::{Lines, OTHERS};
+use crate::stats::COUNTERS;
 use crate::system::WorkqueueSystem;
 use crate::worker_pool::{PoolReport, WorkerPool};
-use crate::workqueue_inner::WorkqueueInner;
-use inflight_sync::{Arc, Mutex};
+use inflight_sync::Arc;
 use metrics::{Unit, counter, describe_counter, describe_gauge, gauge};
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 /// Values that go up and down.
 const GAUGES: [(&str, &str); 6] = [
@@ -48,70 +47,6 @@ fn level(number: usize) -> f64 {
     number as f64
 }
 
-/// How many names of queues that have ended are kept. The counts of others are those of [`OTHERS`].
-const ENDED_NAMES: usize = 1_024;
-const OTHERS: &str = "others";
-
-/// Queues with the same name are one line.
-#[derive(Clone, Default)]
-struct Line {
-    counts: [u64; COUNTERS.len()],
-    cpu_time: Duration,
-    active: usize,
-    inactive: usize,
-    max_active: Option<usize>,
-}
-
-/// What a recorder has to be told of queues and pools that have gone.
-#[derive(Default)]
-pub(crate) struct Gone(Mutex<Seen>);
-
-#[derive(Default)]
-struct Seen {
-    /// The counts of queues that have ended, by name.
-    ended: BTreeMap<String, Line>,
-    /// The pools whose gauges were set by the last record.
-    pools: BTreeSet<String>,
-}
-
-impl Gone {
-    /// Adds the counts of a queue that ends, if `ends` says so, and it is not counted as one that
-    /// exists from then on.
-    pub(crate) fn end(&self, queue: &WorkqueueInner, ends: impl FnOnce() -> bool) -> bool {
-        let mut seen = self.0.lock();
-        let ends = ends();
-        if ends {
-            let full = seen.ended.len() >= ENDED_NAMES && !seen.ended.contains_key(&queue.name);
-            let name = if full { OTHERS } else { &queue.name };
-            let line = seen.ended.entry(name.to_owned()).or_default();
-            line.count(queue);
-            line.max_active = line.max_active.or(queue.limit().map(|_| 0));
-        }
-        ends
-    }
-}
-
-impl Line {
-    fn add(&mut self, queue: &WorkqueueInner) {
-        let stats = self.count(queue);
-        self.active += stats.active;
-        self.inactive += stats.inactive;
-        if let Some(limit) = queue.limit() {
-            *self.max_active.get_or_insert(0) += limit;
-        }
-    }
-
-    /// Adds what never goes down.
-    fn count(&mut self, queue: &WorkqueueInner) -> WorkqueueStats {
-        let stats = queue.stats();
-        for (sum, (_, _, read)) in self.counts.iter_mut().zip(COUNTERS) {
-            *sum += read(&stats);
-        }
-        self.cpu_time += stats.cpu_time.unwrap_or_default();
-        stats
-    }
-}
-
 /// Sets the gauges of a pool, all to 0 if it has gone.
 fn set_pool(name: &str, report: Option<&PoolReport>) {
     let [idle, blocked, busy, ready, target] = report.map_or([0; 5], |r| {
@@ -125,31 +60,38 @@ fn set_pool(name: &str, report: Option<&PoolReport>) {
     gauge!(TARGET, "pool" => name.to_owned()).set(level(target));
 }
 
-/// What a recorder is told of queues and pools.
-struct Figures {
-    lines: BTreeMap<String, Line>,
-    pools: Vec<(String, PoolReport)>,
-    /// The pools that have gone since the record before.
-    gone: BTreeSet<String>,
-}
-
 impl WorkqueueSystem {
-    /// Collected before the recorder is called, which is the user's code.
-    fn figures(&self) -> Figures {
-        let mut seen = self.inner.shared.gone.0.lock();
-        let mut lines = seen.ended.clone();
+    /// The lines of all queues, those that have ended too.
+    fn lines(&self) -> Lines {
+        let ended = self.inner.shared.ended_queues.lock();
+        let mut lines = ended.clone();
         for queue in self.inner.queues() {
             if !queue.is_detached() {
-                lines.entry(queue.name.to_owned()).or_default().add(&queue);
+                let line = lines.entry(queue.name.to_owned()).or_default();
+                line.add(&queue.stats(), queue.limit());
             }
         }
+        lines
+    }
+
+    /// Sets the gauges of all pools, also of those that have gone since the record before.
+    fn record_pools(&self) {
         let pools = self.inner.pools().into_iter();
         let named = |pool: Arc<WorkerPool>| (pool.attrs.name(pool.id), pool.report());
-        let pools: Vec<_> = pools.map(named).collect();
-        let now = pools.iter().map(|(name, _)| name.clone()).collect();
-        let mut gone = std::mem::replace(&mut seen.pools, now);
-        gone.retain(|name| !seen.pools.contains(name));
-        Figures { lines, pools, gone }
+        let pools: BTreeMap<_, _> = pools.map(named).collect();
+        let now: BTreeSet<_> = pools.keys().cloned().collect();
+        // The recorder is the user's code, so it is not called under the lock.
+        let before = self.inner.shared.recorded_pools.lock().replace(now);
+        for gone in before
+            .iter()
+            .flatten()
+            .filter(|name| !pools.contains_key(*name))
+        {
+            set_pool(gone, None);
+        }
+        pools
+            .iter()
+            .for_each(|(name, report)| set_pool(name, Some(report)));
     }
 
     /// Gives the present counters of all queues and pools to the recorder of the `metrics` crate.
@@ -174,8 +116,7 @@ impl WorkqueueSystem {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn record_metrics(&self) {
-        let Figures { lines, pools, gone } = self.figures();
-        for (queue, line) in lines {
+        for (queue, line) in self.lines() {
             for (count, (name, ..)) in line.counts.into_iter().zip(COUNTERS) {
                 counter!(total(name), "queue" => queue.clone()).absolute(count);
             }
@@ -187,10 +128,7 @@ impl WorkqueueSystem {
                 gauge!(MAX_ACTIVE, "queue" => queue).set(level(limit));
             }
         }
-        for (name, report) in &pools {
-            set_pool(name, Some(report));
-        }
-        gone.iter().for_each(|name| set_pool(name, None));
+        self.record_pools();
         let mut hogs = BTreeMap::from([(OTHERS, self.other_hogs())]);
         for hog in self.hogs() {
             *hogs.entry(hog.function).or_default() += hog.count;

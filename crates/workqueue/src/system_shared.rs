@@ -38,7 +38,10 @@ pub(crate) struct SystemShared {
     pub(crate) known_blockers: KnownBlockers,
     pub(crate) hogs: Hogs,
     #[cfg(feature = "metrics")]
-    pub(crate) gone: crate::metrics::Gone,
+    pub(crate) ended_queues: crate::ended_queues::EndedQueues,
+    /// The pools whose gauges were set by the last record.
+    #[cfg(feature = "metrics")]
+    pub(crate) recorded_pools: Mutex<Option<std::collections::BTreeSet<String>>>,
     pub(crate) submitters: Submitters,
     pub(crate) metering: Metering,
     pub(crate) tracing: Tracing,

@@ -197,7 +197,7 @@ fn what_an_item_has_begun_others_may_wait_for() {
 #[test]
 fn a_work_is_not_to_wait_for_itself_in_a_wait_that_others_began() {
     /// The works, for ever, as waits borrow them: nothing is leaked.
-    static KEPT: Mutex<Vec<&Work>> = Mutex::new(Vec::new());
+    static WORKS: Mutex<Vec<&Work>> = Mutex::new(Vec::new());
     /// Whether it was refused.
     type Refused = Pin<Box<dyn Future<Output = bool> + Send>>;
     type Begin = fn(&'static Work) -> Refused;
@@ -230,7 +230,7 @@ fn a_work_is_not_to_wait_for_itself_in_a_wait_that_others_began() {
                 *answer.lock() = Some(block_on(wait));
             }
         })));
-        KEPT.lock().push(work);
+        WORKS.lock().push(work);
         assert!(wq.queue(work).unwrap().is_queued());
         begun.wait(1);
         let mut wait = wait(work);

@@ -176,7 +176,10 @@ impl WorkqueueInner {
     fn detach(&self) {
         let is_first = || !std::mem::replace(&mut self.control.lock().detached, true);
         #[cfg(feature = "metrics")]
-        let is_first = || self.shared.gone.end(self, is_first);
+        let is_first = || {
+            let ends = || is_first().then(|| (self.stats(), self.limit()));
+            self.shared.ended_queues.add(&self.name, ends)
+        };
         if !is_first() {
             return;
         }
