@@ -64,7 +64,22 @@ pub struct BlockHookGuard {
 
 crate::debug_fields!(BlockHookGuard);
 
+/// Whether a hook can be installed: not once the destruction of the thread's locals has come to
+/// the hook's.
+///
+/// ```
+/// assert!(inflight_sync::block_hook::can_install());
+/// ```
+#[must_use]
+pub fn can_install() -> bool {
+    HOOK.try_with(|_| ()).is_ok()
+}
+
 /// Installs a hook for the calling thread.
+///
+/// # Panics
+///
+/// If that [cannot be done](can_install).
 pub fn install(hook: Rc<dyn BlockHook>) -> BlockHookGuard {
     let previous = HOOK.with(|this| this.hook.replace(Some(hook)));
     BlockHookGuard {

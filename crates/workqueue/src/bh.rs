@@ -132,11 +132,12 @@ impl BhPoller {
     ///
     /// While the thread of the CPU runs an item or is being woken, the poll runs nothing. After
     /// that the remaining items are the poller's, and it is notified of them, also if the thread
-    /// was refused. Inside a BH item the poll runs nothing either.
+    /// was refused. Inside a BH item the poll runs nothing either. In the destructor of a
+    /// thread-local it may run nothing, and then does not count as a poll.
     ///
     /// The items' CPU time is the caller's, and is not counted for the queues.
     pub fn poll(&mut self, budget: usize) -> Polled {
-        if current::may_not_sleep() {
+        if current::may_not_sleep() || !current::can_install() {
             return Polled::default();
         }
         let before = cpu::swap_current_for_thread(Some(self.cpu));

@@ -296,8 +296,13 @@ pub(crate) struct Installed {
     _hook: BlockHookGuard,
 }
 
+/// Whether the calling thread can run entries. One whose locals are being destroyed may not be able
+/// to: it must take none.
+pub(crate) fn can_install() -> bool {
+    block_hook::can_install()
+}
+
 pub(crate) fn install(context: Rc<Context>) -> Installed {
-    // First: it panics on a thread whose locals are being destroyed.
     let hook = block_hook::install(context.clone());
     let pointer = NonNull::from(&*context);
     Installed {

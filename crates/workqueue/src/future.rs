@@ -180,6 +180,17 @@ impl<F: Future<Output: Send> + Send + 'static> Ends for Task<F> {
     }
 }
 
+impl<F: Future> Drop for Task<F> {
+    /// If the future has not ended, nobody can wake it any more. This may be the end of a poll, of
+    /// a waker or of the call that has spawned it: a panic of its destructor is not theirs.
+    fn drop(&mut self) {
+        if let State::Waiting(promise, future) = mem::replace(self.state.get_mut(), State::Over) {
+            drop(promise);
+            contained(|| drop(future));
+        }
+    }
+}
+
 /// Polls a future on a queue, with the name that its user gave it. Also returns the refusal.
 pub(crate) fn spawn<F: Future<Output: Send> + Send + 'static>(
     queue: &Workqueue,

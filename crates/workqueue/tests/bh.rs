@@ -12,8 +12,10 @@ use inflight_workqueue::{
     MaxActiveError, Polled, PollerError, Queued, Share, Work, Workqueue, WorkqueueSystem, blocking,
     current_item,
 };
+use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
-use support::{Inside, Level, Log, builder, system};
+use support::{Inside, Level, Log, builder, rigged, system};
 
 fn done(sys: &WorkqueueSystem) -> Workqueue {
     sys.workqueue("done").bh().build().unwrap()
@@ -500,4 +502,45 @@ fn a_poller_has_no_thread_name() {
     let told = done(&sys).spawn_on(0, || current_item().unwrap().thread_name);
     while poller.poll(10).more {}
     assert_eq!(told.wait().unwrap(), None);
+}
+
+/// Polls when its thread ends, and passes the poller on.
+struct PollsAtEnd(Option<BhPoller>, Arc<Mutex<Option<BhPoller>>>);
+
+impl Drop for PollsAtEnd {
+    fn drop(&mut self) {
+        let mut poller = self.0.take().unwrap();
+        let _ = catch_unwind(AssertUnwindSafe(|| poller.poll(1)));
+        *self.1.lock() = Some(poller);
+    }
+}
+
+inflight_sync::thread_local! {
+    static POLLS: RefCell<Option<PollsAtEnd>> = const { RefCell::new(None) };
+}
+
+/// The locals that a poll needs may be gone. Then it takes nothing: nobody would run what it has
+/// taken, and the next poll would take it for ended, with the queue that it came from.
+#[test]
+fn a_poll_in_the_destructor_of_a_thread_local_loses_nothing() {
+    let (sys, ..) = rigged(builder());
+    let (poller, _) = polled(&sys);
+    let wq = done(&sys);
+    let items = [1, 2].map(|n| wq.spawn_on(0, move || n));
+    let back = Arc::new(Mutex::new(None));
+    let polls = PollsAtEnd(Some(poller), back.clone());
+    let polling = thread::spawn(move || {
+        POLLS.with(|slot| slot.replace(Some(polls)));
+        // The locals that this makes are destroyed before the one above.
+        let first = POLLS.with(|slot| slot.borrow_mut().as_mut()?.0.as_mut().map(|p| p.poll(1)));
+        assert_eq!(first.unwrap().ran, 1);
+    });
+    polling.join().unwrap();
+    drop(wq);
+    let other = done(&sys);
+    let last = other.spawn_on(0, || 3);
+    let mut poller = back.lock().take().unwrap();
+    while poller.poll(10).more {}
+    assert_eq!(items.map(|item| item.wait().unwrap()), [1, 2]);
+    assert_eq!(last.wait().unwrap(), 3);
 }

@@ -5,12 +5,14 @@
 mod support;
 
 use inflight_sync::fault::Faults;
-use inflight_sync::thread;
 use inflight_sync::time::Clock;
+use inflight_sync::{Arc, Mutex, thread};
 use inflight_workqueue::{
-    BH_PATIENCE, DelayedWork, PollerError, QueueError, Work, Workqueue, blocking,
+    BH_PATIENCE, BhPoller, DelayedWork, JoinError, PollerError, QueueError, Work, Workqueue,
+    blocking,
 };
-use std::future::poll_fn;
+use std::future::{pending, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Poll;
 use std::time::Duration;
 use support::{Inside, Level, Log, Rigged, bound, builder, rigged};
@@ -171,6 +173,49 @@ fn a_future_is_polled_by_the_poller() {
     assert_eq!(log.entries(), order);
     other.wait().unwrap();
     assert_eq!(future.wait().unwrap(), 7);
+}
+
+struct PanicsInDrop;
+
+impl Drop for PanicsInDrop {
+    fn drop(&mut self) {
+        panic!("in drop, on purpose");
+    }
+}
+
+/// Who had the last way to wake a future drops it: the call that has spawned it, if it was polled
+/// meanwhile, or else its poll. A panic of its destructor is neither the call's nor the poll's.
+#[test]
+fn a_future_that_nobody_can_wake_panics_nowhere() {
+    for in_call in [true, false] {
+        let rig = rig();
+        let place = Arc::new(Mutex::new(None::<BhPoller>));
+        let called = place.clone();
+        let poller = rig.sys.bh_poller(0, move || {
+            if let Some(poller) = &mut *called.lock() {
+                assert_eq!(poller.poll(1).ran, 1);
+            }
+        });
+        let mut poller = Some(poller.unwrap());
+        if in_call {
+            *place.lock() = poller.take();
+        }
+        inflight_sync::cpu::set_current_for_thread(Some(0));
+        let bomb = PanicsInDrop;
+        let spawned = catch_unwind(AssertUnwindSafe(|| {
+            rig.done.spawn_future(async move {
+                let _bomb = bomb;
+                pending::<()>().await;
+            })
+        }));
+        inflight_sync::cpu::set_current_for_thread(None);
+        if let Some(poller) = &mut poller {
+            assert_eq!(poller.poll(1).ran, 1);
+        }
+        let ended = spawned.expect("the call does not panic").wait();
+        assert!(matches!(ended, Err(JoinError::Cancelled)));
+        assert_eq!(rig.done.stats().panicked, 0, "in_call {in_call}");
+    }
 }
 
 /// A work of a BH queue and of another one runs once at a time, whichever it goes through, and as

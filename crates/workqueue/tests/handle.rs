@@ -5,8 +5,11 @@ mod support;
 
 use inflight_sync::time::Clock;
 use inflight_sync::{Arc, Mutex, thread};
-use inflight_workqueue::{Attrs, JoinError, JoinHandle, TraceStep, Workqueue, WorkqueueSystem};
+use inflight_workqueue::{
+    Attrs, JoinError, JoinHandle, TraceStep, Work, Workqueue, WorkqueueSystem,
+};
 use std::cell::RefCell;
+use std::convert::Infallible;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
@@ -329,4 +332,41 @@ fn a_detached_function_forgets_who_waited() {
     first.wait().unwrap();
     one.drain_blocking().unwrap();
     assert_eq!(Arc::strong_count(&silent), 1);
+}
+
+#[repr(align(64))]
+struct Line([u8; 64]);
+
+#[repr(align(128))]
+struct Nothing;
+
+#[repr(align(4096))]
+struct Pages([u8; 8192]);
+
+fn is_aligned<T>(value: &T) -> bool {
+    std::ptr::from_ref(value).addr() % align_of::<T>() == 0
+}
+
+/// A function and its result lie as their types ask, in memory that is used again or not.
+#[test]
+fn functions_and_results_of_any_size_and_alignment() {
+    let sys = system();
+    let wq = bound(&sys);
+    for _ in 0..3 {
+        let (line, nothing, pages) = (Line([3; 64]), Nothing, Pages([5; 8192]));
+        let line = wq.spawn(move || is_aligned(&line).then_some(line));
+        let nothing = wq.spawn(move || is_aligned(&nothing).then_some(nothing));
+        let pages = wq.spawn(move || is_aligned(&pages).then_some(pages));
+        let line = line.wait().unwrap().expect("aligned for its run");
+        let nothing = nothing.wait().unwrap().expect("aligned for its run");
+        let pages = pages.wait().unwrap().expect("aligned for its run");
+        assert!(is_aligned(&line) && is_aligned(&nothing) && is_aligned(&pages));
+        assert_eq!((line.0, pages.0[8191]), ([3; 64], 5));
+        let work = Work::new(move || assert!(is_aligned(&pages) && pages.0 == [5; 8192]));
+        assert!(wq.queue(&work).unwrap().is_queued());
+        work.flush_blocking().unwrap();
+    }
+    let never = wq.spawn(|| -> Infallible { panic!("on purpose") });
+    assert!(matches!(never.wait(), Err(JoinError::Panicked(_))));
+    assert_eq!(wq.stats().panicked, 1);
 }

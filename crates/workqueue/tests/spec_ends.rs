@@ -396,6 +396,43 @@ inflight_sync::thread_local! {
     static OWN: RefCell<Option<Box<dyn Any>>> = const { RefCell::new(None) };
 }
 
+/// What a user's thread keeps may use everything when the thread ends: before the locals that this
+/// needs are destroyed, and after.
+#[test]
+fn what_a_thread_keeps_may_use_the_system_when_it_ends() {
+    for stored_first in [true, false] {
+        let sys = system();
+        for wq in every_kind(&sys) {
+            let gone = Level::new();
+            let (last, told) = (sys.clone(), gone.clone());
+            let uses = move || {
+                assert_eq!(wq.call_blocking(|| 1).unwrap(), 1);
+                assert_eq!(wq.spawn(|| 2).wait().unwrap(), 2);
+                assert_eq!(wq.spawn_future(async { 3 }).wait().unwrap(), 3);
+                let work = Work::new(|| assert!(current_work().is_some()));
+                assert!(wq.queue(&work).unwrap().is_queued());
+                work.flush_blocking().unwrap();
+                wq.drain_blocking().unwrap();
+                drop(last.freeze());
+                told.raise();
+            };
+            let own = OnDrop(uses.clone());
+            let store = move || OWN.with(|cell| *cell.borrow_mut() = Some(Box::new(own)));
+            let ends = thread::spawn(move || {
+                if stored_first {
+                    store();
+                    uses();
+                } else {
+                    uses();
+                    store();
+                }
+            });
+            ends.join().unwrap();
+            assert_eq!(gone.get(), 2);
+        }
+    }
+}
+
 /// The destructor of a thread's local is the last of its thread: nobody can wait for that there.
 #[test]
 fn what_a_worker_keeps_in_its_thread_may_end_the_system() {
