@@ -62,30 +62,6 @@ impl Header {
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, into)
             .is_ok()
     }
-
-    /// *end*, of an item whose end can be waited for more than once. Returns the word before, and
-    /// whether to notify waiters; if so, the caller has a reference.
-    pub(super) fn end(&self) -> (u64, bool) {
-        let mut seen = self.word.load(Ordering::Relaxed);
-        let mut tells = false;
-        loop {
-            if seen & AWAITED != 0 && !tells {
-                // A waiter has a handle, which it may drop as soon as RUNNING is cleared. If there
-                // is no handle, AWAITED is of a wait that was given up.
-                tells = self.add_to_refs();
-            }
-            let new = seen & !(RUNNING | PARKED | AWAITED | COLOUR);
-            // Ordering: Release, pairs with the next *claim* and with the waiters; Acquire, pairs
-            // with the last handle's Release: this may free the item.
-            let ended = self
-                .word
-                .compare_exchange(seen, new, Ordering::AcqRel, Ordering::Relaxed);
-            match ended {
-                Ok(old) => return (old, tells),
-                Err(now) => seen = now,
-            }
-        }
-    }
 }
 
 impl ItemPtr {
@@ -103,6 +79,40 @@ impl ItemPtr {
             unsafe { self.release() };
         }
         claimed
+    }
+
+    /// *end*, of an item whose end can be waited for more than once. Returns the word before, and
+    /// whether to notify waiters; if so, the caller has a reference.
+    ///
+    /// Not a method of the header: another thread may free the item before this returns, and a
+    /// reference that is an argument promises that it lives until then.
+    ///
+    /// # Safety
+    ///
+    /// The caller has set RUNNING, and this clears it.
+    pub(super) unsafe fn end(self) -> (u64, bool) {
+        // SAFETY: RUNNING keeps the item alive. Nothing is read after it is cleared.
+        let header = unsafe { self.header() };
+        let mut seen = header.word.load(Ordering::Relaxed);
+        let mut tells = false;
+        loop {
+            if seen & AWAITED != 0 && !tells {
+                // A waiter has a handle, which it may drop as soon as RUNNING is cleared. If there
+                // is no handle, AWAITED is of a wait that was given up.
+                tells = header.add_to_refs();
+            }
+            let new = seen & !(RUNNING | PARKED | AWAITED | COLOUR);
+            // Ordering: Release, pairs with the next *claim* and with the waiters; Acquire, pairs
+            // with the last handle's Release: this may free the item.
+            let ended =
+                header
+                    .word
+                    .compare_exchange(seen, new, Ordering::AcqRel, Ordering::Relaxed);
+            match ended {
+                Ok(old) => return (old, tells),
+                Err(now) => seen = now,
+            }
+        }
     }
 
     /// The last step of a run that has cleared RUNNING.

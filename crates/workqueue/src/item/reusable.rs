@@ -115,7 +115,8 @@ impl<R: Run> Reusable<R> {
         }
         scope.tell(item, step);
         scope.runs.set(false);
-        let (old, tells) = header.end();
+        // SAFETY: claimed above.
+        let (old, tells) = unsafe { item.end() };
         let parked = Parked::of(old);
         if tells {
             notify_all(&header.extra().ended);
