@@ -261,13 +261,12 @@ impl WorkerPool {
     fn unseat_poller(&self) {
         let mut state = self.lock();
         let poller = state.poller.take();
-        if let Some(poller) = &poller {
-            state.core.workers.remove(poller.me);
-        }
+        let me = poller.as_ref().map(|poller| poller.me);
+        let thread = me.map(|me| self.remove_worker(&mut state, me));
         self.unlock(state, true);
         self.dismiss_if_unused();
         // Dropped outside the lock: the function's captures are the user's.
-        drop(poller);
+        drop((poller, thread));
     }
 
     /// The system shuts down, and the pool no longer waits for the poller.

@@ -60,6 +60,22 @@ fn without_a_thread_and_a_poller_the_item_is_refused() {
     assert_eq!(rig.done.stats().completed, 1);
 }
 
+/// A poller that has gone is no worker any more.
+#[test]
+fn behind_a_poller_that_has_gone_the_item_is_refused() {
+    let rig = rig();
+    let mut poller = rig.sys.bh_poller(0, || ()).unwrap();
+    rig.faults.refuse_spawns(true);
+    let work = nothing(&rig);
+    assert_eq!(poller.poll(10).ran, 1);
+    drop(poller);
+    let refused = rig.done.queue_on(0, &work);
+    assert!(matches!(refused, Err(QueueError::NoWorker(_))));
+    rig.faults.refuse_spawns(false);
+    assert!(rig.done.queue_on(0, &work).unwrap().is_queued());
+    rig.done.flush_blocking().unwrap();
+}
+
 /// A poller needs no thread; late and without one, it finds all when it comes. Who comes while the
 /// thread is asked for finds nothing, and is called when that has been refused.
 #[test]

@@ -1,7 +1,7 @@
 //! When workers leave a pool: with the system, with the pool's last queue, and as guests.
 //! `idle_timeout` dismisses surplus idle ones.
 
-use super::{PoolState, WorkerPool};
+use super::{PoolState, WorkerPool, WorkerThread};
 use crate::pool_core::WorkerId;
 use inflight_sync::MutexGuard;
 use inflight_sync::atomic::Ordering;
@@ -43,12 +43,21 @@ impl WorkerPool {
     }
 
     pub(crate) fn leave(&self, mut state: MutexGuard<'_, PoolState>, worker: WorkerId) {
+        let thread = self.remove_worker(&mut state, worker);
+        self.unlock(state, false);
+        drop(thread);
+    }
+
+    /// Frees the worker's number. What it has registered is dropped outside the lock.
+    pub(crate) fn remove_worker(
+        &self,
+        state: &mut PoolState,
+        worker: WorkerId,
+    ) -> Option<WorkerThread> {
         state.core.workers.remove(worker);
-        let thread = state.threads[worker].take();
         if state.core.workers.nr_workers() == 0 {
             self.has_worker.store(false, Ordering::Relaxed);
         }
-        self.unlock(state, false);
-        drop(thread);
+        state.threads.get_mut(worker)?.take()
     }
 }

@@ -4,7 +4,6 @@ use super::{Mayday, PoolState, WorkerPool};
 use crate::pool_core::WorkerId;
 use crate::rescuer::Rescuer;
 use inflight_sync::Arc;
-use inflight_sync::atomic::Ordering;
 use std::time::Duration;
 
 /// How long a pool lacks a worker before it calls rescuers.
@@ -50,10 +49,8 @@ impl WorkerPool {
     pub(super) fn creation_failed(&self, worker: WorkerId) {
         let now = self.shared.clock.now();
         let mut state = self.lock();
-        state.core.workers.remove(worker);
-        if state.core.workers.nr_workers() == 0 {
-            self.has_worker.store(false, Ordering::Relaxed);
-        }
+        // It has not come, so it has registered nothing.
+        self.remove_worker(&mut state, worker);
         let known = state.mayday;
         let lasts = known.map_or(FIRST_MAYDAY, |mayday| (mayday.lasts * 2).min(COOLDOWN));
         state.mayday = Some(Mayday {

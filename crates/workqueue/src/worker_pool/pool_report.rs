@@ -301,6 +301,10 @@ mod tests {
         assert_eq!(poller.poll(1).ran, 1);
         let pool = &wq.inner().pwq_of(0).unwrap().pool;
         assert!(pool.metered().0.is_empty());
+        drop(poller);
+        let coming = pool.lock().core.workers.create();
+        assert!(pool.metered().0.is_empty(), "it has the poller's number");
+        pool.lock().core.workers.remove(coming);
     }
 
     /// Others may run and settle the entry, and its queue may be removed, before its worker checks.
