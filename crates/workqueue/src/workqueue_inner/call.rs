@@ -76,3 +76,23 @@ impl WorkqueueInner {
         }
     }
 }
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use crate::test_support::Rigged;
+    use std::time::Duration;
+
+    /// What waits for the slot of a call may wait for ever, and wakes no worker.
+    #[test]
+    fn a_call_is_watched() {
+        let watched = |builder: crate::SystemBuilder| {
+            let sampling = builder.sampling(false);
+            sampling.watchdog(Duration::from_secs(30), |_| ())
+        };
+        let sys = Rigged::new("core:1", watched);
+        let wq = sys.0.workqueue("calls").ordered().build().unwrap();
+        let shared = wq.inner().shared.clone();
+        let is_planned = move || shared.watchdog.arm(&shared.clock).is_none();
+        assert!(wq.call_blocking(is_planned).unwrap());
+    }
+}
