@@ -359,7 +359,6 @@ impl WorkerPool {
         }
         let _ = state.core.workers.wake_this(me);
         state.core.workers.arrive(me);
-        state.core.workers.clear_flags(me);
         true
     }
 
