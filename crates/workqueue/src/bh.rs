@@ -359,7 +359,6 @@ impl WorkerPool {
         }
         let _ = state.core.workers.wake_this(me);
         state.core.workers.arrive(me);
-        state.core.workers.clear_flags(me);
         true
     }
 
@@ -398,5 +397,31 @@ mod tests {
             wq.inner().pwq_of(0).unwrap().pool.check_poller();
             assert_eq!(poller.poll(10).ran, 1);
         }
+    }
+
+    /// The time of a call that the poller has followed comes when it has been called again.
+    #[test]
+    fn who_looks_too_early_for_a_call_looks_again() {
+        let sys = Rigged::new("core:1", |builder| builder);
+        let wq = sys.0.workqueue("done").bh().build().unwrap();
+        let _poller = sys.0.bh_poller(0, || ()).unwrap();
+        wq.spawn_on(0, || ()).detach();
+        let pool = &wq.inner().pwq_of(0).unwrap().pool;
+        pool.check_poller();
+        assert!(pool.lock().expected);
+    }
+
+    #[test]
+    fn many_calls_that_are_followed_set_one_timer() {
+        let sys = Rigged::new("core:1", |builder| builder);
+        let wq = sys.0.workqueue("done").bh().build().unwrap();
+        let mut poller = sys.0.bh_poller(0, || ()).unwrap();
+        let jobs = || sys.0.inner.shared.timers.jobs_set();
+        let before = jobs();
+        for _ in 0..3 {
+            wq.spawn_on(0, || ()).detach();
+            assert_eq!(poller.poll(10).ran, 1);
+        }
+        assert_eq!(jobs(), before + 1);
     }
 }

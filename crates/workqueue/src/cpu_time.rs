@@ -231,4 +231,43 @@ mod tests {
         assert!(meter.read(&metering, || (Vec::new(), true)).is_some());
         assert_eq!(meter.read(&metering, || (Vec::new(), false)), None);
     }
+
+    #[test]
+    fn a_queue_is_charged_once() {
+        let (metering, used) = (Metering::default(), Arc::<AtomicU64>::default());
+        metering.register(7, &used);
+        metering.charge(7, Duration::from_nanos(5));
+        metering.charge(8, Duration::from_nanos(3));
+        assert_eq!(used.load(Ordering::Relaxed), 5);
+    }
+
+    /// The timer is set once for each reading, and not for a worker that says that it sleeps.
+    #[test]
+    fn one_timer_is_set_for_those_that_run() {
+        let (meter, metering) = (Meter::default(), Metering::default());
+        assert_eq!([meter.arm(), meter.arm()], [true, false]);
+        let sleeps = Metered {
+            blocked: true,
+            ..this_thread(1)
+        };
+        assert_eq!(meter.read(&metering, || (vec![sleeps], false)), None);
+        assert!(meter.arm());
+    }
+
+    /// Readings become rare while nobody computes, and frequent again.
+    #[test]
+    fn who_sleeps_silently_is_read_seldom() {
+        let (meter, metering) = (Meter::default(), Metering::default());
+        let read = |worker| meter.read(&metering, || (vec![worker], true)).unwrap();
+        let me = || this_thread(1);
+        let asleep = || Metered { idle: true, ..me() };
+        read(asleep());
+        let periods = [(); 5].map(|()| read(asleep()).as_millis());
+        assert_eq!(periods, [20, 40, 80, 100, 100]);
+        let start = proc::used_here().unwrap();
+        while proc::used_here().unwrap() - start < Duration::from_millis(5) {
+            std::hint::spin_loop();
+        }
+        assert_eq!(read(me()), PERIOD);
+    }
 }

@@ -276,6 +276,20 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    #[test]
+    fn holes_are_closed_when_they_outnumber_the_entries_by_a_chunk() {
+        let (mut fifo, mut spares) = (Fifo::default(), SpareChunks::default());
+        let positions = [(); 20].map(|()| fifo.push_back(7, &mut spares));
+        let mut removed = 0;
+        while !fifo.has_holes() {
+            removed += 1;
+            fifo.remove(positions[removed], &mut spares).unwrap();
+        }
+        assert_eq!((removed, fifo.len(), fifo.places()), (13, 7, 20));
+        fifo.compact(|_, _| (), &mut spares);
+        assert_eq!((fifo.len(), fifo.places()), (7, 7));
+    }
+
     proptest! {
         /// Against a list of positions and entries.
         #[test]

@@ -151,7 +151,14 @@ mod tests {
 
     #[test]
     fn reports_become_rare() {
-        let due: Vec<_> = (0..40).filter(|count| is_due(*count, 4)).collect();
-        assert_eq!(due, [4, 5, 7, 11, 19, 35]);
+        let hogs = Hogs::new(Some((4, Arc::new(|_| ()))));
+        let hog = Hog {
+            function: "f",
+            count: 0,
+            used: Duration::ZERO,
+            worker: BusyWorker::default(),
+        };
+        let due = (1..40).filter(|_| hogs.found(1, hog.clone()).is_some());
+        assert_eq!(due.collect::<Vec<_>>(), [4, 5, 7, 11, 19, 35]);
     }
 }

@@ -86,5 +86,22 @@ mod tests {
         );
         learned.found_asleep(sleeps);
         assert!(learned.knows(sleeps), "once more is enough");
+        learned.found_asleep(sleeps);
+        for _ in 0..RUNS {
+            assert!(learned.knows(sleeps), "its runs count from then on");
+        }
+        assert!(!learned.knows(sleeps));
+    }
+
+    #[test]
+    fn a_function_that_computes_is_forgotten() {
+        let learned = KnownBlockers::default();
+        let sleeps = 0x1230;
+        learned.found_asleep(sleeps);
+        learned.found_asleep(sleeps);
+        learned.used(sleeps, COMPUTES - Duration::from_nanos(1));
+        assert!(learned.knows(sleeps));
+        learned.used(sleeps, COMPUTES);
+        assert!(!learned.knows(sleeps));
     }
 }

@@ -38,3 +38,17 @@ impl<P> MaydayList<P> {
         self.maydays.load(Ordering::Relaxed)
     }
 }
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pool_that_is_on_the_list_does_not_count_again() {
+        let (list, pools) = (MaydayList::default(), [1, 2].map(Arc::new));
+        for pool in [0, 1, 0, 1] {
+            list.call(&pools[pool]);
+        }
+        assert_eq!(list.maydays(), 2);
+    }
+}

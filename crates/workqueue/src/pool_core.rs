@@ -336,7 +336,7 @@ impl<T: PoolItem> PoolCore<T> {
     /// the slot and counts the item as in flight. Returns its colour.
     pub(crate) fn begin_inline(&mut self, index: PwqIndex) -> Option<u8> {
         let pwq = self.pwq_mut(index);
-        if !pwq.fifo.is_empty() || pwq.is_stopped() || pwq.slot_is_wanted() {
+        if !pwq.fifo.is_empty() || pwq.is_stopped() {
             return None;
         }
         let begins = match &mut pwq.limit {

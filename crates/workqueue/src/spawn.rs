@@ -91,7 +91,8 @@ impl Workqueue {
     /// flush or drain waits for it. Otherwise the call is `spawn(f).wait()`. That also holds for
     /// queues whose workers have properties that the caller lacks (bound, strict or highpri ones,
     /// and those with a nice or a mask of CPUs, the system's mask too), and for calls nested more
-    /// than four deep. The call does not overtake: if an item waits, `f` is queued behind it.
+    /// than four deep. The call does not overtake: if an item of the queue waits, `f` is queued
+    /// behind it.
     ///
     /// The idea is that of waiting threads that help, as in rayon's `join`. For a future that does
     /// not hold up its thread, or a wait with a limit, use [`spawn`](Workqueue::spawn).

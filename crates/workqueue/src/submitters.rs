@@ -157,6 +157,7 @@ pub(crate) fn note(submitters: &Submitters, cpu: usize) {
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
+    use inflight_sync::thread;
     use proptest::prelude::*;
 
     proptest! {
@@ -201,5 +202,28 @@ mod tests {
             submitters.tick(Instant::from_nanos(now + SILENCE));
             prop_assert_eq!(submitters.pods.lock().told.len(), 1);
         }
+    }
+
+    /// Two threads find that a count is due; the second one would hear nobody any more.
+    #[test]
+    fn one_of_two_threads_counts() {
+        let (submitters, hint) = (Submitters::new(1), Arc::<LoadHint>::default());
+        submitters.tell([0].into(), &hint);
+        submitters.note(2, 0);
+        (0..2).for_each(|_| submitters.look_round(SILENCE));
+        assert_eq!(hint.submitters(), 1);
+    }
+
+    #[test]
+    fn a_worker_is_no_submitter() {
+        let submitters = Submitters::new(2);
+        note(&submitters, 0);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                is_a_worker();
+                note(&submitters, 1);
+            });
+        });
+        assert_eq!([0, 1].map(|cpu| submitters.is_heard(cpu)), [true, false]);
     }
 }

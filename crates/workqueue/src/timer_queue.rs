@@ -191,3 +191,27 @@ impl Job {
         });
     }
 }
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use inflight_sync::time::Clock;
+
+    /// The system ends: what the pools plan is done to the last, but no work is put off any more.
+    #[test]
+    fn a_closed_queue_accepts_duties_alone() {
+        let (timers, now) = (TimerQueue::default(), Clock::manual().now());
+        let set = |delayed| {
+            let duty = || Ok::<_, ()>(Job::Duty(Box::new(|| ())));
+            timers.set(now, delayed, duty).map(|set| set.is_ok())
+        };
+        assert_eq!([set(true), set(false)], [Ok(true), Ok(true)]);
+        timers.close();
+        assert_eq!(
+            [set(true), set(false)],
+            [Err(QueueError::ShutDown), Ok(true)]
+        );
+        timers.stop();
+        assert_eq!(set(false), Err(QueueError::ShutDown));
+    }
+}

@@ -61,3 +61,29 @@ impl current::Context {
         Some(ShardLoad::new(told.queued() + rest, told.active()))
     }
 }
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::current;
+    use crate::test_support::{Rigged, end, hold};
+    use inflight_topology::wake::WakeRules;
+
+    /// What a worker has taken with the item that it runs is still to be done on its CPU.
+    #[test]
+    fn the_rest_of_a_batch_counts_as_queued() {
+        let sys = Rigged::new("core:1", |builder| builder);
+        let wq = sys.0.workqueue("rules").bound();
+        let wq = wq.wake_rules(WakeRules::default()).build().unwrap();
+        let held = hold(&wq, 0);
+        let pool = &wq.inner().pwq_of(0).unwrap().pool;
+        pool.lock().core.set_batching(true);
+        let queued = || {
+            let load = current::with_running(|_, context| context.load());
+            load.flatten().map(|load| load.queued())
+        };
+        let items = [(); 3].map(|()| wq.spawn_on(0, queued));
+        end(held);
+        let queued = items.map(|item| item.wait().unwrap());
+        assert_eq!(queued, [Some(2), Some(1), Some(0)]);
+    }
+}

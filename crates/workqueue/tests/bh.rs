@@ -118,6 +118,21 @@ fn b4_a_poller_runs_them_on_its_thread_and_no_thread_is_made() {
     assert_eq!(wq.stats().completed, 4);
 }
 
+/// The loop has other things to do; but each poll runs an item.
+#[test]
+fn a_poll_begins_nothing_once_its_time_is_over() {
+    let (sys, clock) = still();
+    let (mut poller, _) = polled(&sys);
+    let wq = done(&sys);
+    for ms in [1, 1, 2, 1] {
+        let clock = clock.clone();
+        drop(wq.spawn_on(0, move || clock.advance(Duration::from_millis(ms))));
+    }
+    let polls = [(); 3].map(|()| poller.poll(10));
+    let polls = polls.map(|polled| (polled.ran, polled.more));
+    assert_eq!(polls, [(2, true), (1, true), (1, false)]);
+}
+
 #[test]
 fn items_of_a_poll_queue_on_its_cpu() {
     let (sys, _clock) = still();
@@ -226,10 +241,14 @@ fn the_thread_leaves_work_to_a_poller_that_comes_back() {
     works.iter().for_each(|work| queue(&wq, work));
     let none = poller.poll(10);
     assert_eq!((none.ran, none.more), (0, false), "one at a time");
+    let last = telling(&log);
+    queue(&wq, &last);
+    let calls_in_vain = calls.get() - 1;
     open.raise();
+    assert_eq!(calls_in_vain, 0, "the thread runs");
     calls.wait(2);
-    assert_eq!(poller.poll(10).ran, 5);
-    assert_eq!(log.entries(), [thread::current_id(); 5]);
+    assert_eq!(poller.poll(10).ran, 6);
+    assert_eq!(log.entries(), [thread::current_id(); 6]);
 }
 
 #[test]

@@ -3,13 +3,13 @@
 
 mod support;
 
-use inflight_sync::{Arc, thread};
+use inflight_sync::{Arc, cpu, thread};
 use inflight_topology::{CpuSet, Topology};
 use inflight_workqueue::{
-    Attrs, JoinError, QueueError, WaitError, Work, Workqueue, WorkqueueSystem,
+    Attrs, JoinError, QueueError, WaitError, Work, Workqueue, WorkqueueSystem, blocking,
 };
 use std::time::Duration;
-use support::{Inside, Level, bound, builder, every_kind, system};
+use support::{Inside, Level, bound, builder, every_kind, one_cpu, rigged, system};
 
 fn unbound(sys: &WorkqueueSystem, max_active: usize) -> Workqueue {
     let builder = sys.workqueue("calls").unbound(Attrs::new());
@@ -84,6 +84,53 @@ fn a_queue_with_a_mask_runs_it_on_a_worker() {
         .unwrap();
     let free = sys.workqueue("free").unbound(Attrs::new());
     runs_here_in_the_end(&free.build().unwrap());
+}
+
+/// A worker that runs takes the next item without having been woken.
+#[test]
+fn where_a_worker_runs_it_is_left_to_the_workers() {
+    let sys = system();
+    let wq = unbound(&sys, 2);
+    let (begun, open) = (Level::new(), Level::new());
+    let runs = wq.spawn_on(0, {
+        let (begun, open) = (begun.clone(), open.clone());
+        move || {
+            begun.raise();
+            open.wait_silently(1);
+        }
+    });
+    begun.wait(1);
+    cpu::set_current_for_thread(Some(0));
+    let called = wq.call_blocking(here);
+    cpu::set_current_for_thread(None);
+    open.raise();
+    runs.wait().unwrap();
+    assert_ne!(called.unwrap(), here());
+}
+
+/// It does not wait for a worker that cannot be had, as an item of another queue does.
+#[test]
+fn where_no_worker_can_be_had_it_runs_here() {
+    let (sys, faults, _clock) = rigged(one_cpu());
+    let [wq, other] = [1, 2].map(|limit| unbound(&sys, limit));
+    let (begun, open) = (Level::new(), Level::new());
+    let blocks = other.spawn({
+        let (begun, open) = (begun.clone(), open.clone());
+        move || {
+            blocking(|| {
+                begun.raise();
+                open.wait_silently(1);
+            })
+        }
+    });
+    begun.wait(1);
+    faults.refuse_spawns(true);
+    let waits = other.spawn(|| ());
+    assert_eq!(wq.call_blocking(here).unwrap(), here());
+    assert!(!waits.is_finished());
+    open.raise();
+    blocks.wait().unwrap();
+    waits.wait().unwrap();
 }
 
 /// A thread whose call has begun and runs until the level is raised.

@@ -139,6 +139,24 @@ fn what_comes_due_during_two_drains_waits_for_both() {
     hold.raise();
 }
 
+/// Not for that of another queue.
+#[test]
+fn what_comes_due_during_a_drain_waits_for_no_other_end() {
+    let (sys, wq, clock) = manual();
+    let other = sys.workqueue("other").bound().build().unwrap();
+    let (work, runs) = delayed_counting();
+    assert!(wq.queue_delayed(&work, MS).unwrap().is_queued());
+    let ((drain, hold), (ends, end)) = (held_drain(&wq), held_drain(&other));
+    advance(&sys, &clock, MS);
+    end.raise();
+    assert_eq!(block_on(ends), Ok(()));
+    assert_eq!(wq.stats().queued, 1, "what holds the drain");
+    hold.raise();
+    assert_eq!(block_on(drain), Ok(()));
+    work.flush_blocking().unwrap();
+    assert_eq!(runs.get(), 1);
+}
+
 /// It can be cancelled, and moved to a later time or to another queue.
 #[test]
 fn what_a_drain_postpones_can_be_taken_back() {

@@ -60,6 +60,17 @@ fn submitters_keep_their_cores() {
     assert_eq!(policy().wake_for(0, &loads), sent);
     loads[0].awake = 0;
     assert_eq!(policy().wake_for(0, &loads), WakeTarget::Own);
+    // Not to where submitters have all CPUs, too.
+    loads[0].awake = 1;
+    loads[1..].iter_mut().for_each(|load| load.submitters = 6);
+    assert_eq!(policy().wake_for(0, &loads), WakeTarget::Own);
+    loads[3].submitters = 5;
+    assert_eq!(policy().wake_for(0, &loads), WakeTarget::Other(3));
+    // Half of the CPUs is enough.
+    (loads[0].submitters, loads[0].awake) = (3, 3);
+    assert_eq!(policy().wake_for(0, &loads), WakeTarget::Other(3));
+    (loads[0].submitters, loads[0].awake) = (2, 4);
+    assert_eq!(policy().wake_for(0, &loads), WakeTarget::Own);
 }
 
 #[test]
@@ -74,6 +85,13 @@ fn a_backlog_is_shared_when_all_workers_are_awake() {
     assert_eq!(policy().wake_for(0, &loads), sent);
     loads[1].awake = 1;
     assert_eq!(policy().victim(1, &loads), Some(0));
+    // From exactly 200 us on, as its pool is told.
+    loads[0].service = 10_000;
+    let help_from = policy().needs_help_from(0, &loads[0]);
+    for (waiting, takes) in [(help_from - 1, None), (help_from, Some(0))] {
+        loads[0].waiting = waiting;
+        assert_eq!((help_from, policy().victim(1, &loads)), (120, takes));
+    }
 }
 
 #[test]
@@ -101,6 +119,8 @@ fn other_nodes_come_last_and_only_for_long_items() {
     loads[0].service = 90_000; // 36 us would be saved; 40 us are asked for
     assert_eq!(policy.wake_for(0, &loads), WakeTarget::Own);
     loads[1].awake = 0;
+    assert_eq!(policy.wake_for(0, &loads), WakeTarget::Other(1));
+    loads[0].service = 174_000; // each of them would do
     assert_eq!(policy.wake_for(0, &loads), WakeTarget::Other(1));
 }
 

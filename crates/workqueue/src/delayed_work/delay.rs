@@ -193,6 +193,7 @@ impl TimedQueue for Handle {
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
+    use crate::test_support::Rigged;
     use crate::timer_queue::Due;
     use crate::{DelayedWork, WorkqueueSystem};
     use inflight_sync::block_on;
@@ -225,5 +226,40 @@ mod tests {
         due.run();
         assert_eq!(block_on(flush), Ok(true));
         drop(drain);
+    }
+
+    /// One thread cancels a work, and before it has removed the timer, another one sets a new one.
+    #[test]
+    fn who_sets_a_timer_removes_the_one_before() {
+        let sys = Rigged::new("core:1", |builder| builder);
+        let wq = sys.0.workqueue("delayed").bound().build().unwrap();
+        let work = DelayedWork::new(|| {});
+        let key = || work.item.known_state().unwrap().timer.as_ref().unwrap().key;
+        let keys = [1, 2].map(|ms| {
+            let delay = Duration::from_millis(ms);
+            assert!(wq.queue_delayed(&work, delay).unwrap().is_queued());
+            let header = work.item.header();
+            assert!(header.take_pending(header.load(), 0).is_some());
+            key()
+        });
+        let timers = &wq.inner().shared.timers;
+        assert_eq!(keys.map(|key| timers.remove(key).is_some()), [false, true]);
+    }
+
+    /// A thread has taken out a work to move it, and the system ends.
+    #[test]
+    fn a_move_that_is_refused_leaves_nothing_pending() {
+        let sys = Rigged::new("core:1", |builder| builder);
+        let wq = sys.0.workqueue("delayed").bound().build().unwrap();
+        let work = DelayedWork::new(|| {});
+        let delay = Duration::from_millis(1);
+        assert!(wq.queue_delayed(&work, delay).unwrap().is_queued());
+        let seq = cancel::take_for_later(&work.item).unwrap();
+        wq.inner().shared.timers.close();
+        let moved = wq.go_on_with_delay(&work.item, seq, 0, delay);
+        assert_eq!(
+            (moved, work.is_pending()),
+            (Err(QueueError::ShutDown), false)
+        );
     }
 }

@@ -128,4 +128,13 @@ mod tests {
             take_back(&item);
         }
     }
+
+    /// Who has cancelled a queueing takes nothing from the one that has followed.
+    #[test]
+    fn the_timer_of_another_queueing_stays() {
+        let (item, seq) = armed(None);
+        assert!(forget(&item, seq.wrapping_sub(1)).is_none());
+        assert!(forget(&item, seq).is_some());
+        take_back(&item);
+    }
 }

@@ -174,4 +174,21 @@ mod tests {
         waits.wait().unwrap();
         end(held);
     }
+
+    /// Attempts to get a thread become rare, and the rescuers stay called.
+    #[test]
+    fn each_refusal_doubles_the_time_to_the_next_attempt() {
+        let sys = Rigged::new("core:1", |builder| builder);
+        let wq = sys.0.workqueue("bound").bound().build().unwrap();
+        let pool = wq.inner().pwq_of(0).unwrap().pool.clone();
+        let lasts = [false, true, true, true, true, true, true, true, true].map(|called| {
+            let worker = pool.lock().core.workers.create();
+            pool.creation_failed(worker);
+            let mayday = &mut pool.lock().mayday;
+            let mayday = mayday.as_mut().unwrap();
+            assert_eq!(std::mem::replace(&mut mayday.called, true), called);
+            mayday.lasts.as_millis()
+        });
+        assert_eq!(lasts, [10, 20, 40, 80, 160, 320, 640, 1000, 1000]);
+    }
 }

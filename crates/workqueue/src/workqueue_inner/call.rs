@@ -15,9 +15,8 @@ impl WorkqueueInner {
         self: &Arc<Self>,
         f: F,
     ) -> Result<Result<F::Out, JoinError>, F> {
-        // Bound items run on their CPUs, and highpri workers have a priority that the caller lacks.
-        let bound = self.mode.is_bound() || self.flags.highpri;
-        if bound || !current::may_begin_inline() {
+        // Bound items run on their CPUs.
+        if self.mode.is_bound() || !current::may_begin_inline() {
             return Err(f);
         }
         let Ok(pwq) = self.pwq_of(cpu::current()) else {
@@ -39,13 +38,14 @@ impl WorkqueueInner {
     /// Takes a slot, unless a worker would take a queued item without being woken for it.
     fn slot_for_caller(&self, pwq: &Pwq) -> Option<u8> {
         let attrs = &pwq.pool.attrs;
-        // Its workers run on these CPUs only, and the caller on any that the system has.
+        // Its workers run on these CPUs only, and the caller on any that the system has. They may
+        // also have a priority that the caller lacks.
         let is_masked = !self.shared.machine().cpus().is_subset(&attrs.allowed);
         if attrs.nice != 0 || attrs.strict || is_masked {
             return None;
         }
         let mut state = pwq.lock();
-        let busy = state.core.has_waiting() || state.core.workers.nr_running() > 0;
+        let busy = state.core.workers.nr_running() > 0;
         // Whether a queue that is not open takes it, and how a refusal counts, is up to `spawn`.
         if busy || pwq.flags() & NOT_OPEN != 0 {
             return None;
@@ -74,5 +74,25 @@ impl WorkqueueInner {
                 Err(JoinError::Panicked(PanicPayload::new(item, payload)))
             }
         }
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use crate::test_support::Rigged;
+    use std::time::Duration;
+
+    /// What waits for the slot of a call may wait for ever, and wakes no worker.
+    #[test]
+    fn a_call_is_watched() {
+        let watched = |builder: crate::SystemBuilder| {
+            let sampling = builder.sampling(false);
+            sampling.watchdog(Duration::from_secs(30), |_| ())
+        };
+        let sys = Rigged::new("core:1", watched);
+        let wq = sys.0.workqueue("calls").ordered().build().unwrap();
+        let shared = wq.inner().shared.clone();
+        let is_planned = move || shared.watchdog.arm(&shared.clock).is_none();
+        assert!(wq.call_blocking(is_planned).unwrap());
     }
 }
