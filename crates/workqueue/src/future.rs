@@ -216,10 +216,6 @@ pub(crate) fn spawn<F: Future<Output: Send> + Send + 'static>(
     if let Some(refusal) = refusal {
         task.refused(refusal);
     }
-    if let Some(why) = queue.inner().unfinished.over() {
-        // The future was added while the others were ended.
-        task.end(JoinError::Rejected(why));
-    }
     drop(task);
     let future = Some(Box::new(FutureHandle { item, task: weak }));
     let clock = queue.inner().shared.clock.clone();

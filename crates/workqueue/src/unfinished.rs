@@ -20,10 +20,10 @@ struct Register {
     tasks: Vec<Weak<dyn Ends>>,
     /// How many tasks remained after the last cleanup.
     before: usize,
-    over: Option<QueueError>,
 }
 
 impl Unfinished {
+    /// Called before the task is submitted: if the queue has ended by then, it refuses the task.
     pub(crate) fn add(&self, task: Weak<dyn Ends>) {
         let mut register = self.0.lock();
         if register.tasks.len() > 2 * register.before + 16 {
@@ -35,20 +35,12 @@ impl Unfinished {
 
     /// The queue accepts nothing more, and nothing is in flight: ends the futures.
     pub(crate) fn end(&self, why: QueueError) {
-        let tasks = {
-            let mut register = self.0.lock();
-            register.over = Some(why);
-            std::mem::take(&mut register.tasks)
-        };
+        let tasks = std::mem::take(&mut self.0.lock().tasks);
         for task in tasks {
             if let Some(task) = task.upgrade() {
                 task.end(JoinError::Rejected(why));
                 contained(|| drop(task));
             }
         }
-    }
-
-    pub(crate) fn over(&self) -> Option<QueueError> {
-        self.0.lock().over
     }
 }
