@@ -269,6 +269,12 @@ fn queues_that_have_ended() {
     assert_eq!(told(&completed("queue 1022")).as_deref(), Some("2"));
     assert_eq!(told(&completed("queue 1023")), None);
     assert_eq!(told(&completed("others")).as_deref(), Some("14"));
+    let limit = "inflight_workqueue_max_active queue=last";
+    let last = run("last".to_owned(), attrs());
+    assert_ne!(figures()(limit), None);
+    drop(last);
+    assert_eq!(figures()(limit).as_deref(), Some("0"));
+    assert_eq!(figures()(limit), None);
 }
 
 /// A rescuer is no worker of the pool that it helps: in none of the states.

@@ -554,6 +554,26 @@ fn a_dropped_split_passes_its_wakes_on_although_a_waker_panics() {
     assert_eq!(told.0.load(Ordering::Relaxed), 3, "both others are told");
 }
 
+/// A join has a tag, and a wake has chosen it for the next one. It is dropped, and keeps none,
+/// although the waker to which the wake goes panics.
+#[test]
+fn a_dropped_join_keeps_no_tag_although_a_waker_panics() {
+    let dev = queue(Admission::preempt(), 1, 3);
+    let mut held = dev.try_alloc_batch(2);
+    let mut split = dev.split(3);
+    let told = Arc::new(Counts::default());
+    let mut join = Box::pin(split.join());
+    let waker = Waker::from(told.clone());
+    let polled = join.as_mut().poll(&mut Context::from_waker(&waker));
+    assert!(polled.is_pending());
+    let mut behind = pin!(dev.alloc());
+    assert!(poll(behind.as_mut(), Arc::new(Panics)).is_pending());
+    held.truncate(1);
+    assert_eq!(told.0.load(Ordering::Relaxed), 1, "the join is chosen");
+    assert_panics(|| drop(join));
+    assert_eq!((dev.set().in_use(), split.remaining()), (1, 3));
+}
+
 /// New CPUs, for which a sink makes no runner but panics: other completions of the set run what was
 /// in the done lists that close, and the panic comes out behind that.
 #[test]

@@ -251,6 +251,8 @@ impl SystemBuilder {
             #[cfg(feature = "metrics")]
             ended_queues: Default::default(),
             #[cfg(feature = "metrics")]
+            recorded_queues: Mutex::default(),
+            #[cfg(feature = "metrics")]
             recorded_pools: Mutex::default(),
             submitters: Submitters::new(cpus),
             metering,

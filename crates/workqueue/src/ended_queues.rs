@@ -33,6 +33,16 @@ impl Line {
         }
     }
 
+    /// The line once no queue has the name: what never goes down stays.
+    pub(crate) fn gone(self) -> Self {
+        Self {
+            active: 0,
+            inactive: 0,
+            max_active: self.max_active.map(|_| 0),
+            ..self
+        }
+    }
+
     /// Adds what never goes down.
     fn count(&mut self, stats: &WorkqueueStats) {
         for (sum, (_, _, read)) in self.counts.iter_mut().zip(COUNTERS) {

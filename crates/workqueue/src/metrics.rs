@@ -99,8 +99,8 @@ impl WorkqueueSystem {
     /// adds no counting between two calls.
     ///
     /// Queues with the same name are added up. The counts of queues that have ended stay in the sum
-    /// of their name, for the first 1,024 names; those of others are in the sum of `others`. Gauges
-    /// of what has gone are 0. Systems that share a recorder need queues of different names.
+    /// of their name, for the first 1,024 names; those of other names go to the sum of `others`.
+    /// Gauges of what has gone are 0. Systems that share a recorder need queues of different names.
     /// `docs/metrics.md` lists the figures, each with the label `queue`, `pool` or `function` (at
     /// most 129 functions).
     /// [`describe_metrics`](WorkqueueSystem::describe_metrics) gives the descriptions to the
@@ -116,7 +116,13 @@ impl WorkqueueSystem {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn record_metrics(&self) {
-        for (queue, line) in self.lines() {
+        let mut lines = self.lines();
+        let recorded = &self.inner.shared.recorded_queues;
+        let before = std::mem::replace(&mut *recorded.lock(), lines.clone());
+        for (queue, line) in before {
+            lines.entry(queue).or_insert_with(|| line.gone());
+        }
+        for (queue, line) in lines {
             for (count, (name, ..)) in line.counts.into_iter().zip(COUNTERS) {
                 counter!(total(name), "queue" => queue.clone()).absolute(count);
             }
@@ -150,5 +156,31 @@ impl WorkqueueSystem {
         for (name, what) in GAUGES {
             describe_gauge!(name, Unit::Count, what);
         }
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use inflight_sync::thread;
+    use inflight_topology::Topology;
+
+    /// Whoever has run the last item may have the queue a little longer than the system.
+    #[test]
+    fn a_queue_that_has_ended_and_is_still_there_counts_once() {
+        let sys = WorkqueueSystem::builder().topology(Topology::synthetic("core:1").unwrap());
+        let sys = sys.build().unwrap();
+        let wq = sys.workqueue("jobs").bound().build().unwrap();
+        wq.spawn(|| panic!("on purpose")).wait().unwrap_err();
+        let queue = wq.inner().clone();
+        drop(wq);
+        while !queue.is_detached() {
+            thread::yield_now();
+        }
+        queue.abandon(); // It has ended already.
+        let counts = COUNTERS.iter().zip(sys.lines()["jobs"].counts);
+        let panicked = counts.filter(|((name, ..), _)| *name == "panicked");
+        assert_eq!(panicked.map(|(_, n)| n).collect::<Vec<_>>(), [1]);
+        assert!(sys.inner.queues().iter().any(|q| Arc::ptr_eq(q, &queue)));
     }
 }

@@ -39,6 +39,9 @@ pub(crate) struct SystemShared {
     pub(crate) hogs: Hogs,
     #[cfg(feature = "metrics")]
     pub(crate) ended_queues: crate::ended_queues::EndedQueues,
+    /// What the last record told of queues.
+    #[cfg(feature = "metrics")]
+    pub(crate) recorded_queues: Mutex<crate::ended_queues::Lines>,
     /// The pools whose gauges were set by the last record.
     #[cfg(feature = "metrics")]
     pub(crate) recorded_pools: Mutex<Option<std::collections::BTreeSet<String>>>,

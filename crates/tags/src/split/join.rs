@@ -153,14 +153,17 @@ impl<T: Send + 'static> Split<T> {
         self.remaining + self.joined.len()
     }
 
-    /// Returns the tags, if all are there; otherwise puts them and leaves the wait queue.
+    /// Returns the tags, if all are there; otherwise puts them and leaves the wait queue. Each step
+    /// wakes others, and comes also if a waker panics in the one before.
     fn end_join(&mut self) -> Vec<Tag<T>> {
         self.joins_all = false;
+        let mut panic = FirstPanic::default();
         if self.remaining > 0 {
-            self.stop_waiting();
-            self.give_back();
+            panic.run(|| self.stop_waiting());
+            panic.run(|| self.give_back());
         }
-        self.end_collecting();
+        panic.run(|| self.end_collecting());
+        panic.finish();
         std::mem::take(&mut self.joined)
     }
 
