@@ -81,12 +81,9 @@ impl WorkqueueSystem {
         let pools: BTreeMap<_, _> = pools.map(named).collect();
         let now: BTreeSet<_> = pools.keys().cloned().collect();
         // The recorder is the user's code, so it is not called under the lock.
-        let before = self.inner.shared.recorded_pools.lock().replace(now);
-        for gone in before
-            .iter()
-            .flatten()
-            .filter(|name| !pools.contains_key(*name))
-        {
+        let recorded = &self.inner.shared.recorded_pools;
+        let before = std::mem::replace(&mut *recorded.lock(), now);
+        for gone in before.iter().filter(|name| !pools.contains_key(*name)) {
             set_pool(gone, None);
         }
         pools

@@ -44,7 +44,7 @@ pub(crate) struct SystemShared {
     pub(crate) recorded_queues: Mutex<crate::ended_queues::Lines>,
     /// The pools whose gauges were set by the last record.
     #[cfg(feature = "metrics")]
-    pub(crate) recorded_pools: Mutex<Option<std::collections::BTreeSet<String>>>,
+    pub(crate) recorded_pools: Mutex<std::collections::BTreeSet<String>>,
     pub(crate) submitters: Submitters,
     pub(crate) metering: Metering,
     pub(crate) tracing: Tracing,

@@ -13,6 +13,9 @@
 
 use std::ops::Range;
 
+/// The most that `max_buffered` and `segment_size` may be, in bytes.
+pub(super) const MOST_BYTES: usize = 1 << 30;
+
 pub(super) const SEGMENT_HEADER: usize = 64;
 pub(super) const FRAME_HEADER: usize = 56;
 pub(super) const RECORD_HEADER: usize = 16;

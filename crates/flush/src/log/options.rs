@@ -1,7 +1,7 @@
 //! The options of a log.
 
 use super::flush_shared::flush_shared;
-use super::frame::{FRAME_HEADER, SEGMENT_HEADER, SegmentHeader};
+use super::frame::{FRAME_HEADER, MOST_BYTES, SEGMENT_HEADER, SegmentHeader};
 use super::recovery::{self, RecoveredRecord, Recovery};
 use super::segments::Segments;
 use super::writer::{Position, Writer};
@@ -272,10 +272,10 @@ impl LogOptions {
         {
             return Err(OptionsError::DataDomainWithoutDevice);
         }
-        if self.max_buffered > 1 << 30 {
+        if self.max_buffered > MOST_BYTES {
             return Err(OptionsError::LimitTooLarge(self.max_buffered));
         }
-        if self.segment_size > 1 << 30 {
+        if self.segment_size > MOST_BYTES as u64 {
             return Err(OptionsError::SegmentTooLarge(self.segment_size));
         }
         for (name, limit) in [

@@ -11,8 +11,8 @@
 //! again, and flushed. It is all in the last segment.
 
 use super::frame::{
-    FRAME_HEADER, FrameHeader, Head, Kind, RECORD_HEADER, SEGMENT_HEADER, SegmentHeader,
-    decode_record,
+    FRAME_HEADER, FrameHeader, Head, Kind, MOST_BYTES, RECORD_HEADER, SEGMENT_HEADER,
+    SegmentHeader, decode_record,
 };
 use super::storage::Storage;
 use super::writer::Position;
@@ -185,7 +185,7 @@ enum Loaded {
 const FARTHEST: u64 = 1 << 62;
 
 /// No segment is longer: it is as long as the options allow, or as one record.
-const LONGEST: u64 = (SEGMENT_HEADER + FRAME_HEADER) as u64 + (1 << 30);
+const LONGEST: u64 = (SEGMENT_HEADER + FRAME_HEADER) as u64 + MOST_BYTES as u64;
 
 fn load(storage: &dyn Storage, number: u64, log: Option<u64>) -> Result<Loaded, OpenError> {
     let device = storage.open(number)?;
