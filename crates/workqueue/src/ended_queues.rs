@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// How many names have counts of their own. The counts of others are those of [`OTHERS`].
-const NAMES: usize = 1_024;
+const NAMES: usize = 128;
 
 pub(crate) const OTHERS: &str = "others";
 

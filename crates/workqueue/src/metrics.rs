@@ -96,7 +96,7 @@ impl WorkqueueSystem {
     /// adds no counting between two calls.
     ///
     /// Queues with the same name are added up. The counts of queues that have ended stay in the sum
-    /// of their name, for the first 1,024 names; those of other names go to the sum of `others`.
+    /// of their name, for the first 128 names; those of other names go to the sum of `others`.
     /// Gauges of what has gone are 0. Systems that share a recorder need queues of different names.
     /// `docs/metrics.md` lists the figures, each with the label `queue`, `pool` or `function` (at
     /// most 129 functions).
