@@ -2,15 +2,15 @@
 
 #![cfg(not(any(loom, shuttle)))]
 
+mod completions;
+
 use inflight_sync::atomic::{AtomicUsize, Ordering};
 use inflight_sync::time::Clock;
 use inflight_sync::{Arc, block_on, cpu, thread};
-use inflight_tags::steering::{CompletionSink, DoneListHandle, Runner};
 use inflight_tags::{
-    Admission, AllocError, AllocOptions, HwQueueOptions, NoPreempt, SharePolicy, Steering, Tag,
-    TagSet, Tenant,
+    Admission, AllocError, AllocOptions, HwQueueOptions, NoPreempt, SharePolicy, TagSet, Tenant,
 };
-use inflight_topology::{CpuSet, Topology};
+use inflight_topology::Topology;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
@@ -422,78 +422,6 @@ fn an_allocation_goes_on_after_the_freezers_waker_has_panicked() {
     assert_whole(&dev, 1);
 }
 
-/// Workers whose wake panics, or does not.
-#[derive(Clone, Default)]
-struct Workers {
-    told: Arc<AtomicUsize>,
-    list: Arc<inflight_sync::Mutex<Option<DoneListHandle>>>,
-}
-
-impl CompletionSink for Workers {
-    fn runner(&self, _: &CpuSet, list: DoneListHandle) -> Option<Box<dyn Runner>> {
-        *self.list.lock() = Some(list);
-        Some(Box::new(self.clone()))
-    }
-}
-
-impl Runner for Workers {
-    fn wake(&self, _: usize) -> bool {
-        assert!(
-            self.told.fetch_add(1, Ordering::Relaxed) > 0,
-            "the waker's panic"
-        );
-        true
-    }
-}
-
-/// A completion whose worker's wake panics is run all the same, and the next one wakes again. Its
-/// tag goes to whoever waits.
-#[test]
-fn a_completion_is_run_although_its_wake_panics() {
-    for_each_policy(|policy| {
-        let topology = Topology::synthetic("cache:2 core:1").unwrap();
-        let set = TagSet::builder().depth(1).admission(policy);
-        let set = set.steering(Steering::SameCache).build(|_, _| ()).unwrap();
-        let dev = set.add_tenant("q").unwrap();
-        let workers = Workers::default();
-        let ran = Arc::new(AtomicUsize::new(0));
-        let completions = set.completions(&topology).sink(workers.clone()).build({
-            let ran = ran.clone();
-            move |_: Tag<()>| {
-                ran.fetch_add(1, Ordering::Relaxed);
-            }
-        });
-        for n in 0..2 {
-            cpu::set_current_for_thread(Some(1));
-            let token = dev.try_alloc().unwrap().into_token();
-            cpu::set_current_for_thread(Some(0));
-            let told = Arc::new(Counts::default());
-            let mut waiter = pin!(dev.alloc());
-            assert!(poll(waiter.as_mut(), told.clone()).is_pending());
-            let complete = || completions.complete(token, |()| ());
-            match n {
-                0 => assert_panics(complete),
-                _ => {
-                    complete().unwrap();
-                    assert_eq!(
-                        ran.load(Ordering::Relaxed),
-                        1,
-                        "the worker has not come yet"
-                    );
-                    let list = workers.list.lock().clone().unwrap();
-                    list.run();
-                }
-            }
-            assert_eq!(ran.load(Ordering::Relaxed), n + 1, "{policy:?}");
-            assert_eq!(told.0.load(Ordering::Relaxed), 1, "{policy:?}");
-            assert!(block_on(waiter).is_ok());
-        }
-        cpu::set_current_for_thread(None);
-        assert_eq!(workers.told.load(Ordering::Relaxed), 2);
-        assert_whole(&dev, 1);
-    });
-}
-
 /// A waiter for the thaw has a waker that panics; one for a tag of the same set is woken all the
 /// same.
 #[test]
@@ -572,41 +500,4 @@ fn a_dropped_join_keeps_no_tag_although_a_waker_panics() {
     assert_eq!(told.0.load(Ordering::Relaxed), 1, "the join is chosen");
     assert_panics(|| drop(join));
     assert_eq!((dev.set().in_use(), split.remaining()), (1, 3));
-}
-
-/// New CPUs, for which a sink makes no runner but panics: other completions of the set run what was
-/// in the done lists that close, and the panic comes out behind that.
-#[test]
-fn new_cpus_are_new_for_all_although_a_sink_panics() {
-    struct PanicsLater(AtomicUsize);
-    impl CompletionSink for PanicsLater {
-        fn runner(&self, _: &CpuSet, _: DoneListHandle) -> Option<Box<dyn Runner>> {
-            let first = self.0.fetch_add(1, Ordering::Relaxed) < 2;
-            assert!(first, "the waker's panic");
-            None
-        }
-    }
-    let old = Topology::synthetic("cache:2 core:1").unwrap();
-    let new = Topology::synthetic("cache:3 core:1 offline:1").unwrap();
-    let set = TagSet::builder().depth(1).steering(Steering::SameCache);
-    let set = set.build(|_, _| ()).unwrap();
-    let dev = set.add_tenant("q").unwrap();
-    let workers = Workers::default();
-    workers.told.store(1, Ordering::Relaxed); // none of its wakes panics
-    let ran = Arc::new(AtomicUsize::new(0));
-    let counted = ran.clone();
-    let completions = set.completions(&old).sink(workers).build(move |_| {
-        counted.fetch_add(1, Ordering::Relaxed);
-    });
-    let _panics = set.completions(&old).sink(PanicsLater(AtomicUsize::new(0)));
-    let _panics = _panics.build(drop::<Tag<()>>);
-    cpu::set_current_for_thread(Some(1));
-    let token = dev.try_alloc().unwrap().into_token();
-    cpu::set_current_for_thread(Some(0));
-    completions.complete(token, |()| ()).unwrap();
-    assert_eq!(ran.load(Ordering::Relaxed), 0, "it waits for its worker");
-    assert_panics(|| set.cpus().refresh(&new));
-    cpu::set_current_for_thread(None);
-    assert_eq!(ran.load(Ordering::Relaxed), 1);
-    assert_whole(&dev, 1);
 }
